@@ -1,0 +1,1 @@
+"""The service: decides which memories one worker run is given."""

@@ -1,0 +1,68 @@
+"""Every error that the service raises on purpose.
+
+MeeseeksError
+├── SettingsError        a setting, an environment variable or the settings file is wrong
+├── PromptError          a prompt file is wrong
+├── StoreError           the memory store failed
+│   ├── StoreLocked      another process owns the embedded store
+│   └── StoreDamaged     the embedded store cannot be opened as it is
+├── EmbedderError        a text could not be embedded
+├── ModelError           the model failed or answered out of shape; carries the reason
+├── QueueError           Redis or the job queue failed; carries the reason
+├── MemoryRejected       a memory may not be stored as it is
+└── NotFound             there is nothing by that id
+"""
+
+from hooks.contract import Reason
+
+
+class MeeseeksError(Exception):
+    """Base of every error that the service raises on purpose."""
+
+
+class SettingsError(MeeseeksError):
+    """A setting is wrong; the message names the key and what would be right."""
+
+
+class PromptError(MeeseeksError):
+    """A prompt file is wrong; the message names the file and the fault."""
+
+
+class StoreError(MeeseeksError):
+    """The memory store could not do what was asked."""
+
+
+class StoreLocked(StoreError):
+    """Another process owns the embedded store."""
+
+
+class StoreDamaged(StoreError):
+    """The embedded store cannot be opened as it is."""
+
+
+class EmbedderError(MeeseeksError):
+    """A text could not be embedded."""
+
+
+class ModelError(MeeseeksError):
+    """The model failed or answered out of shape."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class QueueError(MeeseeksError):
+    """Redis or the job queue failed."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class MemoryRejected(MeeseeksError):
+    """A memory may not be stored as it is; the message says why."""
+
+
+class NotFound(MeeseeksError):
+    """There is nothing by that id."""

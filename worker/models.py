@@ -1,0 +1,339 @@
+"""Domain values: frozen, no I/O."""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hooks.contract import Engine, Key, Reason, RecentMessage, Scope, Text, UtcTime
+
+Vector = tuple[float, ...]
+
+
+class MemoryType(StrEnum):
+    IDENTITY = "identity"
+    GOAL = "goal"
+    DECISION = "decision"
+    TODO = "todo"
+    PREFERENCE = "preference"
+    FACT = "fact"
+    EVENT = "event"
+    OBSERVATION = "observation"
+    MENTAL_MODEL = "mental_model"
+
+
+class DomainModel(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Relation(DomainModel):
+    """A directed link; `updates` and `supersedes` say that the target is out of date."""
+
+    kind: Key
+    target: Key
+
+
+class MemoryScope(DomainModel):
+    """Who may see a memory inside its tenant; `None` means everybody."""
+
+    user: Text | None = None
+    agent: Text | None = None
+    project: Text | None = None
+
+
+class Memory(DomainModel):
+    """One thing worth remembering. `importance` is 0..1; `created_at` may be unknown."""
+
+    id: Key
+    type: MemoryType = MemoryType.FACT
+    content: Text = Field(min_length=1)
+    importance: float = Field(default=0.5, ge=0.0, le=1.0)
+    created_at: UtcTime | None = None
+    occurred_at: UtcTime | None = None
+    valid_until: UtcTime | None = None
+    superseded_by: Key | None = None
+    superseded_at: UtcTime | None = None
+    entities: tuple[Key, ...] = ()
+    relations: tuple[Relation, ...] = ()
+    scope: MemoryScope = MemoryScope()
+    channel: Text | None = None
+    source: Text | None = None
+    version: int = Field(default=1, ge=1)
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of the content, hexadecimal: says whether two memories read the same."""
+        return hashlib.sha256(self.content.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Token ids with weights; ids are unique."""
+
+    indices: tuple[int, ...] = ()
+    values: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMemory:
+    """A memory with what search needs; `dense` is missing while no embedder is available."""
+
+    memory: Memory
+    dense: Vector | None
+    sparse: SparseVector
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """Which memories of the tenant a request may see.
+
+    `users`, `agents` and `projects` are the owners that may be seen besides "everybody". `valid_at` drops what is
+    superseded or expired at that time; `created_until` drops what is younger (replay only).
+    """
+
+    users: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    valid_at: datetime | None = None
+    created_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFilter:
+    """What a search is narrowed to, on top of what may be seen at all; `None` sees everything of the tenant."""
+
+    visibility: Visibility | None = None
+    types: tuple[MemoryType, ...] = ()
+    entities: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HybridQuery:
+    """Both legs of one search; a missing leg is not run. `limit` bounds each leg."""
+
+    dense: Vector | None
+    sparse: SparseVector | None
+    where: MemoryFilter
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A memory that search found, with raw scores: cosine -1..1 and BM25 >= 0, `None` where that leg missed it.
+
+    `vector` is the stored dense vector (unit length) where there is one.
+    """
+
+    memory: Memory
+    cosine: float | None
+    keyword: float | None
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A slice of a listing; `cursor` continues it, `None` ends it."""
+
+    memories: tuple[Memory, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    """What a store says of itself; `fault` is the reason why the dense leg must not be used."""
+
+    engine: str
+    points: int
+    dense_usable: bool
+    fault: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderProfile:
+    """Identity of an embedder and the thresholds measured for it.
+
+    `floor` is the cosine under which nothing is relevant, `confident` the one from which a memory may be injected
+    without a model, `duplicate` the one from which two texts say the same.
+    """
+
+    name: str
+    revision: str
+    dimension: int
+    floor: float
+    confident: float
+    duplicate: float
+    query_prefix: str = ""
+    passage_prefix: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits: vectors of different fingerprints must never meet."""
+        parts = (self.name, self.revision, str(self.dimension), self.query_prefix, self.passage_prefix, "content")
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A memory in the running: raw scores, the fused score and the one after boosts, by which it is ordered."""
+
+    memory: Memory
+    cosine: float | None
+    keyword: float | None
+    fused: float
+    score: float
+    vector: Vector | None = None
+
+
+class Verdict(StrEnum):
+    """What became of a candidate."""
+
+    CHOSEN = "chosen"
+    BELOW_FLOOR = "below_floor"
+    BELOW_CUT = "below_cut"
+    ALREADY_SHOWN = "already_shown"
+    DUPLICATE = "duplicate"
+    NOT_SELECTED = "not_selected"
+    OVER_ITEMS = "over_items"
+    OVER_CHARS = "over_chars"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    candidate: Candidate
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What one search brought: candidates best first, what was left out and why, and which legs failed."""
+
+    query: str
+    candidates: tuple[Candidate, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    degraded: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecallQuery:
+    """Arguments of a recall; there is no tenant, user or agent here, on purpose: scope comes from the request."""
+
+    query: str
+    types: tuple[MemoryType, ...] = ()
+    entities: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+RecallTool = Callable[[RecallQuery], Awaitable[Recalled]]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """What one or more model calls cost; tokens where the provider says, `cost` in US dollars where it is known."""
+
+    model: str
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = None
+    elapsed_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The memories worth injecting, most useful first; empty means that nothing is relevant."""
+
+    chosen: tuple[Candidate, ...]
+    engine: Engine
+    dropped: tuple[Dropped, ...] = ()
+    recalls: tuple[str, ...] = ()
+    prompt_id: str | None = None
+    usage: ModelUsage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionTask:
+    """What a selector knows of the request."""
+
+    message: str
+    task_description: str | None
+    recent_messages: tuple[RecentMessage, ...]
+    query: str
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call as the model made it; `arguments` is unparsed text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """One answer of a chat model."""
+
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: str | None = None
+    usage: ModelUsage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One call of a chat model: messages in OpenAI's shape; tools and an output schema never go together."""
+
+    messages: tuple[dict[str, Any], ...]
+    tools: tuple[dict[str, Any], ...] = ()
+    schema: dict[str, Any] | None = None
+    max_tokens: int = 64
+    temperature: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A memory that a session has been shown: its version, the turn's number and the block that carried it."""
+
+    version: int
+    turn: int
+    block_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerView:
+    """What the ledger knows at the start of a turn; `replay` is this turn's earlier answer as JSON."""
+
+    turn: int = 1
+    shown: dict[str, LedgerEntry] = field(default_factory=dict)
+    replay: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerKey:
+    """Ledgers are kept per tenant, session and agent."""
+
+    tenant: str
+    session_id: str
+    agent_id: str
+
+
+def visible_to(scope: Scope, agent_id: str, shared_users: Sequence[str], now: datetime, replay: bool) -> Visibility:
+    """The visibility of a request: its own user and the shared ones, its own agent and project."""
+    users = tuple(dict.fromkeys([*([scope.user] if scope.user else []), *shared_users]))
+    return Visibility(
+        users=users,
+        agents=tuple(dict.fromkeys([scope.agent or agent_id, agent_id])),
+        projects=(scope.project,) if scope.project else (),
+        valid_at=now,
+        created_until=now if replay else None,
+    )

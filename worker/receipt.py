@@ -1,0 +1,56 @@
+"""The receipt of one request: what was considered, chosen and dropped, why, and how long it took."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from hooks.contract import Engine, InjectionRequest, Outcome, Reason, UtcTime
+
+from .models import DomainModel, MemoryType, Verdict
+
+
+class ConsideredMemory(DomainModel):
+    """One candidate and its fate; `text` is as the block would show it."""
+
+    id: str
+    type: MemoryType
+    text: str
+    version: int
+    created_at: datetime | None = None
+    cosine: float | None = None
+    keyword: float | None = None
+    score: float
+    verdict: Verdict
+
+
+class ModelReceipt(DomainModel):
+    """What the model cost."""
+
+    name: str
+    prompt_id: str | None = None
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = None
+    elapsed_ms: float = 0.0
+
+
+class Receipt(DomainModel):
+    """Enough to explain a request and to run it again."""
+
+    id: str
+    at: UtcTime
+    request: InjectionRequest
+    config: dict[str, object] = Field(default_factory=dict)
+    query: str = ""
+    recalls: tuple[str, ...] = ()
+    outcome: Outcome
+    reason: Reason | None = None
+    engine: Engine = Engine.NONE
+    degraded: bool = False
+    considered: tuple[ConsideredMemory, ...] = ()
+    block_id: str | None = None
+    model: ModelReceipt | None = None
+    stages: dict[str, float] = Field(default_factory=dict)
+    elapsed_ms: float = 0.0
