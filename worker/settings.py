@@ -210,7 +210,10 @@ def _read_toml(path: Path | None) -> dict[str, Any]:
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, str]:
     names = {ENV_PREFIX + name.upper(): name for name in ServiceSettings.model_fields}
-    return {names[key]: value for key, value in environ.items() if key in names and value != ""}
+    found = {names[key]: value for key, value in environ.items() if key in names and value != ""}
+    if environ.get("XDG_DATA_HOME"):
+        found.setdefault("data_dir", str(Path(environ["XDG_DATA_HOME"]) / "meeseeks"))
+    return found
 
 
 def _first_fault(error: ValidationError) -> str:

@@ -1,0 +1,274 @@
+"""Composition root: the only module that knows every adapter.
+
+litellm takes seconds to import, so the adapters built on it are imported when they are composed, not with this
+module; a command that needs no model never pays for it.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+
+from hooks.contract import Reason
+from hooks.wire import socket_path, unix_url
+
+from .adapters.bm25 import Bm25Encoder
+from .adapters.edge_store import EdgeStore
+from .adapters.fastembed_embedder import FastEmbedEmbedder
+from .adapters.file_receipts import FileReceipts
+from .adapters.litellm_environment import prepare_environment
+from .adapters.memory_ledger import MemoryLedger
+from .adapters.minilm import MiniLmEmbedder
+from .adapters.ollama import find_chat_model
+from .adapters.redis_ledger import RedisLedger, ledger_key
+from .adapters.redis_receipts import RedisReceipts
+from .adapters.server_store import ServerStore
+from .answers import Operation
+from .breaker import CircuitBreaker
+from .errors import SettingsError, StoreError
+from .fallback import DeterministicSelector
+from .injection import InjectionParts, InjectionService
+from .keeper import Keeper
+from .operations import Operations
+from .prompts import default_prompts_dir, load_prompts
+from .protocols import ChatModel, Embedder, Ledger, ReceiptStore, Selector, StoreEngine
+from .recall import Recall
+from .render import shown_text
+from .settings import ServiceSettings, Settings
+from .triage import LlmSelector
+
+log = structlog.get_logger()
+
+TRIAGE_PROMPT = "triage"
+TRIAGE_TEXT_CHARS = 400
+PROBE_TIMEOUT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """An open service without its doors. `about` says what it is made of, without secrets."""
+
+    operations: dict[str, Operation]
+    engine: StoreEngine
+    embedder: Embedder | None
+    model: ChatModel | None
+    about: dict[str, Any]
+
+
+@asynccontextmanager
+async def open_core(
+    settings: Settings, *, redis: "Redis | None" = None, with_model: bool = True
+) -> AsyncIterator[Core]:
+    """Everything that answers requests, warmed up; without `redis`, sessions and receipts are kept locally."""
+    async with AsyncExitStack() as stack:
+        service = settings.service
+        embedder = await _open_embedder(service, stack)
+        sparse = Bm25Encoder(service.language)
+        engine = await _open_engine(service, embedder, sparse.config_hash, stack)
+        fault = await _dense_fault(engine) if embedder else None
+        model = await _open_model(service, stack) if with_model else None
+        yield _assemble(settings, redis, stack, Parts(embedder, sparse, engine, fault, model))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The opened outside systems."""
+
+    embedder: Embedder | None
+    sparse: Bm25Encoder
+    engine: StoreEngine
+    dense_fault: Reason | None
+    model: ChatModel | None
+
+
+def _assemble(settings: Settings, redis: "Redis | None", stack: AsyncExitStack, parts: Parts) -> Core:
+    service = settings.service
+    usable = None if parts.dense_fault else parts.embedder
+    recall = Recall(parts.engine, parts.sparse, parts.embedder, parts.dense_fault)
+    receipts = _receipts(service, redis)
+    injection = InjectionService(
+        InjectionParts(
+            recall=recall,
+            fallback=DeterministicSelector(usable.profile if usable else None),
+            triage=_selector(settings, parts.model),
+            ledger=_ledger(service, redis),
+            receipts=receipts,
+            config_for=settings.for_agent,
+            clock=utc_now,
+        )
+    )
+    stack.push_async_callback(injection.drain)
+    about = _about(service, parts)
+    operations = Operations(
+        injection=injection,
+        recall=recall,
+        keeper=Keeper(parts.engine, parts.sparse, usable),
+        engine=parts.engine,
+        receipts=receipts,
+        config_for=settings.for_agent,
+        clock=utc_now,
+        ledger_name=ledger_key,
+        about=about,
+    )
+    return Core(operations.table(), parts.engine, parts.embedder, parts.model, about)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _about(service: ServiceSettings, parts: Parts) -> dict[str, Any]:
+    return {
+        "embedder": parts.embedder.profile.name if parts.embedder else None,
+        "model": parts.model.name if parts.model else None,
+        "store_at": service.qdrant_url or str(store_path(service)),
+        "pid": os.getpid(),
+    }
+
+
+def store_path(service: ServiceSettings) -> Path:
+    return service.home / "memories"
+
+
+def embedded_redis_url(service: ServiceSettings) -> str:
+    """Where the Valkey that `meeseeks up` starts listens."""
+    return unix_url(socket_path(str(service.home.absolute())))
+
+
+def embedded_is_up(service: ServiceSettings) -> bool:
+    """Whether something listens where the Valkey of `meeseeks up` would."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_TIMEOUT)
+        return probe.connect_ex(socket_path(str(service.home.absolute()))) == 0
+
+
+def _ledger(service: ServiceSettings, redis: "Redis | None") -> Ledger:
+    return RedisLedger(redis, service.ledger_ttl_s) if redis is not None else MemoryLedger()
+
+
+def _receipts(service: ServiceSettings, redis: "Redis | None") -> ReceiptStore:
+    return RedisReceipts(redis, service.receipt_ttl_s) if redis is not None else FileReceipts(service.home / "receipts")
+
+
+async def _open_embedder(service: ServiceSettings, stack: AsyncExitStack) -> Embedder | None:
+    embedder = make_embedder(service)
+    if embedder is not None:
+        stack.push_async_callback(embedder.aclose)
+        await embedder.warm()
+    return embedder
+
+
+def make_embedder(service: ServiceSettings) -> Embedder | None:
+    """The embedder that the settings name. Raises `SettingsError` for a name that means nothing."""
+    kind, _, name = service.embedder.partition(":")
+    if kind == "none":
+        return None
+    if kind == "minilm":
+        return MiniLmEmbedder()
+    if kind == "fastembed" and name:
+        return FastEmbedEmbedder(name)
+    if kind == "litellm" and name:
+        adapter = _litellm_module("litellm_embedder")
+        base, dimension = service.embedder_api_base, service.embedder_dimension
+        embedder: Embedder = adapter.LiteLLMEmbedder(name, api_base=base, dimension=dimension)
+        return embedder
+    raise SettingsError(
+        f"service.embedder: {service.embedder!r}; use minilm, fastembed:<model>, litellm:<model> or none"
+    )
+
+
+async def _open_engine(
+    service: ServiceSettings, embedder: Embedder | None, bm25_hash: str, stack: AsyncExitStack
+) -> StoreEngine:
+    profile = embedder.profile if embedder else None
+    engine: StoreEngine
+    if service.qdrant_url:
+        engine = ServerStore.connect(
+            service.qdrant_url,
+            api_key=service.qdrant_api_key,
+            collection=service.collection,
+            profile=profile,
+            bm25_hash=bm25_hash,
+        )
+    else:
+        engine = await EdgeStore.open(store_path(service), profile=profile, bm25_hash=bm25_hash)
+    stack.push_async_callback(engine.aclose)
+    return engine
+
+
+async def _dense_fault(engine: StoreEngine) -> Reason | None:
+    """Why the store's vectors must not be used; a store that does not answer yet is judged when it does."""
+    try:
+        health = await engine.health()
+    except StoreError as error:
+        log.warning("store_unavailable", error=str(error))
+        return None
+    if health.fault:
+        log.warning("dense_leg_off", fault=health.fault)
+    return None if health.dense_usable else Reason.EMBEDDER_MISMATCH
+
+
+async def choose_model(service: ServiceSettings) -> str | None:
+    """The configured model, else one of a local Ollama; `none` means that no model is wanted."""
+    if service.model == "none":
+        return None
+    return service.model or await find_chat_model(service.ollama_url)
+
+
+async def _open_model(service: ServiceSettings, stack: AsyncExitStack) -> ChatModel | None:
+    name = await choose_model(service)
+    if name is None:
+        return None
+    base = service.model_api_base or (service.ollama_url if name.startswith("ollama") else None)
+    model: ChatModel = await asyncio.to_thread(_load_model, name, base, service.model_api_key)
+    stack.push_async_callback(model.aclose)
+    await model.warm()
+    return model
+
+
+def _load_model(name: str, base: str | None, key: str | None) -> ChatModel:
+    model: ChatModel = _litellm_module("litellm_model").LiteLLMModel(name, api_base=base, api_key=key)
+    return model
+
+
+def _litellm_module(name: str) -> Any:
+    prepare_environment(os.environ)
+    return import_module(f"worker.adapters.{name}")
+
+
+def _selector(settings: Settings, model: ChatModel | None) -> Selector | None:
+    if model is None:
+        return None
+    prompts = load_prompts(settings.service.prompts_dir or default_prompts_dir())
+    mask = settings.memory_injection.mask_secrets
+    return LlmSelector(model, prompts[TRIAGE_PROMPT], CircuitBreaker(), present=_present(mask))
+
+
+def _present(mask: bool) -> Callable[[str], str]:
+    return lambda content: shown_text(content, TRIAGE_TEXT_CHARS, mask=mask)
+
+
+def configure_logging(service: ServiceSettings) -> None:
+    """Structured lines on standard error: JSON, or coloured text on a terminal."""
+    console = service.log_format == "console" or (service.log_format == "auto" and sys.stderr.isatty())
+    renderer: Any = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(service.log_level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

@@ -1,0 +1,92 @@
+"""`meeseeks doctor`: what is reachable, and whether an injection works."""
+
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+
+from hooks.contract import InjectionRequest, InjectionResult, Outcome
+from hooks.wire import INJECT
+from worker.cli.backend import Backend, open_backend
+from worker.cli.options import AsJson, run, settings_of
+from worker.cli.output import milliseconds, print_json, say, show, table
+from worker.errors import MeeseeksError
+from worker.operations import FORGET, HEALTH, REMEMBER
+from worker.settings import Settings
+
+CANARY_TENANT = "meeseeks-doctor"
+CANARY = "The doctor's canary sings at {code} o'clock"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def doctor(
+    context: typer.Context,
+    quick: Annotated[bool, typer.Option("--quick", help="Only ask whether a worker answers.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check the service: what is reachable, which model and embedder, and a canary injection with its timings."""
+    settings = settings_of(context, as_json=as_json)
+    checks = run(_examine(settings, quick=quick), as_json=as_json)
+    healthy = all(check.ok for check in checks)
+    if as_json:
+        print_json({"healthy": healthy, "checks": [asdict(check) for check in checks]})
+    else:
+        show(table(None, ["check", "", "finding"], [[c.name, "ok" if c.ok else "FAILED", c.detail] for c in checks]))
+        say("all is well" if healthy else "something is wrong")
+    if not healthy:
+        raise typer.Exit(1)
+
+
+async def _examine(settings: Settings, *, quick: bool) -> list[Check]:
+    try:
+        async with open_backend(settings, with_model=not quick) as backend:
+            health = await backend.call(HEALTH, {}, budget=5.0)
+            checks = [Check("service", True, backend.where), *_findings(health)]
+            return checks if quick else [*checks, await _canary(backend)]
+    except MeeseeksError as error:
+        return [Check("service", False, str(error))]
+
+
+def _findings(health: dict[str, Any]) -> list[Check]:
+    store = health["store"]
+    points = f"{store['points']} memories in {store['engine']} at {health['store_at']}"
+    checks = [Check("store", True, "; ".join([points, *store["notes"]]))]
+    if store["fault"]:
+        checks.append(Check("vectors", False, store["fault"]))
+    return [
+        *checks,
+        Check("embedder", True, health["embedder"] or "none: keyword search alone"),
+        Check("model", True, health["model"] or "none: the deterministic engine decides (set MEESEEKS_MODEL)"),
+    ]
+
+
+async def _canary(backend: Backend) -> Check:
+    """Remember something, ask for it, forget it, in a tenant of its own."""
+    code = uuid.uuid4().hex[:8]
+    memory = {"id": f"canary-{code}", "content": CANARY.format(code=code)}
+    request = InjectionRequest.model_validate(
+        {
+            "session_id": f"doctor-{code}",
+            "message": f"When does the doctor's canary {code} sing?",
+            "scope": {"tenant": CANARY_TENANT},
+            "mode": "deterministic",
+        }
+    )
+    await backend.call(REMEMBER, {"tenant": CANARY_TENANT, "memory": memory})
+    try:
+        body = await backend.call(INJECT, request.model_dump(mode="json"), budget=3.0)
+    finally:
+        await backend.call(FORGET, {"tenant": CANARY_TENANT, "ids": [memory["id"]]})
+    result = InjectionResult.model_validate(body)
+    found = result.outcome is Outcome.INJECTED and [item.id for item in result.items] == [memory["id"]]
+    spent = f"{result.elapsed_ms:.0f} ms: {milliseconds(result.stages)}"
+    return Check("canary", found, spent if found else f"{result.outcome} ({result.reason}), {spent}")

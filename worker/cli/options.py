@@ -1,0 +1,64 @@
+"""Options that commands share, and how a command runs."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from pydantic import ValidationError
+
+from worker.app import configure_logging
+from worker.cli.output import fail
+from worker.errors import MeeseeksError
+from worker.settings import Settings, load_settings
+
+T = TypeVar("T")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Tenant = Annotated[str, typer.Option("--tenant", help="Whose memories; tenants never see each other's.")]
+User = Annotated[str | None, typer.Option("--user", help="The user; sees shared memories and this user's own.")]
+Agent = Annotated[str, typer.Option("--agent", help="The agent that is to be given memory.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What was said before the command's name: where the settings are, and what goes before them."""
+
+    config: Path | None
+    overrides: dict[str, Any]
+
+
+def common(
+    context: typer.Context,
+    config: Annotated[Path | None, typer.Option(help="Settings file; ./meeseeks.toml where there is one.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the embedded store and Valkey.")] = None,
+    redis_url: Annotated[str | None, typer.Option(help="Redis or Valkey instead of the embedded one.")] = None,
+    qdrant_url: Annotated[str | None, typer.Option(help="Qdrant server instead of the embedded store.")] = None,
+) -> None:
+    """Meeseeks: what an agent ought to remember, before it runs, within three seconds, or nothing."""
+    context.obj = Common(config, {"data_dir": data_dir, "redis_url": redis_url, "qdrant_url": qdrant_url})
+
+
+def settings_of(context: typer.Context, *, as_json: bool = False, quiet: bool = True, **more: Any) -> Settings:
+    """The settings of this command; ends it with a clear message when they are wrong."""
+    said: Common = context.obj
+    try:
+        settings = load_settings(said.config, **said.overrides, **more)
+    except MeeseeksError as error:
+        fail(str(error), as_json=as_json)
+    service = settings.service
+    configure_logging(service.model_copy(update={"log_level": "error"}) if quiet else service)
+    return settings
+
+
+def run(work: Coroutine[Any, Any, T], *, as_json: bool) -> T:
+    """Run a command's work; an expected failure ends it with its message and exit code 1."""
+    try:
+        return asyncio.run(work)
+    except MeeseeksError as error:
+        fail(str(error), as_json=as_json)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        fail(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", as_json=as_json)

@@ -1,0 +1,262 @@
+"""The use case: one request in, one answer out. The only place that decides model, fallback or nothing."""
+
+import asyncio
+import hashlib
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from hooks.contract import InjectionRequest, InjectionResult, Mode, Outcome, Reason
+
+from .background import Background
+from .conclusion import Conclusion, Turn, Verdicts, conclude_empty, conclude_selection, receipt_of, result_of
+from .deadline import Deadline
+from .dedup import deduplicate, still_shown
+from .errors import ModelError, QueueError, StoreError
+from .fallback import is_unsure
+from .models import (
+    LedgerEntry,
+    LedgerKey,
+    LedgerView,
+    Recalled,
+    RecallQuery,
+    RecallTool,
+    Selection,
+    SelectionTask,
+    visible_to,
+)
+from .protocols import Ledger, ReceiptStore, Selector
+from .query import effective_mode, focused_query, skip_reason
+from .recall import Recall, RecallScope
+from .settings import InjectionConfig
+from .stages import Stages
+
+log = structlog.get_logger()
+
+MODEL_RESERVE = 0.1
+"""Seconds kept back from the model, for rendering and for the ledger."""
+
+MODEL_MINIMUM = 0.4
+"""Seconds that must be left for the model to be asked at all."""
+
+LEDGER_LIMIT = 0.25
+"""Seconds the ledger may take; a request goes on without it."""
+
+Shown = dict[str, LedgerEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What the caller commits once the block has really been delivered."""
+
+    key: LedgerKey
+    turn_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """An answer; `delivery` is there when it holds a block that the ledger is to count."""
+
+    result: InjectionResult
+    delivery: Delivery | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InjectionParts:
+    """What the service is built from; `triage` is missing where no model is configured."""
+
+    recall: Recall
+    fallback: Selector
+    triage: Selector | None
+    ledger: Ledger
+    receipts: ReceiptStore
+    config_for: Callable[[str], InjectionConfig]
+    clock: Callable[[], datetime]
+
+
+class InjectionService:
+    """Answers requests within their deadline; whatever fails becomes a named outcome."""
+
+    def __init__(self, parts: InjectionParts) -> None:
+        self._parts = parts
+        self._background = Background()
+
+    async def inject(self, request: InjectionRequest, deadline: Deadline) -> Injection:
+        """The answer to `request`, well before `deadline`."""
+        turn = self._begin(request, deadline)
+        skipped = skip_reason(request, turn.config)
+        if skipped is not None:
+            return self._finish(turn, Conclusion(Outcome.SKIPPED, skipped))
+        view, recalled = await asyncio.gather(self._view(turn), self._first_recall(turn))
+        if view.replay is not None:
+            return Injection(InjectionResult.model_validate_json(view.replay), _delivery(request))
+        if recalled is None:
+            return self._finish(turn, Conclusion(Outcome.ERROR, Reason.STORE_UNAVAILABLE, degraded=True))
+        conclusion = await self._conclude(turn, view, recalled)
+        return await self._deliver(turn, view, conclusion)
+
+    async def drain(self) -> None:
+        """Wait until every receipt is written."""
+        await self._background.drain()
+
+    def _begin(self, request: InjectionRequest, deadline: Deadline) -> Turn:
+        config = self._parts.config_for(request.agent_id)
+        return Turn(
+            request=request,
+            config=config,
+            query=focused_query(request, config),
+            now=request.now or self._parts.clock(),
+            deadline=deadline,
+            stages=Stages(),
+            receipt_id=uuid.uuid4().hex,
+        )
+
+    async def _first_recall(self, turn: Turn) -> Recalled | None:
+        """What the request itself recalls; `None` when the store is down."""
+        try:
+            return await self._recall(turn, RecallQuery(turn.query))
+        except StoreError as error:
+            log.warning("store_unavailable", error=str(error))
+            return None
+
+    async def _recall(self, turn: Turn, query: RecallQuery) -> Recalled:
+        request, config = turn.request, turn.config
+        replayed = request.now is not None
+        visibility = visible_to(request.scope, request.agent_id, config.shared_users, turn.now, replay=replayed)
+        scope = RecallScope(request.scope.tenant, visibility, turn.now)
+        return await self._parts.recall(query, scope, config, turn.deadline, turn.stages)
+
+    async def _conclude(self, turn: Turn, view: LedgerView, recalled: Recalled) -> Conclusion:
+        shown = still_shown(
+            view,
+            retention=turn.request.retention,
+            visible_blocks=turn.request.visible_blocks,
+            depth=turn.config.context_window_depth,
+        )
+        verdicts = Verdicts()
+        fresh = _without_shown(recalled, shown, verdicts)
+        if not fresh.candidates:
+            return conclude_empty(verdicts, recalled.degraded)
+        selection, failure = await self._choose(turn, fresh, shown, verdicts)
+        return conclude_selection(turn, selection, verdicts, failure or recalled.degraded)
+
+    async def _choose(
+        self, turn: Turn, recalled: Recalled, shown: Shown, verdicts: Verdicts
+    ) -> tuple[Selection, Reason | None]:
+        """The choice, and why the model did not make it where it should have."""
+        task = SelectionTask(
+            message=turn.request.message,
+            task_description=turn.request.task_description,
+            recent_messages=turn.request.recent_messages,
+            query=turn.query,
+            now=turn.now,
+        )
+        tool = self._tool(turn, shown, verdicts)
+        settled = await self._parts.fallback.select(task, recalled, tool, turn.config, turn.deadline)
+        if self._parts.triage is None or not _asks_model(turn, settled):
+            return settled, None
+        with turn.stages("triage"):
+            return await self._triage(self._parts.triage, turn, task, recalled, tool, settled)
+
+    async def _triage(
+        self,
+        triage: Selector,
+        turn: Turn,
+        task: SelectionTask,
+        recalled: Recalled,
+        tool: RecallTool,
+        settled: Selection,
+    ) -> tuple[Selection, Reason | None]:
+        """The model's choice where it comes in time, else `settled` and the reason."""
+        limit = turn.deadline.keeping(MODEL_RESERVE)
+        if limit.remaining() < MODEL_MINIMUM:
+            return settled, Reason.MODEL_NO_TIME
+        try:
+            async with asyncio.timeout(limit.remaining()):
+                return await triage.select(task, recalled, tool, turn.config, limit), None
+        except TimeoutError:
+            return settled, Reason.MODEL_TIMEOUT
+        except ModelError as error:
+            return settled, error.reason
+        except StoreError:
+            return settled, Reason.STORE_UNAVAILABLE
+
+    def _tool(self, turn: Turn, shown: Shown, verdicts: Verdicts) -> RecallTool:
+        """Recall for the model: the request's own scope, and nothing that the session has been shown."""
+
+        async def recall(query: RecallQuery) -> Recalled:
+            return _without_shown(await self._recall(turn, query), shown, verdicts)
+
+        return recall
+
+    async def _view(self, turn: Turn) -> LedgerView:
+        if turn.request.dry_run:
+            return LedgerView()
+        key, turn_key = _ledger_key(turn.request), _turn_key(turn.request)
+        try:
+            async with asyncio.timeout(turn.deadline.within(LEDGER_LIMIT).remaining()):
+                return await self._parts.ledger.view(key, turn_key)
+        except (QueueError, TimeoutError):
+            log.warning("ledger_unavailable")
+            return LedgerView()
+
+    async def _deliver(self, turn: Turn, view: LedgerView, conclusion: Conclusion) -> Injection:
+        """Offer a block to the ledger; it counts as shown once the hook has committed it."""
+        result = result_of(turn, conclusion)
+        if result.block_id is None or turn.request.dry_run:
+            return self._recorded(turn, conclusion, result)
+        shown = {
+            line.memory.id: LedgerEntry(line.memory.version, view.turn, result.block_id) for line in conclusion.lines
+        }
+        key, turn_key = _ledger_key(turn.request), _turn_key(turn.request)
+        try:
+            async with asyncio.timeout(turn.deadline.within(LEDGER_LIMIT).remaining()):
+                await self._parts.ledger.offer(key, turn_key, result.model_dump_json(), shown)
+        except (QueueError, TimeoutError):
+            log.warning("ledger_unavailable")
+        return self._recorded(turn, conclusion, result, _delivery(turn.request))
+
+    def _finish(self, turn: Turn, conclusion: Conclusion) -> Injection:
+        return self._recorded(turn, conclusion, result_of(turn, conclusion))
+
+    def _recorded(
+        self, turn: Turn, conclusion: Conclusion, result: InjectionResult, delivery: Delivery | None = None
+    ) -> Injection:
+        self._background.spawn("receipt", self._parts.receipts.write(receipt_of(turn, conclusion, result)))
+        log.info(
+            "answered",
+            outcome=result.outcome,
+            reason=result.reason,
+            engine=result.engine,
+            items=len(result.items),
+            elapsed_ms=result.elapsed_ms,
+            receipt=result.receipt_id,
+        )
+        return Injection(result, delivery)
+
+
+def _asks_model(turn: Turn, settled: Selection) -> bool:
+    mode = effective_mode(turn.request, turn.config)
+    return mode is Mode.ALWAYS or (mode is Mode.ESCALATE and is_unsure(settled))
+
+
+def _without_shown(recalled: Recalled, shown: Shown, verdicts: Verdicts) -> Recalled:
+    fresh, repeated = deduplicate(recalled.candidates, shown)
+    verdicts.drop([*recalled.dropped, *repeated])
+    return Recalled(recalled.query, fresh, recalled.dropped, recalled.degraded)
+
+
+def _ledger_key(request: InjectionRequest) -> LedgerKey:
+    return LedgerKey(request.scope.tenant, request.session_id, request.agent_id)
+
+
+def _turn_key(request: InjectionRequest) -> str:
+    """The turn's id and a hash of its message: a caller that uses an id twice must not get a stale block."""
+    return f"{request.turn_id}:{hashlib.sha256(request.message.encode()).hexdigest()[:12]}"
+
+
+def _delivery(request: InjectionRequest) -> Delivery:
+    return Delivery(_ledger_key(request), _turn_key(request))

@@ -1,0 +1,44 @@
+"""Masks secrets in text that leaves the store. Pure.
+
+Only shapes that are secrets by form are masked (credentials in addresses, private keys, tokens with a vendor's
+prefix, JSON web tokens, `password: ...`); a commit hash or an ordinary word is left alone.
+"""
+
+import re
+
+MASK = "[masked]"
+
+_WHOLE = re.compile(
+    r"""
+    -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----.*?(?:-----END\ [A-Z ]*PRIVATE\ KEY-----|\Z)
+    | (?<![\w-])(?:
+        sk-(?:ant-|proj-|live-|test-)?[A-Za-z0-9_-]{16,}
+      | [sr]k_(?:live|test)_[A-Za-z0-9]{16,}
+      | gh[pousr]_[A-Za-z0-9]{20,}
+      | github_pat_[A-Za-z0-9_]{20,}
+      | glpat-[A-Za-z0-9_-]{16,}
+      | xox[abeoprs]-[A-Za-z0-9-]{10,}
+      | (?:AKIA|ASIA)[A-Z0-9]{16}
+      | AIza[A-Za-z0-9_-]{30,}
+      | hf_[A-Za-z0-9]{20,}
+      | npm_[A-Za-z0-9]{30,}
+      | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}
+    )(?![\w])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_USERINFO = re.compile(r"(?P<before>[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+(?=@)")
+_BEARER = re.compile(r"(?P<before>\bBearer\s+)[A-Za-z0-9._~+/-]{12,}=*")
+_ASSIGNED = re.compile(
+    r"""(?P<before>\b(?:pass(?:word|wd|phrase)?|pwd|secret(?:[_ -]?key)?|api[_ -]?key|(?:access|auth|api)[_ -]?token)
+        \b["']?\s*[:=]\s*["']?)(?!\[masked\])[^\s"',;]{4,}""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def mask_secrets(text: str) -> str:
+    """`text` with every secret replaced by `[masked]`; what surrounds it stays."""
+    text = _WHOLE.sub(MASK, text)
+    for pattern in (_USERINFO, _BEARER, _ASSIGNED):
+        text = pattern.sub(rf"\g<before>{MASK}", text)
+    return text

@@ -1,0 +1,189 @@
+"""What the service can be asked for: one operation per job, JSON objects in and out. No decisions here.
+
+The same table serves the queue's worker and the command line where that opens the store itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from hooks.contract import InjectionRequest, Key, Scope, Text, UtcTime
+from hooks.wire import INJECT
+
+from .answers import Answer, Operation
+from .deadline import Deadline
+from .injection import InjectionService
+from .keeper import Keeper
+from .models import DomainModel, LedgerKey, Memory, MemoryType, RecallQuery, visible_to
+from .protocols import ReceiptStore, StoreEngine
+from .recall import Recall, RecallScope
+from .render import shown_text
+from .settings import InjectionConfig
+from .stages import Stages
+from .transfer import memory_from
+
+RECALL = "recall"
+REMEMBER = "remember"
+PUT = "put"
+FORGET = "forget"
+EXPORT = "export"
+RECEIPT = "receipt"
+RECEIPTS = "receipts"
+HEALTH = "health"
+
+MAX_BATCH = 200
+"""Memories that one `put` may carry."""
+
+
+class TenantPayload(DomainModel):
+    tenant: Key = "default"
+
+
+class RecallPayload(DomainModel):
+    """A search by hand: what it is to find, for whom, and how many at most."""
+
+    query: Text = Field(min_length=1)
+    scope: Scope = Scope()
+    agent_id: Key = "main"
+    types: tuple[MemoryType, ...] = ()
+    entities: tuple[Text, ...] = ()
+    since: UtcTime | None = None
+    until: UtcTime | None = None
+    now: UtcTime | None = None
+    limit: int = Field(default=10, ge=1, le=100)
+
+
+class RememberPayload(TenantPayload):
+    memory: dict[str, Any]
+
+
+class PutPayload(TenantPayload):
+    memories: tuple[Memory, ...] = Field(max_length=MAX_BATCH)
+
+
+class ForgetPayload(TenantPayload):
+    ids: tuple[Key, ...] = Field(min_length=1, max_length=MAX_BATCH)
+
+
+class ExportPayload(TenantPayload):
+    cursor: str | None = None
+    limit: int = Field(default=100, ge=1, le=MAX_BATCH)
+
+
+class ReceiptPayload(TenantPayload):
+    id: Key
+
+
+class ReceiptsPayload(TenantPayload):
+    limit: int = Field(default=20, ge=1, le=1000)
+
+
+class Operations:
+    """Decode, call, encode."""
+
+    def __init__(
+        self,
+        *,
+        injection: InjectionService,
+        recall: Recall,
+        keeper: Keeper,
+        engine: StoreEngine,
+        receipts: ReceiptStore,
+        config_for: Callable[[str], InjectionConfig],
+        clock: Callable[[], datetime],
+        ledger_name: Callable[[LedgerKey], str],
+        about: dict[str, Any],
+    ) -> None:
+        self._injection = injection
+        self._recall = recall
+        self._keeper = keeper
+        self._engine = engine
+        self._receipts = receipts
+        self._config_for = config_for
+        self._clock = clock
+        self._ledger_name = ledger_name
+        self._about = about
+
+    def table(self) -> dict[str, Operation]:
+        """Every operation by the name of its job."""
+        return {
+            INJECT: self.inject,
+            RECALL: self.recall,
+            REMEMBER: self.remember,
+            PUT: self.put,
+            FORGET: self.forget,
+            EXPORT: self.export,
+            RECEIPT: self.receipt,
+            RECEIPTS: self.receipts,
+            HEALTH: self.health,
+        }
+
+    async def inject(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        injection = await self._injection.inject(InjectionRequest.model_validate(payload), deadline)
+        delivery = injection.delivery
+        commit = (self._ledger_name(delivery.key), delivery.turn_key) if delivery else None
+        return Answer(injection.result.model_dump(mode="json"), commit)
+
+    async def recall(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = RecallPayload.model_validate(payload)
+        config = self._config_for(wanted.agent_id).model_copy(update={"search_limit": wanted.limit})
+        now = wanted.now or self._clock()
+        visibility = visible_to(wanted.scope, wanted.agent_id, config.shared_users, now, replay=wanted.now is not None)
+        query = RecallQuery(wanted.query, wanted.types, wanted.entities, wanted.since, wanted.until)
+        scope = RecallScope(wanted.scope.tenant, visibility, now)
+        stages = Stages()
+        recalled = await self._recall(query, scope, config, deadline, stages)
+        hits = [
+            {
+                "id": candidate.memory.id,
+                "type": candidate.memory.type,
+                "text": shown_text(candidate.memory.content, config.max_item_chars, mask=config.mask_secrets),
+                "created_at": candidate.memory.created_at.isoformat() if candidate.memory.created_at else None,
+                "cosine": candidate.cosine,
+                "keyword": candidate.keyword,
+                "score": candidate.score,
+            }
+            for candidate in recalled.candidates[: wanted.limit]
+        ]
+        return Answer({"memories": hits, "degraded": recalled.degraded, "stages": stages.as_dict()})
+
+    async def remember(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = RememberPayload.model_validate(payload)
+        memory = memory_from(wanted.memory, self._clock())
+        present = await self._keeper.get(wanted.tenant, [memory.id])
+        if "id" not in wanted.memory and present and present[0].content == memory.content:
+            return Answer({"id": memory.id, "stored": "unchanged"})
+        stored = await self._keeper.put(wanted.tenant, [memory])
+        verb = "created" if stored.created else "updated" if stored.updated else "unchanged"
+        return Answer({"id": memory.id, "stored": verb, "without_vector": bool(stored.without_vector)})
+
+    async def put(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = PutPayload.model_validate(payload)
+        stored = await self._keeper.put(wanted.tenant, wanted.memories)
+        return Answer({key: len(value) if isinstance(value, tuple) else value for key, value in asdict(stored).items()})
+
+    async def forget(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = ForgetPayload.model_validate(payload)
+        return Answer({"forgotten": await self._keeper.forget(wanted.tenant, wanted.ids)})
+
+    async def export(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = ExportPayload.model_validate(payload)
+        page = await self._keeper.page(wanted.tenant, limit=wanted.limit, cursor=wanted.cursor)
+        memories = [memory.model_dump(mode="json", exclude_defaults=True) for memory in page.memories]
+        return Answer({"memories": memories, "cursor": page.cursor})
+
+    async def receipt(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = ReceiptPayload.model_validate(payload)
+        return Answer((await self._receipts.read(wanted.tenant, wanted.id)).model_dump(mode="json"))
+
+    async def receipts(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = ReceiptsPayload.model_validate(payload)
+        recent = await self._receipts.recent(wanted.tenant, wanted.limit)
+        return Answer({"receipts": [receipt.model_dump(mode="json") for receipt in recent]})
+
+    async def health(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        health = await self._engine.health()
+        return Answer({"store": asdict(health), **self._about})

@@ -1,0 +1,28 @@
+"""Milliseconds per stage of one request."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Stages:
+    """Adds up the time spent in each named stage; `started` is monotonic time in seconds."""
+
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+        self._spent: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._spent[name] = self._spent.get(name, 0.0) + (time.perf_counter() - begun) * 1000.0
+
+    @property
+    def elapsed_ms(self) -> float:
+        return round((time.perf_counter() - self.started) * 1000.0, 3)
+
+    def as_dict(self) -> dict[str, float]:
+        return {name: round(spent, 3) for name, spent in self._spent.items()}
