@@ -1,0 +1,134 @@
+"""The real model: golden values, equal results however texts are grouped, and a loop that stays free."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from worker.adapters import minilm
+from worker.adapters.minilm import MiniLmEmbedder, read_checked
+from worker.errors import EmbedderError
+from worker.models import Vector
+
+QUERY = "Which database do we use for the billing service?"
+RELEVANT = "The billing service stores its data in PostgreSQL 16."
+IRRELEVANT = "Anna prefers tea over coffee in the morning."
+ODD = ["", " ", "\0", "👍🎉", "数据库使用 PostgreSQL", "\ud800 broken", "x" * 300_000, "word " * 50_000, "\u202e\u0301"]
+
+
+def cosine(a: Vector, b: Vector) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def embedder() -> AsyncIterator[MiniLmEmbedder]:
+    made = MiniLmEmbedder()
+    await made.warm()
+    yield made
+    await made.aclose()
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_golden_values(embedder: MiniLmEmbedder) -> None:
+    """The tolerance covers processors whose int8 arithmetic rounds differently."""
+    query = await embedder.embed_query(QUERY)
+    relevant, irrelevant = await embedder.embed_passages([RELEVANT, IRRELEVANT])
+    assert query[:5] == pytest.approx((-0.0458, -0.0603, -0.0761, -0.0359, -0.0705), abs=5e-3)
+    assert cosine(query, relevant) == pytest.approx(0.746, abs=0.02)
+    assert cosine(query, irrelevant) == pytest.approx(0.105, abs=0.03)
+
+
+async def test_vectors_have_unit_length_and_the_profile_is_theirs(embedder: MiniLmEmbedder) -> None:
+    vectors = await embedder.embed_passages(ODD)
+    assert len(vectors) == len(ODD)
+    assert {len(vector) for vector in vectors} == {embedder.profile.dimension}
+    assert all(math.isclose(cosine(vector, vector), 1.0, abs_tol=1e-5) for vector in vectors)
+    assert embedder.profile.revision == "8199be6f699a"
+
+
+async def test_grouping_does_not_change_a_vector(embedder: MiniLmEmbedder) -> None:
+    texts = [f"memory {number} " + "about the release plan " * (number % 7) for number in range(40)]
+    together = await embedder.embed_passages(texts)
+    for number in (0, 6, 13, 39):
+        alone = (await embedder.embed_passages([texts[number]]))[0]
+        assert cosine(alone, together[number]) > 0.999
+        best = max(range(40), key=lambda other: cosine(alone, together[other]))
+        assert best == number
+
+
+async def test_only_the_start_of_a_long_text_counts(embedder: MiniLmEmbedder) -> None:
+    start = "the release plan of the billing service " * 60
+    assert await embedder.embed_query(start + "tail") == await embedder.embed_query(start + "another end")
+
+
+async def test_no_passages_no_vectors(embedder: MiniLmEmbedder) -> None:
+    assert await embedder.embed_passages([]) == []
+
+
+async def test_concurrent_calls_do_not_mix(embedder: MiniLmEmbedder) -> None:
+    texts = [f"person {number} lives in city {number * 7}" for number in range(12)]
+    alone = [await embedder.embed_query(text) for text in texts]
+    mixed, _ = await asyncio.gather(
+        asyncio.gather(*(embedder.embed_query(text) for text in texts)), embedder.embed_passages(texts * 3)
+    )
+    assert mixed == alone
+
+
+async def test_a_query_goes_ahead_of_waiting_passages(embedder: MiniLmEmbedder) -> None:
+    imports = [
+        asyncio.create_task(embedder.embed_passages(["a note of a dozen words on the plan"] * 160)) for _ in range(3)
+    ]
+    await asyncio.sleep(0.05)
+    await embedder.embed_query(QUERY)
+    assert not any(task.done() for task in imports)
+    await asyncio.gather(*imports)
+
+
+async def test_the_loop_stays_free_while_passages_are_embedded(embedder: MiniLmEmbedder) -> None:
+    """Other processes may take the core away for a moment, so the median must be tiny and the worst bounded."""
+    work = asyncio.create_task(
+        embedder.embed_passages([f"note {n} on the release plan of the service" for n in range(64)])
+    )
+    lags = []
+    while not work.done():
+        before = time.perf_counter()
+        await asyncio.sleep(0.005)
+        lags.append(time.perf_counter() - before - 0.005)
+    await work
+    assert len(lags) > 5
+    assert sorted(lags)[len(lags) // 2] < 0.02
+    assert max(lags) < 0.25
+
+
+async def test_a_cancelled_query_leaves_the_embedder_usable(embedder: MiniLmEmbedder) -> None:
+    busy = asyncio.create_task(embedder.embed_passages(["busy"] * 32))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(embedder.embed_query("too late " * 100), 0.001)
+    assert cosine(await embedder.embed_query(QUERY), await embedder.embed_query(QUERY)) == pytest.approx(1.0, abs=1e-5)
+    await busy
+
+
+async def test_a_closed_embedder_says_so() -> None:
+    made = MiniLmEmbedder()
+    await made.aclose()
+    with pytest.raises(EmbedderError, match="closed"):
+        await made.embed_query("a")
+
+
+async def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minilm, "MODEL_SHA256", "0" * 64)
+    made = MiniLmEmbedder()
+    for _ in range(2):
+        with pytest.raises(EmbedderError, match=r"model\.onnx .* not the expected file"):
+            await made.warm()
+    await made.aclose()
+
+
+async def test_missing_weights_are_named() -> None:
+    with pytest.raises(EmbedderError, match=r"model\.onnx of no_such_package cannot be read"):
+        read_checked("no_such_package", "model.onnx", minilm.MODEL_SHA256)
