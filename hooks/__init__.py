@@ -4,16 +4,18 @@ Names are loaded when they are first used, so that the stand-alone command in th
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # `typing` alone would double the stand-alone command's start
 if TYPE_CHECKING:
+    from typing import Any
+
     from .contract import Engine, InjectionRequest, InjectionResult, Outcome, Reason, Scope
     from .pre_execution import PreExecutionHook
 
 __all__ = ["Engine", "InjectionRequest", "InjectionResult", "Outcome", "PreExecutionHook", "Reason", "Scope"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = ".pre_execution" if name == "PreExecutionHook" else ".contract"

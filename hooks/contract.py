@@ -20,11 +20,11 @@ def clean_text(value: object) -> object:
     """Replace unpaired surrogates, which JSON may carry and UTF-8 cannot, by U+FFFD; other values pass."""
     if not isinstance(value, str) or value.isascii():
         return value
-    return value.encode("utf-8", "replace" if _has_surrogate(value) else "strict").decode("utf-8")
-
-
-def _has_surrogate(value: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in value)
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return value
 
 
 def as_utc(value: datetime) -> datetime:

@@ -1,0 +1,112 @@
+"""The `worker:pre_execution` hook: what an orchestrator awaits before every run of a worker."""
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from . import wire
+from .contract import InjectionRequest, InjectionResult, Mode, Outcome, Reason
+from .queue import QueueClient, QueueFault, Reply
+
+_TIMEOUTS = frozenset({Reason.NO_WORKER, Reason.NO_ACK, Reason.BUSY, Reason.DEADLINE})
+
+_log = logging.getLogger(__name__)
+
+
+class PreExecutionHook:
+    """Gets the memories that a run ought to have, within the request's deadline, or nothing and the reason.
+
+    Calls never raise and never outlast `deadline_ms` by more than a few milliseconds; whatever breaks, the
+    orchestrator goes on with the message as it is. One hook serves any number of calls at a time, on any event loop.
+
+        async with PreExecutionHook() as hook:
+            message = await hook.prefix(message, session_id="s1")
+    """
+
+    def __init__(self, redis_url: str | None = None, *, queue: QueueClient | None = None) -> None:
+        self._queue = queue or QueueClient(redis_url)
+
+    async def __call__(self, request: InjectionRequest | Mapping[str, Any]) -> InjectionResult:
+        """The block for a request, or an outcome and a reason."""
+        started = time.monotonic()
+        try:
+            return await self._answer(request, started)
+        except ValidationError:
+            return _failed(request, Reason.BAD_REQUEST, started)
+        except QueueFault as fault:
+            return _failed(request, fault.reason, started)
+        except Exception as error:  # noqa: BLE001 - nothing may ever reach the orchestrator
+            _log.warning("injection failed: %s", type(error).__name__)
+            return _failed(request, Reason.INTERNAL, started)
+
+    async def prefix(self, message: str, *, session_id: str, **fields: Any) -> str:
+        """`message` with the block in front of it, or as it is. `fields` are further fields of the request."""
+        return (await self({**fields, "message": message, "session_id": session_id})).prefix(message)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop."""
+        await self._queue.aclose()
+
+    async def __aenter__(self) -> Self:
+        with suppress(QueueFault):
+            await self._queue.warm()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _answer(self, given: InjectionRequest | Mapping[str, Any], started: float) -> InjectionResult:
+        request = given if isinstance(given, InjectionRequest) else InjectionRequest.model_validate(given)
+        skipped = _skip_reason(request)
+        if skipped is not None:
+            return InjectionResult.nothing(
+                Outcome.SKIPPED, skipped, turn_id=request.turn_id, elapsed_ms=_elapsed_ms(started)
+            )
+        deadline = started + request.deadline_ms / 1000
+        payload = request.model_dump_json(exclude_none=True).encode()
+        reply = await self._queue.ask(wire.INJECT, payload, budget=deadline - time.monotonic())
+        result = _result(reply)
+        await self._commit(reply, deadline)
+        return result.model_copy(update={"elapsed_ms": _elapsed_ms(started)})
+
+    async def _commit(self, reply: Reply, deadline: float) -> None:
+        """Tell the ledger what is about to be shown; should that fail, it may be shown once more later."""
+        left = deadline - time.monotonic()
+        if reply.commit is None or left <= 0:
+            return
+        if not await self._queue.commit(*reply.commit, timeout=min(wire.COMMIT_TIMEOUT, left)):
+            _log.warning("the ledger was not told of a delivered block")
+
+
+def _result(reply: Reply) -> InjectionResult:
+    try:
+        return InjectionResult.model_validate(reply.body)
+    except ValidationError as error:
+        raise QueueFault(Reason.BAD_REPLY) from error
+
+
+def _skip_reason(request: InjectionRequest) -> Reason | None:
+    """Why the worker need not be asked at all."""
+    if request.mode is Mode.OFF:
+        return Reason.MODE_OFF
+    if not request.message.strip() and not (request.task_description or "").strip():
+        return Reason.EMPTY_MESSAGE
+    return None
+
+
+def _failed(given: InjectionRequest | Mapping[str, Any], reason: Reason, started: float) -> InjectionResult:
+    _log.warning("no memory injected: %s", reason.value)
+    outcome = Outcome.TIMEOUT if reason in _TIMEOUTS else Outcome.ERROR
+    turn_id = given.turn_id if isinstance(given, InjectionRequest) else None
+    return InjectionResult.nothing(outcome, reason, turn_id=turn_id, elapsed_ms=_elapsed_ms(started))
+
+
+def _elapsed_ms(started: float) -> float:
+    return round((time.monotonic() - started) * 1000, 3)

@@ -1,0 +1,177 @@
+"""The least of a Redis client: one connection, RESP 2, blocking, standard library only and quick to load.
+
+Every method raises `OSError` (also `TimeoutError` and `ConnectionError`) when the connection fails or its deadline
+passes. A server's error reply is returned as a `ServerError` value, since commands are sent several at a time.
+"""
+
+import _socket
+import time
+
+Command = tuple[bytes | str | int | float, ...]
+
+_CHUNK = 65_536
+
+
+class ServerError(Exception):
+    """An error that the server answered with."""
+
+
+class Address:
+    """Where a server is, from `unix://`, `redis://` and the options that go with them."""
+
+    __slots__ = ("database", "password", "place", "username")
+
+    def __init__(self, place: "str | tuple[str, int]", username: str, password: str, database: int) -> None:
+        self.place = place
+        self.username = username
+        self.password = password
+        self.database = database
+
+    @classmethod
+    def parse(cls, url: str) -> "Address":
+        """Read `unix://[user:pass@]/path[?db=n]` or `redis://[user:pass@]host[:port][/db]`.
+
+        Raises `ValueError` for every other form, TLS (`rediss://`) included.
+        """
+        scheme, mark, rest = url.partition("://")
+        if not mark or scheme not in ("unix", "redis"):
+            raise ValueError(f"the scheme {scheme}:// is not supported here")
+        rest, _, query = rest.partition("?")
+        options = dict(part.partition("=")[::2] for part in query.split("&") if part)
+        credentials, at, location = rest.rpartition("@")
+        username, colon, password = credentials.partition(":") if at else ("", "", "")
+        host, _, path = location.partition("/")
+        database = options.get("db") or (path.strip("/") if scheme == "redis" else "")
+        return cls(
+            unquote("/" + path) if scheme == "unix" else _host_and_port(host),
+            unquote(username or options.get("username", "")),
+            unquote(password if colon else options.get("password", "")),
+            int(database or 0),
+        )
+
+    def greeting(self) -> list[Command]:
+        """The commands that a new connection starts with."""
+        commands: list[Command] = []
+        if self.password:
+            commands.append(("AUTH", self.username or "default", self.password))
+        if self.database:
+            commands.append(("SELECT", self.database))
+        return commands
+
+
+def _host_and_port(text: str) -> "tuple[str, int]":
+    if text.startswith("["):
+        host, _, port = text[1:].partition("]")
+        return unquote(host), int(port[1:] or 6379)
+    host, _, port = text.partition(":")
+    return unquote(host) or "localhost", int(port or 6379)
+
+
+def unquote(text: str) -> str:
+    """Undo percent-encoding."""
+    head, *escaped = text.split("%")
+    raw = head.encode()
+    for part in escaped:
+        raw += bytes((int(part[:2], 16),)) + part[2:].encode()
+    return raw.decode("utf-8", "surrogateescape")
+
+
+class Connection:
+    """One connection; `deadline` is a point in monotonic time, in seconds, that no call outlasts."""
+
+    def __init__(self, address: Address, deadline: float) -> None:
+        self.deadline = deadline
+        self._buffer = b""
+        self._greetings = address.greeting()
+        self._socket = _connected(address.place, deadline)
+
+    def send(self, *commands: Command) -> None:
+        """Write several commands at once, a new connection's greeting before the first."""
+        greetings, self._greetings = self._greetings, []
+        self._socket.settimeout(self._left())
+        self._socket.sendall(b"".join(_encoded(command) for command in [*greetings, *commands]))
+        for _ in greetings:
+            reply = self.read()
+            if isinstance(reply, ServerError):
+                raise ConnectionError(str(reply))
+
+    def read(self) -> "object":
+        """The next reply: bytes, int, a list of them, `None`, or a `ServerError`."""
+        line = self._line()
+        kind, rest = line[:1], line[1:]
+        if kind == b"+":
+            return rest
+        if kind == b"-":
+            return ServerError(rest.decode("utf-8", "replace"))
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            return None if rest == b"-1" else self._bulk(int(rest))
+        if kind == b"*":
+            return None if rest == b"-1" else [self.read() for _ in range(int(rest))]
+        raise ConnectionError("not a RESP 2 server")
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _left(self) -> float:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the deadline has passed")
+        return left
+
+    def _line(self) -> bytes:
+        while b"\r\n" not in self._buffer:
+            self._fill()
+        line, _, self._buffer = self._buffer.partition(b"\r\n")
+        return line
+
+    def _bulk(self, size: int) -> bytes:
+        parts, length = [self._buffer], len(self._buffer)
+        while length < size + 2:
+            parts.append(self._received())
+            length += len(parts[-1])
+        whole = b"".join(parts)
+        self._buffer = whole[size + 2 :]
+        return whole[:size]
+
+    def _fill(self) -> None:
+        self._buffer += self._received()
+
+    def _received(self) -> bytes:
+        self._socket.settimeout(self._left())
+        data = self._socket.recv(_CHUNK)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        return data
+
+
+def _connected(place: "str | tuple[str, int]", deadline: float) -> _socket.socket:
+    """A connected socket; a host's addresses are tried in turn, its name being looked up outside of any deadline."""
+    if isinstance(place, str):
+        targets: list[tuple[int, str | tuple[object, ...]]] = [(_socket.AF_UNIX, place)]
+    else:
+        found = _socket.getaddrinfo(place[0], place[1], 0, _socket.SOCK_STREAM)
+        targets = [(family, target) for family, _, _, _, target in found]
+    fault: OSError = ConnectionError("the host has no address")
+    for family, target in targets:
+        link = _socket.socket(family, _socket.SOCK_STREAM)
+        try:
+            link.settimeout(max(0.001, deadline - time.monotonic()))
+            link.connect(target)
+            if family != _socket.AF_UNIX:
+                link.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+        except OSError as error:
+            link.close()
+            fault = error
+        else:
+            return link
+    raise fault
+
+
+def _encoded(command: Command) -> bytes:
+    parts = [b"*%d\r\n" % len(command)]
+    for argument in command:
+        raw = argument if isinstance(argument, bytes) else str(argument).encode("utf-8", "surrogateescape")
+        parts.append(b"$%d\r\n%s\r\n" % (len(raw), raw))
+    return b"".join(parts)

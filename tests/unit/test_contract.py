@@ -1,0 +1,83 @@
+"""The contract: what a request may hold, what a result says, and that both survive the wire."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from hooks.contract import (
+    InjectionRequest,
+    InjectionResult,
+    Outcome,
+    Reason,
+    clean_text,
+)
+
+
+def test_a_request_needs_a_session_and_a_message() -> None:
+    request = InjectionRequest.model_validate({"session_id": "s", "message": "m"})
+    assert (request.agent_id, request.scope.tenant, request.deadline_ms) == ("main", "default", 3000)
+    for missing in ({"session_id": "s"}, {"message": "m"}, {"session_id": "", "message": "m"}):
+        with pytest.raises(ValidationError):
+            InjectionRequest.model_validate(missing)
+
+
+def test_every_request_without_a_turn_id_gets_its_own() -> None:
+    first, second = (InjectionRequest(session_id="s", message="m") for _ in range(2))
+    assert first.turn_id != second.turn_id
+
+
+def test_unknown_fields_are_ignored_so_that_either_side_may_be_newer() -> None:
+    request = InjectionRequest.model_validate({"session_id": "s", "message": "m", "from_the_future": 1})
+    assert "from_the_future" not in request.model_dump()
+
+
+def test_a_reason_of_a_newer_service_is_unknown_and_not_an_error() -> None:
+    result = InjectionResult.model_validate({"outcome": "error", "reason": "solar_flare"})
+    assert result.reason is Reason.UNKNOWN
+
+
+@pytest.mark.parametrize("deadline_ms", [0, -1, 60_001])
+def test_deadlines_are_bounded(deadline_ms: int) -> None:
+    with pytest.raises(ValidationError):
+        InjectionRequest(session_id="s", message="m", deadline_ms=deadline_ms)
+
+
+def test_times_become_utc() -> None:
+    local = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    for given_time in (local, datetime(2026, 1, 1, 10)):
+        request = InjectionRequest(session_id="s", message="m", now=given_time)
+        assert request.now == datetime(2026, 1, 1, 10, tzinfo=UTC)
+
+
+def test_models_are_frozen() -> None:
+    request = InjectionRequest(session_id="s", message="m")
+    with pytest.raises(ValidationError):
+        request.message = "other"  # type: ignore[misc]
+
+
+def test_unpaired_surrogates_become_replacement_characters() -> None:
+    assert clean_text("a\ud800b\udfff") == "a\ufffdb\ufffd"
+    assert clean_text("caf\u00e9 \U0001f600") == "caf\u00e9 \U0001f600"
+    assert clean_text(7) == 7
+
+
+def test_a_surrogate_pair_in_two_halves_becomes_the_character() -> None:
+    assert clean_text("\ud83d\ude00") == "\U0001f600"
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_any_text_survives_the_wire(text: str) -> None:
+    request = InjectionRequest.model_validate(json.loads(json.dumps({"session_id": "s", "message": text})))
+    again = InjectionRequest.model_validate_json(request.model_dump_json().encode("utf-8"))
+    assert again == request
+    assert len(request.message) <= len(text)
+
+
+def test_the_block_goes_in_front_of_the_message() -> None:
+    block = InjectionResult(outcome=Outcome.INJECTED, memory_context="<memory_context>x</memory_context>")
+    assert block.prefix("hi") == "<memory_context>x</memory_context>\n\nhi"
+    assert InjectionResult.nothing(Outcome.TIMEOUT, Reason.NO_ACK).prefix("hi") == "hi"

@@ -1,0 +1,115 @@
+"""How the stand-alone command reads its input, its addresses and the answers, without parsing JSON."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hooks import wire
+from hooks.resp import Address, unquote
+from hooks.shim import Trouble, first_object, split_answer
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(st.dictionaries(st.text(), JSON_VALUES), st.sampled_from([b"", b"\n", b'\n{"next":1}', b" ]}"]))
+def test_the_first_object_is_found_whatever_follows(value: dict[str, object], rest: bytes) -> None:
+    raw = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    found = first_object(b"\xef\xbb\xbf \r\n" + raw + rest)
+    assert found is not None
+    assert found.raw == raw
+
+
+@given(st.dictionaries(st.text(), JSON_VALUES), st.data())
+def test_a_part_of_an_object_is_not_one(value: dict[str, object], data: st.DataObject) -> None:
+    raw = json.dumps(value).encode()
+    assert first_object(raw[: data.draw(st.integers(0, len(raw) - 1))]) is None
+
+
+@pytest.mark.parametrize("data", [b"[1]", b"x", b'"{}"', b"7"])
+def test_what_is_no_object_is_refused(data: bytes) -> None:
+    with pytest.raises(Trouble):
+        first_object(data)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b'{"deadline_ms":1200}', 1200),
+        (b'{"a":1,"deadline_ms" : 1200 , "b":2}', 1200),
+        (b'{"a":{"deadline_ms":5},"b":1}', None),
+        (b'{"a":"\\"deadline_ms\\":7"}', None),
+        (b'{"deadline_ms":"soon"}', None),
+        (b'{"deadline_ms":1e3}', None),
+        (b'{"deadline_ms":99999999999}', None),
+    ],
+)
+def test_the_deadline_is_read_at_the_top_level_only(raw: bytes, expected: int | None) -> None:
+    found = first_object(raw)
+    assert found is not None
+    assert found.deadline_ms == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "place", "greeting"),
+    [
+        ("unix:///a/valkey.sock", "/a/valkey.sock", []),
+        ("unix:///a%20b/v.sock?db=2", "/a b/v.sock", [("SELECT", 2)]),
+        ("unix://u:p@/a.sock", "/a.sock", [("AUTH", "u", "p")]),
+        ("redis://host", ("host", 6379), []),
+        ("redis://:p%40ss@host:7000/3", ("host", 7000), [("AUTH", "default", "p@ss"), ("SELECT", 3)]),
+        ("redis://[::1]:6380?db=1", ("::1", 6380), [("SELECT", 1)]),
+        ("redis://", ("localhost", 6379), []),
+    ],
+)
+def test_addresses(url: str, place: object, greeting: list[object]) -> None:
+    address = Address.parse(url)
+    assert address.place == place
+    assert address.greeting() == greeting
+
+
+@pytest.mark.parametrize("url", ["rediss://host", "http://host", "host:6379", "", "redis://host:port"])
+def test_addresses_that_cannot_be_served_are_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"not supported|invalid literal"):
+        Address.parse(url)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: "\0" not in text))
+def test_any_path_survives_a_url(name: str) -> None:
+    assert unquote(wire.unix_url("/" + name)) == "unix:///" + name
+
+
+def test_the_default_address_is_the_socket_in_the_data_folder() -> None:
+    assert wire.default_redis_url({"MEESEEKS_REDIS_URL": "redis://r", "MEESEEKS_DATA_DIR": "/d"}) == "redis://r"
+    assert wire.default_redis_url({"MEESEEKS_DATA_DIR": "/d"}) == "unix:///d/valkey.sock"
+    assert wire.default_redis_url({"XDG_DATA_HOME": "/x"}) == "unix:///x/meeseeks/valkey.sock"
+
+
+def test_a_long_data_folder_gets_a_short_socket_of_its_own() -> None:
+    first, second = (wire.socket_path("/" + letter * 120) for letter in "ab")
+    assert first != second
+    assert len(first) <= 100
+
+
+@given(st.none() | st.tuples(st.text(), st.text()), st.dictionaries(st.text(), JSON_VALUES))
+def test_answers_are_split_without_parsing(commit: tuple[str, str] | None, body: dict[str, object]) -> None:
+    answer = json.dumps({"commit": commit, "ok": body}, separators=(",", ":")).encode()
+    found_commit, found_body = split_answer(answer)
+    assert json.loads(found_commit) == (list(commit) if commit else None)
+    assert json.loads(found_body) == body
+
+
+@pytest.mark.parametrize("answer", [b"", b'{"error":{"reason":"internal","message":"x"}}', b'{"commit":null', b"[]"])
+def test_other_answers_are_trouble(answer: bytes) -> None:
+    with pytest.raises(Trouble):
+        split_answer(answer)
+
+
+@given(st.dictionaries(st.text(), JSON_VALUES))
+def test_a_job_is_one_json_object_in_arqs_layout(payload: dict[str, object]) -> None:
+    job = json.loads(wire.job_json("inject", json.dumps(payload).encode(), 1500, 7))
+    assert job == {"t": None, "f": "inject", "a": [], "k": {"payload": payload, "budget_ms": 1500}, "et": 7}
