@@ -1,0 +1,133 @@
+"""A real language model, over real HTTP, through the real litellm: the parts fit together, whatever it answers."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from hooks.contract import Reason
+from tests.support.local_llm import MISSING, SKIP_REASON, local_llm
+from worker.adapters.litellm_environment import prepare_environment
+from worker.breaker import CircuitBreaker
+from worker.deadline import Deadline
+from worker.errors import ModelError
+from worker.models import Candidate, ChatRequest, Memory, Recalled, RecallQuery, SelectionTask
+from worker.parsing import Choice, parse_choice
+from worker.prompts import default_prompts_dir, load_prompts
+from worker.protocols import ChatModel
+from worker.settings import InjectionConfig
+from worker.triage import LlmSelector
+from worker.triage_prompt import Conversation
+
+if TYPE_CHECKING:
+    from worker.adapters.local_llm import LocalServer
+
+pytestmark = [pytest.mark.local_llm, pytest.mark.skipif(bool(MISSING), reason=SKIP_REASON), pytest.mark.timeout(180)]
+
+NOTES = (
+    "The regatta starts at pier 6 at ten in the morning",
+    "Salary list lives in the red binder",
+    "Dana is lactose intolerant",
+    "The sign printer nozzle is 0.6",
+    "Reed organ tuner: Pavel, every autumn",
+    "Spare fuse box key: second hook, blue tag",
+    "Bolt torque is 18 Nm",
+    "Staging moved to port 9443",
+    "Dentist for the twins: Dr. Okonjo, Wednesday 16:10",
+    "The price list is sorted by region",
+)
+TASK = SelectionTask("Where does the regatta start?", None, (), "regatta start", datetime(2026, 3, 1, tzinfo=UTC))
+CANDIDATES = tuple(
+    Candidate(
+        Memory(id=f"m{n}", content=text, created_at=datetime(2026, 1, 10, tzinfo=UTC)),
+        cosine=0.5,
+        keyword=1.0,
+        relevance=0.5,
+        score=0.5,
+    )
+    for n, text in enumerate(NOTES, 1)
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> "Iterator[LocalServer]":
+    with local_llm() as running:
+        yield running
+
+
+@pytest.fixture
+async def model(server: "LocalServer") -> AsyncIterator[ChatModel]:
+    prepare_environment(os.environ)
+    from worker.adapters.litellm_model import LiteLLMModel
+    from worker.adapters.local_llm import MODEL_NAME
+
+    chat = LiteLLMModel(MODEL_NAME, api_base=server.url)
+    yield chat
+    await chat.aclose()
+
+
+async def no_recall(query: RecallQuery) -> Recalled:
+    return Recalled(query.query)
+
+
+def conversation() -> Conversation:
+    prompt = load_prompts(default_prompts_dir())["triage"]
+    return Conversation(prompt, TASK, CANDIDATES, lambda text: text, window=2048, most=5)
+
+
+async def test_the_schema_makes_even_a_tiny_model_answer_in_shape(model: ChatModel) -> None:
+    reply = await model.complete(conversation().choice_request(), Deadline.after(120))
+    assert reply.usage is not None
+    assert reply.usage.input_tokens > 500
+    assert reply.usage.output_tokens > 0
+    if reply.finish_reason == "stop":
+        assert isinstance(parse_choice(reply.text, len(CANDIDATES)), Choice)
+
+
+async def test_a_whole_triage_ends_in_a_selection_or_a_named_reason(model: ChatModel) -> None:
+    prompt = load_prompts(default_prompts_dir())["triage"]
+    selector = LlmSelector(model, prompt, CircuitBreaker(), present=lambda text: text, window=2048)
+    recalled = Recalled("regatta start", CANDIDATES)
+    chosen: tuple[Candidate, ...] = ()
+    reason: Reason | None = None
+    try:
+        selection = await selector.select(TASK, recalled, no_recall, InjectionConfig(), Deadline.after(120))
+        chosen = selection.chosen
+    except ModelError as error:
+        reason = error.reason
+    assert reason in {None, Reason.MODEL_UNPARSEABLE, Reason.MODEL_TRUNCATED}
+    assert {c.memory.id for c in chosen} <= {c.memory.id for c in CANDIDATES}
+    assert len(chosen) <= 5
+
+
+async def test_a_call_that_takes_too_long_ends_at_the_deadline_and_the_server_serves_again(model: ChatModel) -> None:
+    endless = ChatRequest(messages=({"role": "user", "content": "Count to ten thousand."},), max_tokens=1500)
+    started = time.monotonic()
+    with pytest.raises(ModelError) as caught:
+        await model.complete(endless, Deadline.after(0.5))
+    assert caught.value.reason is Reason.MODEL_TIMEOUT
+    assert time.monotonic() - started < 0.5 + 0.5  # the deadline, and slack for the model's own load on the machine
+    await model.complete(ChatRequest(messages=({"role": "user", "content": "Hi"},), max_tokens=1), Deadline.after(60))
+
+
+def test_the_server_runs_as_a_program_and_ends_when_told() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "worker.adapters.local_llm", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert f"http://127.0.0.1:{port}/v1" in process.stdout.readline()
+            assert httpx.get(f"http://127.0.0.1:{port}/v1/models", timeout=10).status_code == 200
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0

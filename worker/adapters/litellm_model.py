@@ -1,0 +1,227 @@
+"""Chat models through litellm. `prepare_environment` has to run before this module is imported."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import aiohttp
+import httpx
+import litellm
+import structlog
+from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
+from openai import APIConnectionError, APIStatusError, OpenAIError
+
+from hooks.contract import Reason
+
+from ..deadline import Deadline
+from ..errors import ModelError
+from ..models import ChatReply, ChatRequest, ModelUsage, ToolCall
+
+_log = structlog.get_logger()
+
+_CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
+"""Libraries that write whole requests, and so memory texts, to the log at debug or info level."""
+
+_CLIENT_TIMEOUT = 60.0
+"""Seconds litellm itself may take; constant, because litellm makes a new client, and so a new connection, for every
+other value. The deadline is kept by the timeout around the call."""
+
+_SCHEMA_PROVIDERS = frozenset({"openai", "ollama_chat", "hosted_vllm", "lm_studio", "llamafile", "azure"})
+"""Providers whose models take a JSON schema even where litellm's list does not know the model."""
+
+_NO_REASONING_PROVIDERS = frozenset({"gemini", "vertex_ai"})
+"""Providers for which litellm turns reasoning effort "none" into a thinking budget of zero."""
+
+_FAULTS = (OpenAIError, httpx.HTTPError, aiohttp.ClientError, OSError, ValueError, KeyError, TypeError, AttributeError)
+"""What a failed call is known to raise: litellm's own errors all derive from OpenAI's; the rest come from answers
+that are out of shape."""
+
+
+class LiteLLMModel:
+    """A chat model by litellm's name for it, such as `ollama_chat/qwen3:1.7b` or `openai/gpt-5.4-nano`.
+
+    `num_ctx` is the context window in tokens that Ollama is asked for, `keep_alive` how long it keeps the model
+    loaded, `max_concurrent` how many calls run at a time; waiting for a turn counts against the deadline.
+    `extra_body` is merged into the request of servers that speak OpenAI's protocol. `ollama/` is read as
+    `ollama_chat/`, whose protocol has roles and tools.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        num_ctx: int = 8192,
+        keep_alive: str = "30m",
+        max_concurrent: int = 8,
+        warm_timeout: float = 60.0,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> None:
+        _quieten()
+        self._name = "ollama_chat/" + name.removeprefix("ollama/") if name.startswith("ollama/") else name
+        self._slots = asyncio.Semaphore(max_concurrent)
+        self._warm_timeout = warm_timeout
+        self._takes_schema, options = _capabilities(self._name, num_ctx, keep_alive)
+        self._options: dict[str, Any] = {**options, "api_base": api_base, "api_key": api_key}
+        if api_base and not api_key and self._name.startswith("openai/"):
+            self._options["api_key"] = "none"
+        if extra_body:
+            self._options["extra_body"] = dict(extra_body)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
+        """One upstream request, never more. Raises `ModelError` with the reason, within the deadline."""
+        if deadline.remaining() <= 0:
+            raise ModelError(Reason.MODEL_NO_TIME, f"{self._name}: no time left for a call")
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(deadline.remaining()), self._slots:
+                response = await litellm.acompletion(**self._arguments(request))
+            return _reply(self._name, response, (time.monotonic() - started) * 1000)
+        except TimeoutError:
+            raise ModelError(Reason.MODEL_TIMEOUT, f"{self._name}: no answer within the deadline") from None
+        except _FAULTS as error:
+            raise _translate(self._name, error) from None
+
+    async def warm(self) -> None:
+        """Loads the model with one tiny call; a failure is only logged."""
+        request = ChatRequest(messages=({"role": "user", "content": "Say ok."},), max_tokens=1)
+        try:
+            await self.complete(request, Deadline.after(self._warm_timeout))
+        except ModelError as error:
+            _log.warning("model_warm_failed", model=self._name, reason=error.reason.value)
+
+    async def aclose(self) -> None:
+        """Closes the connections of every litellm client in this process."""
+        await close_litellm_async_clients()  # type: ignore[no-untyped-call]
+
+    def _arguments(self, request: ChatRequest) -> dict[str, Any]:
+        arguments: dict[str, Any] = {
+            **self._options,
+            "model": self._name,
+            "messages": [dict(message) for message in request.messages],
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "timeout": _CLIENT_TIMEOUT,
+            "num_retries": 0,
+            "max_retries": 0,
+            "drop_params": True,
+        }
+        if request.tools:
+            arguments["tools"] = [dict(tool) for tool in request.tools]
+        elif request.schema and self._takes_schema:
+            schema = {"name": "answer", "schema": request.schema, "strict": True}
+            arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return arguments
+
+
+def _quieten() -> None:
+    """Keeps prompts out of logs whatever the root logger's level, and litellm's hints off stdout."""
+    litellm.suppress_debug_info = True
+    for name in _CHATTY_LOGGERS:
+        logger = logging.getLogger(name)
+        logger.setLevel(max(logger.level, logging.WARNING))
+
+
+def _capabilities(name: str, num_ctx: int, keep_alive: str) -> tuple[bool, dict[str, Any]]:
+    """Whether the model takes a JSON schema, and the options that fit it."""
+    provider = name.partition("/")[0]
+    if provider == "ollama_chat":
+        _register_ollama(name, num_ctx)
+        effort = "low" if "/gpt-oss" in name else "none"
+        return True, {"num_ctx": num_ctx, "keep_alive": keep_alive, "reasoning_effort": effort}
+    known = _known(name, provider)
+    takes_schema = bool(litellm.supports_response_schema(name)) or (not known and provider in _SCHEMA_PROVIDERS)
+    return takes_schema, _reasoning_off(provider, known)
+
+
+def _known(name: str, provider: str) -> Mapping[str, Any]:
+    """litellm's entry for the model, where it has one; some providers' models are listed without their prefix."""
+    bare: Mapping[str, Any] = litellm.model_cost.get(name.partition("/")[2], {})
+    return litellm.model_cost.get(name) or (bare if bare.get("litellm_provider") == provider else {})
+
+
+def _reasoning_off(provider: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The least reasoning that the model is known to accept; nothing where it is not known to reason."""
+    if not known.get("supports_reasoning"):
+        return {}
+    if known.get("supports_none_reasoning_effort") or provider in _NO_REASONING_PROVIDERS:
+        return {"reasoning_effort": "none"}
+    return {"reasoning_effort": "minimal"} if known.get("supports_minimal_reasoning_effort") else {}
+
+
+def _register_ollama(name: str, num_ctx: int) -> None:
+    """Tells litellm the model's facts; it would ask Ollama for them in a call that blocks the event loop."""
+    facts = {
+        "litellm_provider": "ollama_chat",
+        "mode": "chat",
+        "max_tokens": num_ctx,
+        "input_cost_per_token": 0.0,
+        "output_cost_per_token": 0.0,
+        "supports_function_calling": True,
+    }
+    litellm.register_model({name: facts})
+
+
+def _reply(name: str, response: Any, elapsed_ms: float) -> ChatReply:
+    choice = response.choices[0]
+    message = choice.message
+    if choice.finish_reason == "content_filter" or getattr(message, "refusal", None):
+        raise ModelError(Reason.MODEL_REFUSED, f"{name}: the model refused")
+    calls = tuple(
+        ToolCall(call.id or f"call_{number}", call.function.name or "", call.function.arguments or "")
+        for number, call in enumerate(message.tool_calls or ())
+    )
+    usage = _usage(name, response, elapsed_ms)
+    return ChatReply(text=message.content or "", tool_calls=calls, finish_reason=choice.finish_reason, usage=usage)
+
+
+def _usage(name: str, response: Any, elapsed_ms: float) -> ModelUsage:
+    usage = getattr(response, "usage", None)
+    details = getattr(usage, "prompt_tokens_details", None)
+    hidden: Mapping[str, Any] = getattr(response, "_hidden_params", None) or {}
+    return ModelUsage(
+        model=name,
+        calls=1,
+        input_tokens=getattr(usage, "prompt_tokens", None) or 0,
+        output_tokens=getattr(usage, "completion_tokens", None) or 0,
+        cached_tokens=getattr(details, "cached_tokens", None) or 0,
+        cost=hidden.get("response_cost"),
+        elapsed_ms=elapsed_ms,
+    )
+
+
+def _translate(name: str, error: Exception) -> ModelError:
+    """The error by its kind; vendors' messages may hold response bodies and are left out."""
+    if isinstance(error, litellm.exceptions.ContentPolicyViolationError):
+        return ModelError(Reason.MODEL_REFUSED, f"{name}: the provider refused the content")
+    if isinstance(error, litellm.exceptions.RateLimitError):
+        return ModelError(Reason.MODEL_RATE_LIMITED, f"{name}: rate limited")
+    if isinstance(error, litellm.exceptions.Timeout):
+        return ModelError(Reason.MODEL_TIMEOUT, f"{name}: no answer in time")
+    if any(_is_unreachable(cause) for cause in _causes(error)):
+        return ModelError(Reason.MODEL_UNREACHABLE, f"{name}: the server cannot be reached")
+    status = error.status_code if isinstance(error, APIStatusError | litellm.exceptions.APIError) else None
+    detail = f"HTTP {status}" if status else type(error).__name__
+    return ModelError(Reason.MODEL_ERROR, f"{name}: the call failed ({detail})")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    current: BaseException | None = error
+    for _ in range(20):
+        if current is None:
+            return
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    return isinstance(error, httpx.TransportError | aiohttp.ClientConnectionError | ConnectionError) or (
+        type(error) is APIConnectionError
+    )

@@ -1,0 +1,238 @@
+"""Prompt files: Markdown with YAML front matter, checked when they are loaded; and how data is put into them.
+
+A file has front matter between two lines `---` and sections under level-one headings:
+
+    ---
+    id: triage
+    version: 1
+    max_tokens: 96
+    variables: [now, task, candidates]
+    ---
+    # System
+    # Example: user        (any number of pairs)
+    # Example: assistant
+    # User                 (a template; `{{name}}` stands for a variable)
+    # <Anything else>      (further texts that the code asks for by name)
+"""
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .errors import PromptError
+
+_VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_HEADING = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
+_FRONT = re.compile(r"\A---\n(.*?)\n---\n(.*)\Z", re.DOTALL)
+_EXAMPLE_USER, _EXAMPLE_ASSISTANT = "example: user", "example: assistant"
+
+Message = dict[str, Any]
+
+
+class _FrontMatter(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    version: int = Field(ge=1)
+    description: str = ""
+    max_tokens: int = Field(default=96, ge=1, le=4096)
+    temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+    variables: list[str] = Field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One checked prompt. `sections` holds the further texts by lower-case heading."""
+
+    id: str
+    version: int
+    system: str
+    user: str
+    examples: tuple[tuple[str, str], ...] = ()
+    sections: Mapping[str, str] = field(default_factory=dict)
+    variables: frozenset[str] = frozenset()
+    max_tokens: int = 96
+    temperature: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Id and version, as receipts show it: `triage@1`."""
+        return f"{self.id}@{self.version}"
+
+    def prefix(self) -> tuple[Message, ...]:
+        """Rules and examples: the same for every request, so that providers and servers can cache them."""
+        shots = [message for user, answer in self.examples for message in (_user(user), _assistant(answer))]
+        return ({"role": "system", "content": self.system}, *shots)
+
+    def fill(self, template: str, values: Mapping[str, str]) -> str:
+        """The template with its variables replaced in one pass: a value is never expanded again."""
+        return _VARIABLE.sub(lambda match: values[match.group(1)], template)
+
+    def section(self, name: str) -> str:
+        """A further text of the file. Raises `PromptError` if the file has none by that heading."""
+        if name not in self.sections:
+            raise PromptError(f"prompt {self.name}: the section '# {name.capitalize()}' is missing")
+        return self.sections[name]
+
+
+def _user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def _assistant(text: str) -> Message:
+    return {"role": "assistant", "content": text}
+
+
+def default_prompts_dir() -> Path:
+    """The prompts inside the installed package, else those of the checkout."""
+    packaged = Path(__file__).with_name("_prompts")
+    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "prompts"
+
+
+def load_prompts(directory: Path) -> dict[str, Prompt]:
+    """Every prompt of a folder (`*.md` directly in it, save README.md) by its id. Raises `PromptError`."""
+    if not directory.is_dir():
+        raise PromptError(f"there is no folder of prompts at {directory}")
+    prompts: dict[str, Prompt] = {}
+    for path in sorted(directory.glob("*.md")):
+        if path.name.lower() == "readme.md":
+            continue
+        prompt = load_prompt(path)
+        if prompt.id in prompts:
+            raise PromptError(f"{path}: the id {prompt.id!r} is taken by another file")
+        prompts[prompt.id] = prompt
+    return prompts
+
+
+def load_prompt(path: Path) -> Prompt:
+    """One prompt file, checked. Raises `PromptError` naming the file and the fault."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptError(f"{path}: cannot be read: {error}") from error
+    return parse_prompt(text, str(path))
+
+
+def parse_prompt(text: str, source: str) -> Prompt:
+    """The prompt that a file's text describes. Raises `PromptError` that begins with `source`."""
+    match = _FRONT.match(text.replace("\r\n", "\n"))
+    if match is None:
+        raise PromptError(f"{source}: must begin with front matter between two lines '---'")
+    front = _front_matter(match.group(1), source)
+    sections = _sections(match.group(2), source)
+    named = {name: body for name, body in sections if not name.startswith("example:")}
+    if not named.get("system") or not named.get("user"):
+        raise PromptError(f"{source}: needs the sections '# System' and '# User'")
+    _check_variables(front.variables, named, source)
+    return Prompt(
+        id=front.id,
+        version=front.version,
+        system=named.pop("system"),
+        user=named.pop("user"),
+        examples=_examples(sections, source),
+        sections=named,
+        variables=frozenset(front.variables),
+        max_tokens=front.max_tokens,
+        temperature=front.temperature,
+    )
+
+
+def _front_matter(text: str, source: str) -> _FrontMatter:
+    try:
+        return _FrontMatter.model_validate(yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise PromptError(f"{source}: the front matter is not YAML: {error}") from error
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in fault["loc"]) or "front matter"
+        raise PromptError(f"{source}: {key}: {fault['msg']}") from error
+
+
+def _sections(body: str, source: str) -> list[tuple[str, str]]:
+    parts = _HEADING.split(body)
+    if parts[0].strip():
+        raise PromptError(f"{source}: text before the first heading")
+    sections = [(name.lower(), text.strip()) for name, text in zip(parts[1::2], parts[2::2], strict=True)]
+    names = [name for name, _ in sections if not name.startswith("example:")]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise PromptError(f"{source}: the section '# {twice.capitalize()}' is there twice")
+    return sections
+
+
+def _check_variables(declared: list[str], sections: Mapping[str, str], source: str) -> None:
+    if "{{" in sections["system"]:
+        raise PromptError(f"{source}: '# System' must not hold variables, it is the cacheable part")
+    used = {name for text in sections.values() for name in _VARIABLE.findall(text)}
+    for name in sorted(used.symmetric_difference(declared)):
+        fault = "is used but not declared" if name in used else "is declared but not used"
+        raise PromptError(f"{source}: the variable {name!r} {fault}")
+
+
+def _examples(sections: list[tuple[str, str]], source: str) -> tuple[tuple[str, str], ...]:
+    shots = [(name, text) for name, text in sections if name.startswith("example:")]
+    users, answers = shots[::2], shots[1::2]
+    paired = len(users) == len(answers)
+    if not paired or any(u != _EXAMPLE_USER or a != _EXAMPLE_ASSISTANT for (u, _), (a, _) in zip(users, answers)):  # noqa: B905
+        raise PromptError(f"{source}: examples must come in pairs '# Example: user', '# Example: assistant'")
+    return tuple((user, answer) for (_, user), (_, answer) in zip(users, answers, strict=True))
+
+
+_SPACES = re.compile(r"\s+")
+_SWAP = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "`": "'"})
+
+
+def neutralise(text: str) -> str:
+    """The text as one line in which nothing can pass for markup, a control token or one of our labels.
+
+    Angle and square brackets are swapped for look-alikes (`<|im_end|>`, `</s>`, `[INST]`, `[3]`), control characters
+    and line separators become spaces, invisible format characters go, unpaired surrogates become U+FFFD.
+    """
+    cleaned = "".join(_clean_character(character) for character in text.translate(_SWAP))
+    return _SPACES.sub(" ", cleaned).strip()
+
+
+def _clean_character(character: str) -> str:
+    if character.isascii() and character.isprintable():
+        return character
+    category = unicodedata.category(character)
+    if category == "Cf":
+        return ""
+    if category == "Cs":
+        return "\N{REPLACEMENT CHARACTER}"
+    return " " if category in ("Cc", "Zl", "Zp") else character
+
+
+def quote(text: str) -> str:
+    """The neutralised text as a JSON string, so that it ends where we say it ends."""
+    return json.dumps(neutralise(text), ensure_ascii=False)
+
+
+def clip_middle(text: str, limit: int) -> str:
+    """At most `limit` characters, the middle left out: tasks say what they want at the start or at the end."""
+    if len(text) <= limit:
+        return text
+    head = (limit - 3) // 2
+    return f"{text[:head]} … {text[len(text) - (limit - 3 - head) :]}"
+
+
+_DENSE = re.compile(r"[\u0e00-\u0eff\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff]")
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text has: 3.5 characters a token, 1.5 tokens for an East Asian character or emoji."""
+    dense = len(_DENSE.findall(text))
+    return math.ceil((len(text) - dense) / 3.5 + dense * 1.5)
+
+
+def estimate_messages(messages: tuple[Message, ...]) -> int:
+    """About how many tokens a conversation has, with 8 for the frame of each message."""
+    return sum(estimate_tokens(str(message.get("content") or "")) + 8 for message in messages)
