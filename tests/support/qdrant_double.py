@@ -1,0 +1,201 @@
+"""A Qdrant server's REST interface, as far as the memory store speaks it, over the client's in-memory engine.
+
+Requests arrive as HTTP and JSON and are answered by the real models, so that everything the store sends over a wire
+is tested; `faults` are used up, one per request, before anything is answered.
+"""
+
+import asyncio
+import json
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+from qdrant_client import AsyncQdrantClient, models
+
+VERSION = "1.20.0"
+Route = Callable[["QdrantDouble", str, dict[str, Any]], Awaitable[Any]]
+
+
+class QdrantDouble:
+    """What `faults` may hold: a status, "hang", "drop", "garbage" or "absent" (no such collection).
+
+    `seen` lists method and path of each request, `bodies` the JSON of those that were answered.
+    """
+
+    def __init__(self) -> None:
+        self.engine = AsyncQdrantClient(":memory:")
+        self.faults: deque[int | str] = deque()
+        self.seen: list[str] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.version = VERSION
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (request := await read_request(reader)) is not None:
+                await self.answer(writer, *request)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def answer(self, writer: asyncio.StreamWriter, method: str, path: str, body: bytes) -> None:
+        self.seen.append(f"{method} {path}")
+        fault = self.faults.popleft() if self.faults else None
+        if fault == "hang":
+            await asyncio.sleep(30)
+        if fault == "drop":
+            raise ConnectionError
+        if fault == "garbage":
+            await respond(writer, 200, b"<html>not the server you meant</html>")
+            return
+        if isinstance(fault, int):
+            await respond(writer, fault, json.dumps({"status": {"error": "injected"}}).encode())
+            return
+        if fault == "absent":
+            await respond(writer, 200, b'{"result": {"exists": false}, "status": "ok", "time": 0.0}')
+            return
+        arguments = json.loads(body) if body else {}
+        self.bodies.append(arguments)
+        await respond(writer, *await self.handle(method, path, arguments))
+
+    async def handle(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes]:
+        if path == "/":
+            return 200, json.dumps({"title": "qdrant", "version": self.version}).encode()
+        for pattern, route in ROUTES.items():
+            found = re.fullmatch(pattern, f"{method} {path}")
+            if found is not None:
+                result = to_json(await route(self, found[1], body))
+                if result is CONFLICT:
+                    return 409, b'{"status": {"error": "exists already"}}'
+                return 200, json.dumps({"result": result, "status": "ok", "time": 0.0}).encode()
+        return 404, b'{"status": {"error": "no such path"}}'
+
+
+def to_json(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    return [to_json(item) for item in value] if isinstance(value, list) else value
+
+
+async def exists(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    return {"exists": await double.engine.collection_exists(name)}
+
+
+async def create(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    made = models.CreateCollection.model_validate(body)
+    if await double.engine.collection_exists(name):
+        return CONFLICT
+    return await double.engine.create_collection(
+        name, made.vectors, made.sparse_vectors, hnsw_config=made.hnsw_config, metadata=made.metadata
+    )
+
+
+async def describe(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    return await double.engine.get_collection(name)
+
+
+async def index(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    models.CreateFieldIndex.model_validate(body)
+    return COMPLETED
+
+
+async def upsert(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    points = TypeAdapter(list[models.PointStruct]).validate_python(body["points"])
+    await double.engine.upsert(name, points)
+    return COMPLETED
+
+
+async def query(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    batch = models.QueryRequestBatch.model_validate(body)
+    return await double.engine.query_batch_points(name, batch.searches)
+
+
+async def count(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    asked = models.CountRequest.model_validate(body)
+    return await double.engine.count(name, asked.filter, exact=True)
+
+
+async def retrieve(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    asked = models.PointRequest.model_validate(body)
+    return await double.engine.retrieve(name, asked.ids, with_payload=asked.with_payload or False)
+
+
+async def scroll(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    asked = models.ScrollRequest.model_validate(body)
+    records, following = await double.engine.scroll(
+        name, asked.filter, limit=asked.limit or 10, offset=asked.offset, with_payload=asked.with_payload or False
+    )
+    return {"points": to_json(records), "next_page_offset": following}
+
+
+async def delete(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    await double.engine.delete(name, models.PointIdsList.model_validate(body))
+    return COMPLETED
+
+
+async def drop(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    return await double.engine.delete_collection(name)
+
+
+CONFLICT = object()
+COMPLETED = {"operation_id": 0, "status": "completed"}
+ROUTES: dict[str, Route] = {
+    r"GET /collections/([^/]+)/exists": exists,
+    r"PUT /collections/([^/]+)": create,
+    r"GET /collections/([^/]+)": describe,
+    r"DELETE /collections/([^/]+)": drop,
+    r"PUT /collections/([^/]+)/index": index,
+    r"PUT /collections/([^/]+)/points": upsert,
+    r"POST /collections/([^/]+)/points/query/batch": query,
+    r"POST /collections/([^/]+)/points/count": count,
+    r"POST /collections/([^/]+)/points": retrieve,
+    r"POST /collections/([^/]+)/points/scroll": scroll,
+    r"POST /collections/([^/]+)/points/delete": delete,
+}
+
+
+async def read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes] | None:
+    """Method, path without its query, and body; `None` when the connection has ended."""
+    line = await reader.readline()
+    if not line:
+        return None
+    method, target, _ = line.decode().split(" ", 2)
+    length = 0
+    while (header := await reader.readline()) not in (b"\r\n", b""):
+        name, _, value = header.decode().partition(":")
+        if name.lower() == "content-length":
+            length = int(value)
+    return method, target.partition("?")[0], await reader.readexactly(length)
+
+
+async def respond(writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
+    head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    await writer.drain()
+
+
+@asynccontextmanager
+async def qdrant_double() -> AsyncIterator[QdrantDouble]:
+    """A double that listens on a free port of this host."""
+    double = QdrantDouble()
+    connections: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(double.serve(reader, writer))
+        connections.add(task)
+        task.add_done_callback(connections.discard)
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    double.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield double
+    finally:
+        server.close()
+        for task in list(connections):
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+        await double.engine.close()

@@ -1,0 +1,99 @@
+"""Both engines of the memory store, opened empty, and memories to put into them."""
+
+import hashlib
+import math
+import os
+import random
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from qdrant_client import AsyncQdrantClient
+
+from tests.support.qdrant_double import qdrant_double
+from worker.adapters.bm25 import Bm25Encoder
+from worker.adapters.edge_store import EdgeStore
+from worker.adapters.server_store import ServerStore
+from worker.models import EmbedderProfile, HybridQuery, Memory, MemoryFilter, StoredMemory, Vector
+from worker.protocols import StoreEngine
+
+DIMENSION = 16
+CREATED = datetime(2026, 1, 10, 9, tzinfo=UTC)
+ENCODER = Bm25Encoder("english")
+
+ENGINES = ("edge", "memory", "rest", "server")
+"""The embedded store; the server store over the client's in-memory engine, over a double of the server's REST
+interface, and over a real server."""
+
+
+def profile(name: str = "tiny", dimension: int = DIMENSION) -> EmbedderProfile:
+    return EmbedderProfile(name, "1", dimension, floor=0.25, confident=0.3, duplicate=0.92)
+
+
+def direction(seed: str, dimension: int = DIMENSION) -> Vector:
+    """A random unit vector that the same seed brings again."""
+    source = random.Random(hashlib.sha256(seed.encode()).digest())
+    values = [source.gauss(0.0, 1.0) for _ in range(dimension)]
+    length = math.sqrt(sum(value * value for value in values))
+    return tuple(value / length for value in values)
+
+
+def near(vector: Vector, cosine: float, seed: str = "aside") -> Vector:
+    """A unit vector at the given cosine from a unit vector."""
+    aside = direction(seed, len(vector))
+    along = sum(a * b for a, b in zip(aside, vector, strict=True))
+    rest = [a - along * b for a, b in zip(aside, vector, strict=True)]
+    length = math.sqrt(sum(value * value for value in rest))
+    share = math.sqrt(1.0 - cosine * cosine)
+    return tuple(cosine * b + share * r / length for b, r in zip(vector, rest, strict=True))
+
+
+def memory(key: str, content: str = "The bell hangs on the larch beam", **fields: Any) -> Memory:
+    return Memory.model_validate({"id": key, "content": content, "created_at": CREATED, **fields})
+
+
+def stored(item: Memory, dense: Vector | None = None, *, bare: bool = False) -> StoredMemory:
+    """A memory with its vectors; `bare` leaves the dense one out, else it follows from the content."""
+    vector = None if bare else dense or direction(item.content)
+    return StoredMemory(item, vector, ENCODER.passage(item.content))
+
+
+def query(
+    text: str | None = None, dense: Vector | None = None, where: MemoryFilter | None = None, limit: int = 20
+) -> HybridQuery:
+    sparse = None if text is None else ENCODER.query(text)
+    return HybridQuery(dense, sparse, where or MemoryFilter(), limit)
+
+
+@asynccontextmanager
+async def opened(
+    engine: str, folder: Path, made_for: EmbedderProfile | None = None, bm25_hash: str = ENCODER.config_hash
+) -> AsyncIterator[StoreEngine]:
+    """An empty store on one of `ENGINES`; "server" is the one at QDRANT_URL, in a collection of its own."""
+    made_for = made_for or profile()
+    if engine == "edge":
+        edge = await EdgeStore.open(folder / "store", profile=made_for, bm25_hash=bm25_hash)
+        try:
+            yield edge
+        finally:
+            await edge.aclose()
+        return
+    async with AsyncExitStack() as stack:
+        client = await connected(engine, stack)
+        name = f"test-{uuid.uuid4().hex}"
+        server = ServerStore(client, collection=name, profile=made_for, bm25_hash=bm25_hash)
+        try:
+            yield server
+        finally:
+            await client.delete_collection(name)
+            await server.aclose()
+
+
+async def connected(engine: str, stack: AsyncExitStack) -> AsyncQdrantClient:
+    if engine == "memory":
+        return AsyncQdrantClient(":memory:")
+    url = os.environ["QDRANT_URL"] if engine == "server" else (await stack.enter_async_context(qdrant_double())).url
+    return AsyncQdrantClient(url=url, check_compatibility=False)

@@ -1,0 +1,224 @@
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from tests.support.store import CREATED, memory, profile, stored
+from worker.errors import StoreError
+from worker.hits import MOST_ASKED, Found, best, merge, settled, usable
+from worker.models import MemoryFilter, MemoryScope, MemoryType, Relation, Visibility
+from worker.payload import (
+    FAR_FUTURE,
+    LONG_AGO,
+    UNKNOWN_EMBEDDER,
+    Above,
+    AnyOf,
+    AtLeast,
+    AtMost,
+    Equals,
+    StoreRecord,
+    by_point,
+    conditions,
+    fitness,
+    memory_of,
+    payload_of,
+    point_id,
+    timestamp,
+)
+
+
+def test_a_memory_comes_back_from_its_payload_unchanged() -> None:
+    original = memory(
+        "m1",
+        "Zürich \u0000 🙂 経費",
+        type="todo",
+        entities=("Émile", "Bridge"),
+        relations=(Relation(kind="updates", target="m0"),),
+        scope=MemoryScope(user="u", agent="a", project="p"),
+        channel="dm",
+        occurred_at=CREATED,
+        valid_until=CREATED + timedelta(days=3, microseconds=7),
+        version=4,
+    )
+    payload = payload_of("t", original)
+    assert memory_of(json.loads(json.dumps(payload))) == original
+    assert payload["entities"] == ["émile", "bridge"]
+    assert (payload["tenant"], payload["user"], payload["agent"], payload["project"]) == ("t", "u", "a", "p")
+
+
+def test_a_memory_without_owner_or_dates_gets_sentinels() -> None:
+    payload = payload_of("t", memory("m1", created_at=None))
+    assert (payload["user"], payload["agent"], payload["project"], payload["channel"]) == ("", "", "", "")
+    assert payload["created_ts"] == LONG_AGO
+    assert payload["superseded_ts"] == payload["valid_until_ts"] == FAR_FUTURE
+
+
+def test_superseded_without_a_known_time_is_superseded_for_ever() -> None:
+    assert payload_of("t", memory("m1", superseded_by="m2"))["superseded_ts"] == LONG_AGO
+    timed = memory("m1", superseded_by="m2", superseded_at=CREATED)
+    assert payload_of("t", timed)["superseded_ts"] == timestamp(CREATED)
+
+
+@pytest.mark.parametrize("payload", [None, {}, {"memory": 3}, {"memory": "{"}, {"memory": '{"id":"x"}'}])
+def test_a_payload_that_holds_no_memory_is_a_store_error(payload: dict[str, object] | None) -> None:
+    with pytest.raises(StoreError):
+        memory_of(payload)
+
+
+def test_point_ids_differ_by_tenant_and_by_memory_and_survive_any_text() -> None:
+    ids = {point_id(tenant, key) for tenant in ("a", "ab", '"') for key in ("bc", "c", '","', "\x00", "x" * 512)}
+    assert len(ids) == 15
+    assert point_id("a", "bc") == point_id("a", "bc")
+    assert point_id("a", "\ud800") == point_id("a", memory("\ud800").id)
+
+
+def test_the_last_of_several_memories_with_one_id_counts() -> None:
+    found = by_point("t", [stored(memory("m1", "old")), stored(memory("m2")), stored(memory("m1", "new"))])
+    assert [item.memory.content for item in found.values()] == ["new", memory("m2").content]
+
+
+def test_times_are_exact_to_the_microsecond_and_bounded() -> None:
+    moment = datetime(2026, 2, 1, 8, 29, 42, 958511, tzinfo=UTC)
+    assert timestamp(moment) == 1769934582958511
+    assert timestamp(moment.replace(tzinfo=None)) == timestamp(moment)
+    assert timestamp(moment.astimezone(timezone(timedelta(hours=9)))) == timestamp(moment)
+    assert LONG_AGO <= timestamp(datetime.min) < timestamp(datetime.max) <= FAR_FUTURE
+    assert float(FAR_FUTURE) == FAR_FUTURE
+    assert float(LONG_AGO) == LONG_AGO
+
+
+@pytest.mark.parametrize("where", [None, MemoryFilter(), MemoryFilter(Visibility(), (MemoryType.FACT,), ("x",))])
+def test_the_tenant_comes_first_and_always(where: MemoryFilter | None) -> None:
+    assert conditions("north", where)[0] == Equals("tenant", "north")
+
+
+def test_there_is_no_filter_without_a_tenant() -> None:
+    with pytest.raises(StoreError, match="tenant"):
+        conditions("", MemoryFilter())
+
+
+def test_a_filter_names_everything_it_was_asked_for() -> None:
+    now = CREATED + timedelta(days=1)
+    where = MemoryFilter(
+        Visibility(("u",), ("a", "b"), (), valid_at=now, created_until=now),
+        types=(MemoryType.TODO,),
+        entities=("BRIDGE",),
+        since=CREATED,
+        until=now,
+    )
+    at = timestamp(now)
+    assert conditions("t", where) == (
+        Equals("tenant", "t"),
+        AnyOf("user", ("", "u")),
+        AnyOf("agent", ("", "a", "b")),
+        AnyOf("project", ("",)),
+        Above("superseded_ts", at),
+        Above("valid_until_ts", at),
+        AtMost("created_ts", at),
+        AnyOf("type", ("todo",)),
+        AnyOf("entities", ("bridge",)),
+        AtLeast("created_ts", timestamp(CREATED)),
+        AtMost("created_ts", at),
+    )
+
+
+def test_a_search_up_to_a_date_leaves_undated_memories_out() -> None:
+    assert AtLeast("created_ts", LONG_AGO + 1) in conditions("t", MemoryFilter(until=CREATED))
+
+
+def test_a_record_survives_json_and_nonsense_is_no_record() -> None:
+    record = StoreRecord.of(profile(), "abc")
+    assert StoreRecord.parse(json.loads(json.dumps(record.dump()))) == record
+    assert StoreRecord.parse(StoreRecord.of(None, "abc").dump()) == StoreRecord(None, "abc")
+    for nonsense in (None, 3, [], {}, {"embedder": {"name": "x"}, "bm25": "y"}, {"embedder": 1, "bm25": ""}):
+        assert StoreRecord.parse(nonsense) is None
+
+
+def test_the_same_recipes_fit() -> None:
+    fit = fitness(StoreRecord.of(profile(), "abc"), profile(), "abc")
+    assert (fit.dense_usable, fit.fault, fit.notes) == (True, None, ())
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (StoreRecord.of(profile("tiny", 384), "abc"), ("tiny (384", "big (768")),
+        (StoreRecord.of(profile("small", 768), "abc"), ("small (768", "big (768")),
+        (StoreRecord(UNKNOWN_EMBEDDER, "abc"), ("unknown embedder", "big (768")),
+        (StoreRecord(None, "abc"), ("no embedder", "big (768")),
+    ],
+)
+def test_vectors_of_another_embedder_are_not_usable(record: StoreRecord, words: tuple[str, ...]) -> None:
+    fit = fitness(record, profile("big", 768), "abc")
+    assert not fit.dense_usable
+    assert fit.fault is not None
+    assert all(word in fit.fault for word in (*words, "meeseeks store reindex"))
+
+
+def test_same_name_and_size_with_other_prefixes_is_another_embedder() -> None:
+    fit = fitness(StoreRecord.of(profile(), "abc"), replace(profile(), query_prefix="query: "), "abc")
+    assert not fit.dense_usable
+
+
+def test_another_keyword_recipe_is_a_fault_that_leaves_dense_vectors_alone() -> None:
+    fit = fitness(StoreRecord.of(profile(), "abc"), profile(), "def")
+    assert fit.dense_usable
+    assert fit.fault is not None
+    assert all(word in fit.fault for word in ("abc", "def", "meeseeks store reindex"))
+
+
+def test_without_an_embedder_nothing_is_at_fault() -> None:
+    fit = fitness(StoreRecord.of(profile(), "abc"), None, "abc")
+    assert (fit.dense_usable, fit.fault) == (False, None)
+    assert fit.notes
+
+
+def found(key: str, score: float, vector: tuple[float, ...] | None = None) -> Found:
+    return Found(key, score, payload_of("t", memory(key)), vector)
+
+
+def test_equal_scores_are_cut_by_id() -> None:
+    points = [found(key, 1.0) for key in ("d", "b", "c", "a")] + [found("z", 2.0)]
+    assert [point.point_id for point in best(points, 3)] == ["z", "a", "b"]
+
+
+def test_a_cut_is_settled_unless_ties_run_on() -> None:
+    tied = [found(str(index), 1.0) for index in range(6)]
+    assert not settled(tied, limit=4, asked=6)
+    assert settled(tied, limit=4, asked=7)
+    assert settled([*tied[:5], found("x", 0.5)], limit=4, asked=6)
+    assert settled(tied, limit=4, asked=MOST_ASKED)
+    assert settled(tied, limit=0, asked=6)
+
+
+def test_merging_keeps_both_scores_and_fills_the_missing_cosine() -> None:
+    both, dense_only, sparse_only = (
+        found("a", 0.9, (0.9, 0.1)),
+        found("b", 0.8, (0.8, 0.6)),
+        found("c", 5.0, (0.6, 0.8)),
+    )
+    hits = merge((2.0, 0.0), [both, dense_only], [replace(both, score=7.0), sparse_only])
+    assert [(hit.memory.id, hit.cosine, hit.keyword) for hit in hits] == [
+        ("a", 0.9, 7.0),
+        ("b", 0.8, None),
+        ("c", pytest.approx(0.6), 5.0),
+    ]
+
+
+def test_merging_without_a_dense_query_or_vector_leaves_the_cosine_open() -> None:
+    assert merge(None, [], [found("c", 5.0, (0.6, 0.8))])[0].cosine is None
+    assert merge((1.0, 0.0), [], [found("c", 5.0, None)])[0].cosine is None
+
+
+def test_a_point_that_cannot_be_read_does_not_take_the_others_along() -> None:
+    broken = Found("x", 9.0, {"memory": "{"}, None)
+    assert [hit.memory.id for hit in merge(None, [broken, found("a", 1.0)], [])] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "vector", [None, (), (1.0,), (0.0, 0.0), (float("nan"), 1.0), (float("inf"), 1.0), (1.0, 1.0, 1.0)]
+)
+def test_vectors_without_a_direction_are_not_usable(vector: tuple[float, ...] | None) -> None:
+    assert usable(vector, 2) is None
+    assert usable((3.0, 4.0), 2) == (3.0, 4.0)

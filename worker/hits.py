@@ -1,0 +1,94 @@
+"""From the points that the legs of a search found to hits: exact cut of ties, merging, missing cosines."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from operator import mul
+from typing import Any
+
+import structlog
+
+from .errors import StoreError
+from .models import Hit, Memory, Vector
+from .payload import memory_of
+
+SPARE = 12
+"""Points asked for beyond the limit, so that equal scores at the cut can be put in order."""
+
+MOST_ASKED = 512
+"""Most points asked of a leg; more memories than this with one and the same score are cut in the engine's order."""
+
+logger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A point that a leg found, with the leg's raw score."""
+
+    point_id: str
+    score: float
+    payload: Mapping[str, Any] | None
+    vector: Vector | None
+
+
+def norm(vector: Vector) -> float:
+    """Euclidean length."""
+    return math.sqrt(sum(map(mul, vector, vector)))
+
+
+def usable(vector: Vector | None, dimension: int) -> Vector | None:
+    """`vector` where it has a direction: the right length, finite and not all zeros; else `None`."""
+    if vector is None or len(vector) != dimension:
+        return None
+    length = norm(vector)
+    return vector if math.isfinite(length) and length > 0.0 else None
+
+
+def settled(found: list[Found], limit: int, asked: int) -> bool:
+    """Whether the best `limit` are certain: equal scores at the cut do not go on beyond what was asked for."""
+    if len(found) < asked or asked >= MOST_ASKED or limit == 0:
+        return True
+    scores = sorted((point.score for point in found), reverse=True)
+    return scores[limit - 1] > scores[-1]
+
+
+def best(found: Iterable[Found], limit: int) -> list[Found]:
+    """The best `limit` points, equal scores by id."""
+    return sorted(found, key=lambda point: (-point.score, point.point_id))[:limit]
+
+
+def merge(query: Vector | None, dense: list[Found], sparse: list[Found]) -> list[Hit]:
+    """Hits of both legs: those of the dense leg best first, then those that only the sparse leg found, best first.
+
+    Where `query` is given, hits of the sparse leg get their cosine from the stored vector.
+    """
+    keywords = {point.point_id: point.score for point in sparse}
+    seen = {point.point_id for point in dense}
+    length = 0.0 if query is None else norm(query)
+    hits = [_hit(point, point.score, keywords.get(point.point_id)) for point in dense]
+    hits += [
+        _hit(point, _cosine(query, point.vector, length), point.score) for point in sparse if point.point_id not in seen
+    ]
+    return [hit for hit in hits if hit is not None]
+
+
+def _cosine(query: Vector | None, stored: Vector | None, length: float) -> float | None:
+    """Stored vectors have unit length already."""
+    if query is None or stored is None or len(query) != len(stored):
+        return None
+    product: float = sum(map(mul, query, stored))
+    return max(-1.0, min(1.0, product / length))
+
+
+def _hit(point: Found, cosine: float | None, keyword: float | None) -> Hit | None:
+    memory = readable(point.point_id, point.payload)
+    return None if memory is None else Hit(memory, cosine, keyword, point.vector)
+
+
+def readable(point_id: str, payload: Mapping[str, Any] | None) -> Memory | None:
+    """The memory of a point; one that cannot be read is logged and left out, so that the others still serve."""
+    try:
+        return memory_of(payload)
+    except StoreError as error:
+        logger.error("memory_unreadable", point_id=point_id, fault=str(error))
+        return None

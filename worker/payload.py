@@ -1,0 +1,268 @@
+"""How memories lie in a store, whichever engine keeps it: point ids, payload, filter conditions, the store's record.
+
+Times are whole microseconds since 1970, which 64-bit floats hold exactly until 2255; engines compare ranges in floats.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from hooks.contract import clean_text
+
+from .errors import StoreError
+from .models import EmbedderProfile, Memory, MemoryFilter, StoredMemory, Visibility
+
+DENSE = "dense"
+SPARSE = "bm25"
+MEMORY = "memory"
+
+TENANT = "tenant"
+KEYWORD_KEYS = (TENANT, "user", "agent", "project", "type", "entities")
+NUMBER_KEYS = ("created_ts", "superseded_ts", "valid_until_ts")
+"""Every key that a filter may name; both engines need an index on each of them."""
+
+EVERYBODY = ""
+"""Stored as the owner of a memory that has none, so that "everybody or one of these" is a single condition."""
+
+FAR_FUTURE = 2**53 - 1
+LONG_AGO = -FAR_FUTURE
+
+REINDEX = "meeseeks store reindex"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_NAMESPACE = uuid.UUID("7d0f5d0e-5b0c-5c39-9d8d-3f2b6a1c4e71")
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    """The value of `key` is `value`."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """The value of `key`, or one of its values, is among `values`."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """The number under `key` is `bound` or more."""
+
+    key: str
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """The number under `key` is `bound` or less."""
+
+    key: str
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """The number under `key` is more than `bound`."""
+
+    key: str
+    bound: int
+
+
+Condition = Equals | AnyOf | AtLeast | AtMost | Above
+
+
+def tenant_name(name: str) -> str:
+    """A tenant's name as it is stored. Raises `StoreError` when it is empty: there is no search over all tenants."""
+    cleaned = str(clean_text(name))
+    if not cleaned:
+        raise StoreError("a tenant needs a name")
+    return cleaned
+
+
+def point_id(tenant: str, memory_id: str) -> str:
+    """The id under which a memory is stored: a UUID (version 5) of tenant and memory id; puts are idempotent by it."""
+    return str(uuid.uuid5(_NAMESPACE, json.dumps([tenant, clean_text(memory_id)])))
+
+
+def page_start(cursor: str | None) -> str | None:
+    """The point id that a listing goes on from. Raises `StoreError` for a cursor that no page gave."""
+    try:
+        return None if cursor is None else str(uuid.UUID(cursor))
+    except ValueError as error:
+        raise StoreError(f"{cursor!r} is not a cursor of a listing") from error
+
+
+def timestamp(moment: datetime) -> int:
+    """Microseconds since 1970, kept within what floats hold exactly; naive times are UTC."""
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return max(LONG_AGO, min(FAR_FUTURE, (aware - _EPOCH) // _MICROSECOND))
+
+
+def payload_of(tenant: str, memory: Memory) -> dict[str, Any]:
+    """The payload of a memory: flat values to filter by, and the memory itself as JSON under `memory`."""
+    return {
+        TENANT: tenant,
+        "user": memory.scope.user or EVERYBODY,
+        "agent": memory.scope.agent or EVERYBODY,
+        "project": memory.scope.project or EVERYBODY,
+        "type": memory.type.value,
+        "entities": [entity.casefold() for entity in memory.entities],
+        "created_ts": LONG_AGO if memory.created_at is None else timestamp(memory.created_at),
+        "superseded_ts": _superseded(memory),
+        "valid_until_ts": FAR_FUTURE if memory.valid_until is None else timestamp(memory.valid_until),
+        "importance": memory.importance,
+        "channel": memory.channel or "",
+        MEMORY: memory.model_dump_json(),
+    }
+
+
+def _superseded(memory: Memory) -> int:
+    """A memory that is superseded at an unknown time has been so for ever."""
+    if memory.superseded_at is not None:
+        return timestamp(memory.superseded_at)
+    return FAR_FUTURE if memory.superseded_by is None else LONG_AGO
+
+
+def memory_of(payload: Mapping[str, Any] | None) -> Memory:
+    """The memory of a payload. Raises `StoreError` when it cannot be read."""
+    text = (payload or {}).get(MEMORY)
+    if not isinstance(text, str):
+        raise StoreError("a stored point holds no memory")
+    try:
+        return Memory.model_validate_json(text)
+    except ValidationError as error:
+        raise StoreError(f"a stored memory cannot be read: {error.error_count()} faults") from error
+
+
+def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]:
+    """What a point must fulfil, all of it; the tenant comes first and always."""
+    found: list[Condition] = [Equals(TENANT, tenant_name(tenant))]
+    if where is None:
+        return tuple(found)
+    if where.visibility is not None:
+        found += _visible(where.visibility)
+    if where.types:
+        found.append(AnyOf("type", tuple(kind.value for kind in where.types)))
+    if where.entities:
+        found.append(AnyOf("entities", tuple(str(clean_text(entity)).casefold() for entity in where.entities)))
+    return (*found, *_created(where.since, where.until))
+
+
+def _visible(visibility: Visibility) -> list[Condition]:
+    found: list[Condition] = [
+        AnyOf("user", _owners(visibility.users)),
+        AnyOf("agent", _owners(visibility.agents)),
+        AnyOf("project", _owners(visibility.projects)),
+    ]
+    if visibility.valid_at is not None:
+        now = timestamp(visibility.valid_at)
+        found += [Above("superseded_ts", now), Above("valid_until_ts", now)]
+    if visibility.created_until is not None:
+        found.append(AtMost("created_ts", timestamp(visibility.created_until)))
+    return found
+
+
+def _owners(names: tuple[str, ...]) -> tuple[str, ...]:
+    return (EVERYBODY, *(str(clean_text(name)) for name in names))
+
+
+def _created(since: datetime | None, until: datetime | None) -> list[Condition]:
+    """A search narrowed by date brings dated memories only."""
+    if since is None and until is None:
+        return []
+    bounds: list[Condition] = [AtLeast("created_ts", LONG_AGO + 1 if since is None else timestamp(since))]
+    return bounds if until is None else [*bounds, AtMost("created_ts", timestamp(until))]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderRecord:
+    """The embedder that made the dense vectors of a store."""
+
+    name: str
+    fingerprint: str
+    dimension: int
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.dimension} dimensions, fingerprint {self.fingerprint or 'unknown'})"
+
+
+UNKNOWN_EMBEDDER = EmbedderRecord("an unknown embedder", "", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRecord:
+    """By which recipes the vectors of a store were made; `embedder` is `None` while it has no dense vectors."""
+
+    embedder: EmbedderRecord | None
+    bm25: str
+
+    @classmethod
+    def of(cls, profile: EmbedderProfile | None, bm25_hash: str) -> Self:
+        """The record of a store that is made now."""
+        return cls(None if profile is None else embedder_record(profile), bm25_hash)
+
+    @classmethod
+    def parse(cls, values: Any) -> Self | None:
+        """The record in `values` as `dump` made it, or `None` where there is none that can be read."""
+        try:
+            embedder = values["embedder"]
+            made_by = None if embedder is None else EmbedderRecord(**embedder)
+            return cls(made_by, str(values["bm25"]))
+        except (TypeError, KeyError):
+            return None
+
+    def dump(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def embedder_record(profile: EmbedderProfile) -> EmbedderRecord:
+    """What a store keeps of an embedder's profile."""
+    return EmbedderRecord(profile.name, profile.fingerprint, profile.dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitness:
+    """Whether a store's vectors fit the configured recipes; `fault` says what does not and what to do."""
+
+    dense_usable: bool
+    fault: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def fitness(record: StoreRecord, profile: EmbedderProfile | None, bm25_hash: str) -> Fitness:
+    """Compare the recipes of a store with the configured ones.
+
+    Dense vectors of another embedder are never searched nor mixed. Keyword vectors of another recipe still share
+    most of their terms, so that leg keeps serving; the fault is reported all the same.
+    """
+    faults = []
+    usable = profile is not None and record.embedder == embedder_record(profile)
+    if profile is not None and not usable:
+        made_by = record.embedder or "no embedder"
+        faults.append(
+            f"the memories were embedded with {made_by}, the service is configured with {embedder_record(profile)}: "
+            f"dense search is off until `{REINDEX}` has run"
+        )
+    if record.bm25 != bm25_hash:
+        faults.append(
+            f"the keyword index was made with recipe {record.bm25 or 'unknown'}, the service is configured with "
+            f"{bm25_hash}: keyword scores are off until `{REINDEX}` has run"
+        )
+    notes = ("no embedder is configured: keyword search only",) if profile is None else ()
+    return Fitness(usable, "; ".join(faults) or None, notes)
+
+
+def by_point(tenant: str, memories: Sequence[StoredMemory]) -> dict[str, StoredMemory]:
+    """Memories by point id; of several with one id the last one counts."""
+    return {point_id(tenant, stored.memory.id): stored for stored in memories}
