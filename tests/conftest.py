@@ -1,8 +1,31 @@
 """Settings that hold for every test."""
 
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "suite", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
+
+MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
+ENOUGH = 1 << 30
+_folder = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put temporary folders into memory where there is room: making a store syncs many small files to the disk."""
+    usable = MEMORY_DISK.is_dir() and os.access(MEMORY_DISK, os.W_OK) and shutil.disk_usage(MEMORY_DISK).free > ENOUGH
+    if config.option.basetemp is None and usable:
+        config.stash[_folder] = tempfile.mkdtemp(prefix="meeseeks-tests-", dir=MEMORY_DISK)
+        config.option.basetemp = str(Path(config.stash[_folder]) / "t")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _folder in config.stash:
+        shutil.rmtree(config.stash[_folder], ignore_errors=True)

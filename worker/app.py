@@ -1,7 +1,7 @@
 """Composition root: the only module that knows every adapter.
 
-litellm takes seconds to import, so the adapters built on it are imported when they are composed, not with this
-module; a command that needs no model never pays for it.
+litellm and qdrant-client take seconds to import, so the adapters built on them are imported when they are composed,
+not with this module; a command that needs neither never pays for them.
 """
 
 import asyncio
@@ -32,7 +32,6 @@ from .adapters.minilm import MiniLmEmbedder
 from .adapters.ollama import find_chat_model
 from .adapters.redis_ledger import RedisLedger, ledger_key
 from .adapters.redis_receipts import RedisReceipts
-from .adapters.server_store import ServerStore
 from .answers import Operation
 from .breaker import CircuitBreaker
 from .errors import SettingsError, StoreError
@@ -50,7 +49,7 @@ from .triage import LlmSelector
 log = structlog.get_logger()
 
 TRIAGE_PROMPT = "triage"
-TRIAGE_TEXT_CHARS = 400
+TRIAGE_TEXT_CHARS = 4000
 PROBE_TIMEOUT = 0.5
 
 
@@ -178,7 +177,7 @@ def make_embedder(service: ServiceSettings) -> Embedder | None:
     if kind == "fastembed" and name:
         return FastEmbedEmbedder(name)
     if kind == "litellm" and name:
-        adapter = _litellm_module("litellm_embedder")
+        adapter = _slow_adapter("litellm_embedder")
         base, dimension = service.embedder_api_base, service.embedder_dimension
         embedder: Embedder = adapter.LiteLLMEmbedder(name, api_base=base, dimension=dimension)
         return embedder
@@ -193,7 +192,7 @@ async def _open_engine(
     profile = embedder.profile if embedder else None
     engine: StoreEngine
     if service.qdrant_url:
-        engine = ServerStore.connect(
+        engine = _slow_adapter("server_store").ServerStore.connect(
             service.qdrant_url,
             api_key=service.qdrant_api_key,
             collection=service.collection,
@@ -237,11 +236,12 @@ async def _open_model(service: ServiceSettings, stack: AsyncExitStack) -> ChatMo
 
 
 def _load_model(name: str, base: str | None, key: str | None) -> ChatModel:
-    model: ChatModel = _litellm_module("litellm_model").LiteLLMModel(name, api_base=base, api_key=key)
+    model: ChatModel = _slow_adapter("litellm_model").LiteLLMModel(name, api_base=base, api_key=key)
     return model
 
 
-def _litellm_module(name: str) -> Any:
+def _slow_adapter(name: str) -> Any:
+    """An adapter whose SDK takes a second or more to import."""
     prepare_environment(os.environ)
     return import_module(f"worker.adapters.{name}")
 

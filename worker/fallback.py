@@ -6,8 +6,6 @@ from .deadline import Deadline
 from .models import Candidate, Dropped, EmbedderProfile, Recalled, RecallTool, Selection, SelectionTask, Verdict
 from .settings import InjectionConfig
 
-NO_DENSE_CONFIDENCE = 0.0
-
 
 class DeterministicSelector:
     """Keeps the candidates that are confidently near the query and close to the best one."""
@@ -24,14 +22,11 @@ class DeterministicSelector:
 def choose(recalled: Recalled, config: InjectionConfig, profile: EmbedderProfile | None) -> Selection:
     """The deterministic choice, best first. Pure."""
     best = max((candidate.score for candidate in recalled.candidates), default=0.0)
-    confident = config.confident_score
-    if confident is None:
-        confident = profile.confident if profile else NO_DENSE_CONFIDENCE
     chosen: list[Candidate] = []
     dropped: list[Dropped] = []
     for candidate in recalled.candidates:
-        near = candidate.score >= config.relative_cut * best and _is_confident(candidate, confident, config)
-        if not near:
+        confident = candidate.relevance >= _threshold(candidate, config, profile)
+        if not confident or candidate.score < config.relative_cut * best:
             dropped.append(Dropped(candidate, Verdict.BELOW_CUT))
         elif len(chosen) >= config.max_items:
             dropped.append(Dropped(candidate, Verdict.OVER_ITEMS))
@@ -40,10 +35,11 @@ def choose(recalled: Recalled, config: InjectionConfig, profile: EmbedderProfile
     return Selection(tuple(chosen), Engine.DETERMINISTIC, tuple(dropped))
 
 
-def _is_confident(candidate: Candidate, confident: float, config: InjectionConfig) -> bool:
-    if candidate.cosine is None:
-        return (candidate.keyword or 0.0) > 0.0
-    return candidate.cosine >= confident or (candidate.keyword or 0.0) >= config.keyword_min_score
+def _threshold(candidate: Candidate, config: InjectionConfig, profile: EmbedderProfile | None) -> float:
+    """The relevance to reach; keyword scores alone depend on the store's size and have no threshold."""
+    if candidate.cosine is None or profile is None:
+        return 0.0
+    return profile.confident if config.confident_score is None else config.confident_score
 
 
 def is_unsure(selection: Selection) -> bool:

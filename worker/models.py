@@ -159,8 +159,8 @@ class StoreHealth:
 class EmbedderProfile:
     """Identity of an embedder and the thresholds measured for it.
 
-    `floor` is the cosine under which nothing is relevant, `confident` the one from which a memory may be injected
-    without a model, `duplicate` the one from which two texts say the same.
+    `floor` is the cosine under which nothing is relevant, `confident` the weighted relevance from which a memory may
+    be injected without a model, `duplicate` the cosine from which two texts say the same.
     """
 
     name: str
@@ -181,12 +181,16 @@ class EmbedderProfile:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory in the running: raw scores, the fused score and the one after boosts, by which it is ordered."""
+    """A memory in the running: its raw scores, and two made from them.
+
+    `relevance` (0..1) is the weighted sum of both legs; it can be compared between queries, so thresholds are on it.
+    `score` orders: relevance or rank fusion, with the boosts of importance and recency.
+    """
 
     memory: Memory
     cosine: float | None
     keyword: float | None
-    fused: float
+    relevance: float
     score: float
     vector: Vector | None = None
 

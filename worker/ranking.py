@@ -23,12 +23,14 @@ def rank(
 
     Without a dense leg there is no floor but a keyword match itself; the caller marks the answer as degraded.
     """
-    fused = _fusion(config)(hits, config)
+    relevance = weighted(hits, config)
+    order = reciprocal_ranks(hits, config) if config.fusion is Fusion.RRF else relevance
     floor = _floor(config, profile) if any(hit.cosine is not None for hit in hits) else None
     kept: list[Candidate] = []
     dropped: list[Dropped] = []
-    for hit, value in zip(hits, fused, strict=True):
-        candidate = _candidate(hit, value, config, now)
+    for hit, relevant, fused in zip(hits, relevance, order, strict=True):
+        score = fused * (1.0 + _boost(hit.memory, config, now))
+        candidate = Candidate(hit.memory, hit.cosine, hit.keyword, relevant, score, hit.vector)
         if _passes(hit, floor, config.keyword_min_score):
             kept.append(candidate)
         else:
@@ -53,13 +55,6 @@ def _passes(hit: Hit, floor: float | None, keyword_floor: float) -> bool:
     return (hit.cosine is not None and hit.cosine >= floor) or (hit.keyword or 0.0) >= keyword_floor
 
 
-FusionFunction = Callable[[Sequence[Hit], InjectionConfig], list[float]]
-
-
-def _fusion(config: InjectionConfig) -> FusionFunction:
-    return reciprocal_ranks if config.fusion is Fusion.RRF else weighted
-
-
 def weighted(hits: Sequence[Hit], config: InjectionConfig) -> list[float]:
     """Weighted sums of both raw scores, 0..1; a leg that no hit has does not count."""
     weight = config.dense_weight if any(hit.cosine is not None for hit in hits) else 0.0
@@ -81,11 +76,6 @@ def reciprocal_ranks(hits: Sequence[Hit], config: InjectionConfig) -> list[float
             totals[index] += 1.0 / (config.rrf_k + place)
     best = 2.0 / (config.rrf_k + 1)
     return [total / best for total in totals]
-
-
-def _candidate(hit: Hit, fused: float, config: InjectionConfig, now: datetime) -> Candidate:
-    score = fused * (1.0 + _boost(hit.memory, config, now))
-    return Candidate(hit.memory, hit.cosine, hit.keyword, fused, score, hit.vector)
 
 
 def _boost(memory: Memory, config: InjectionConfig, now: datetime) -> float:

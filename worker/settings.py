@@ -84,9 +84,9 @@ class InjectionConfig(SettingsModel):
     )
     confident_score: float | None = Field(
         default=None,
-        ge=-1.0,
+        ge=0.0,
         le=1.0,
-        description="Cosine from which a memory may be injected without a model; unset takes the embedder's.",
+        description="Relevance (0 to 1) from which a memory may be injected without a model; unset: the embedder's.",
     )
     max_items: int = Field(default=5, ge=1, le=50, description="Most memories in a block.")
     max_total: int = Field(default=25, ge=1, le=100, description="Hard cap on memories in a block, over every source.")

@@ -24,7 +24,7 @@ from hooks.contract import clean_text
 from ..errors import EmbedderError
 from ..models import EmbedderProfile, Vector
 
-FLOOR, CONFIDENT, DUPLICATE = 0.25, 0.90, 0.97
+FLOOR, CONFIDENT, DUPLICATE = 0.25, 0.70, 0.97
 """For models that nobody measured: only what is off topic on any known scale is dropped, and without a chat model
 only a near repetition of the query is injected. The scales of cosine differ too much for more."""
 

@@ -18,7 +18,7 @@ from hooks.contract import clean_text
 from ..errors import EmbedderError
 from ..models import EmbedderProfile, Vector
 
-FLOOR, CONFIDENT, DUPLICATE = 0.25, 0.90, 0.97
+FLOOR, CONFIDENT, DUPLICATE = 0.25, 0.70, 0.97
 """For models that nobody measured: only what is off topic on any known scale is dropped, and without a chat model
 only a near repetition of the query is injected. The scales of cosine differ too much for more."""
 
@@ -60,7 +60,7 @@ class _Family:
 
 _UNKNOWN = _Family("")
 _E5_PREFIXES = ("query: ", "passage: ")
-_E5_THRESHOLDS = (0.81, 0.87, 0.97)
+_E5_THRESHOLDS = (0.81, 0.70, 0.97)
 """Floor measured on multilingual-e5-small: 5 % of off-topic queries pass it; unrelated texts have cosine 0.79."""
 
 _FAMILIES = (
@@ -68,7 +68,7 @@ _FAMILIES = (
     _Family("e5-small", 384, *_E5_PREFIXES, *_E5_THRESHOLDS),
     _Family("e5-base", 768, *_E5_PREFIXES, *_E5_THRESHOLDS),
     _Family("e5-large", 1024, *_E5_PREFIXES, *_E5_THRESHOLDS),
-    _Family("all-minilm", 384, floor=0.25, confident=0.30, duplicate=0.92),
+    _Family("all-minilm", 384, floor=0.25, confident=0.50, duplicate=0.92),
     _Family("mxbai-embed-large", 1024, "Represent this sentence for searching relevant passages: "),
     _Family("bge-m3", 1024),
     _Family("text-embedding-3-small", 1536),

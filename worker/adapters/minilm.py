@@ -40,7 +40,7 @@ PROFILE = EmbedderProfile(
     revision=MODEL_SHA256[:12],
     dimension=384,
     floor=0.25,
-    confident=0.30,
+    confident=0.50,
     duplicate=0.92,
 )
 

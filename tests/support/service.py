@@ -1,0 +1,118 @@
+"""A whole service in the test's process: real embedded store, real embedder, ledger in memory, model as given."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hooks.contract import InjectionRequest, InjectionResult
+from worker.adapters.bm25 import Bm25Encoder
+from worker.adapters.edge_store import EdgeStore
+from worker.adapters.file_receipts import FileReceipts
+from worker.adapters.memory_ledger import MemoryLedger
+from worker.adapters.minilm import MiniLmEmbedder
+from worker.breaker import CircuitBreaker
+from worker.deadline import Deadline
+from worker.fallback import DeterministicSelector
+from worker.injection import Injection, InjectionParts, InjectionService
+from worker.keeper import Keeper
+from worker.models import Memory
+from worker.prompts import default_prompts_dir, load_prompts
+from worker.protocols import ChatModel, Embedder, StoreEngine
+from worker.recall import Recall
+from worker.receipt import Receipt
+from worker.render import shown_text
+from worker.settings import InjectionConfig
+from worker.transfer import memory_from
+from worker.triage import LlmSelector
+
+NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
+
+
+@dataclass
+class Service:
+    """What tests do with a service; `commit` stands for the hook's part."""
+
+    injection: InjectionService
+    keeper: Keeper
+    recall: Recall
+    ledger: MemoryLedger
+    receipts: FileReceipts
+    config: InjectionConfig
+    tenants: list[str] = field(default_factory=list)
+
+    async def put(self, memories: Sequence[dict[str, Any]], tenant: str = "t1") -> None:
+        await self.keeper.put(tenant, [memory_from(dict(memory), NOW) for memory in memories])
+
+    async def ask(self, message: str, *, turn: str = "1", commit: bool = True, **fields: Any) -> InjectionResult:
+        """One request of session s1 in tenant t1, unless `fields` say otherwise."""
+        raw = {"session_id": "s1", "turn_id": turn, "message": message, "scope": {"tenant": "t1"}, **fields}
+        request = InjectionRequest.model_validate(raw)
+        injection = await self.injection.inject(request, Deadline.after(request.deadline_ms / 1000))
+        if commit:
+            await self.commit(injection)
+        return injection.result
+
+    async def commit(self, injection: Injection) -> None:
+        if injection.delivery is not None:
+            assert await self.ledger.commit(injection.delivery.key, injection.delivery.turn_key)
+
+    async def receipt(self, result: InjectionResult, tenant: str = "t1") -> Receipt:
+        await self.injection.drain()
+        assert result.receipt_id is not None
+        return await self.receipts.read(tenant, result.receipt_id)
+
+
+def ids(result: InjectionResult) -> list[str]:
+    return [item.id for item in result.items]
+
+
+@asynccontextmanager
+async def open_service(
+    folder: Path,
+    *,
+    model: ChatModel | None = None,
+    embedder: Embedder | None = None,
+    **config: Any,
+) -> AsyncIterator[Service]:
+    """A service on a store in `folder`; `config` are settings of `[memory_injection]`."""
+    used: Embedder = embedder or MiniLmEmbedder()
+    sparse = Bm25Encoder("english")
+    engine: StoreEngine = await EdgeStore.open(folder / "memories", profile=used.profile, bm25_hash=sparse.config_hash)
+    settings = InjectionConfig.model_validate(config)
+    recall = Recall(engine, sparse, used)
+    ledger, receipts = MemoryLedger(), FileReceipts(folder / "receipts")
+    prompt = load_prompts(default_prompts_dir())["triage"]
+    triage = (
+        LlmSelector(model, prompt, CircuitBreaker(), present=lambda text: shown_text(text, 400, mask=True))
+        if model
+        else None
+    )
+    injection = InjectionService(
+        InjectionParts(
+            recall=recall,
+            fallback=DeterministicSelector(used.profile),
+            triage=triage,
+            ledger=ledger,
+            receipts=receipts,
+            config_for=lambda _: settings,
+            clock=lambda: NOW,
+        )
+    )
+    try:
+        yield Service(injection, Keeper(engine, sparse, used), recall, ledger, receipts, settings)
+    finally:
+        await injection.drain()
+        await engine.aclose()
+        await used.aclose()
+
+
+def fact(memory_id: str, text: str, **fields: Any) -> dict[str, Any]:
+    """A memory as the scenarios give them."""
+    return {"id": memory_id, "content": text, "type": "fact", "created_at": "2026-01-10T09:00:00Z", **fields}
+
+
+def as_memory(raw: dict[str, Any]) -> Memory:
+    return memory_from(dict(raw), NOW)
