@@ -29,6 +29,8 @@ class Mode(StrEnum):
     RATE_LIMIT = "rate_limit"
     GARBAGE = "garbage"
     EMPTY_OBJECT = "empty_object"
+    NO_CHOICES = "no_choices"
+    NULL_MESSAGE = "null_message"
     DISCONNECT = "disconnect"
 
 
@@ -207,6 +209,11 @@ _FAULTS = {
     Mode.RATE_LIMIT: (429, b'{"error":{"message":"slow down secret-body"}}'),
     Mode.GARBAGE: (200, b"<html>secret-body"),
     Mode.EMPTY_OBJECT: (200, b"{}"),
+    Mode.NO_CHOICES: (200, b'{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[],"message":[]}'),
+    Mode.NULL_MESSAGE: (
+        200,
+        b'{"id":"x","model":"m","choices":[{"index":0,"message":null}],"message":null,"done":true}',
+    ),
 }
 
 

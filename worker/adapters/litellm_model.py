@@ -34,7 +34,16 @@ _SCHEMA_PROVIDERS = frozenset({"openai", "ollama_chat", "hosted_vllm", "lm_studi
 _NO_REASONING_PROVIDERS = frozenset({"gemini", "vertex_ai"})
 """Providers for which litellm turns reasoning effort "none" into a thinking budget of zero."""
 
-_FAULTS = (OpenAIError, httpx.HTTPError, aiohttp.ClientError, OSError, ValueError, KeyError, TypeError, AttributeError)
+_FAULTS = (
+    OpenAIError,
+    httpx.HTTPError,
+    aiohttp.ClientError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+)
 """What a failed call is known to raise: litellm's own errors all derive from OpenAI's; the rest come from answers
 that are out of shape."""
 
