@@ -49,10 +49,9 @@ _FAULT_REASONS = {Fault.REFUSAL: Reason.MODEL_REFUSED, Fault.TRUNCATED: Reason.M
 class LlmSelector:
     """Selects with a chat model: one call as a rule, up to three turns when it asks to search again.
 
-    `present` makes any text fit to be shown (masked, flattened); how much of it is shown is decided here.
-    `window` is the model's context in tokens, `clock` gives monotonic seconds. Raises `PromptError` for a prompt that
-    triage cannot use. `select` raises `ModelError`; a failure after a first usable choice is not raised, that choice
-    stands.
+    `present` makes any text fit to be shown (masked, flattened); how much of it is shown is decided here. `window` is
+    the model's context in tokens, `clock` gives monotonic seconds. Raises `PromptError` for a prompt that triage
+    cannot use. `select` raises `ModelError`; a failure after a first usable choice is not raised, that choice stands.
     """
 
     def __init__(

@@ -1,0 +1,60 @@
+"""What tests of triage are made of: candidates, a task, a recall that is told what it finds, a selector."""
+
+from datetime import UTC, datetime
+
+from tests.support.scripted_model import ScriptedModel
+from worker.breaker import CircuitBreaker
+from worker.models import (
+    Candidate,
+    Memory,
+    Recalled,
+    RecallQuery,
+    Selection,
+    SelectionTask,
+    Verdict,
+)
+from worker.prompts import default_prompts_dir, load_prompts
+from worker.triage import LlmSelector
+
+PROMPT = load_prompts(default_prompts_dir())["triage"]
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def candidate(identity: str, text: str) -> Candidate:
+    memory = Memory(id=identity, content=text, created_at=datetime(2026, 1, 10, tzinfo=UTC))
+    return Candidate(memory, cosine=0.5, keyword=1.0, relevance=0.5, score=0.5)
+
+
+def many(count: int, text: str = "note") -> tuple[Candidate, ...]:
+    return tuple(candidate(f"m{i}", f"{text} {i}") for i in range(1, count + 1))
+
+
+def task(message: str = "Who tunes the reed organ?") -> SelectionTask:
+    return SelectionTask(message, None, (), message, NOW)
+
+
+class Memories:
+    """A recall that brings what its queries are said to bring, and remembers what it was asked."""
+
+    def __init__(self, found: dict[str, Recalled] | None = None, error: Exception | None = None) -> None:
+        self.found = found or {}
+        self.error = error
+        self.asked: list[RecallQuery] = []
+
+    async def __call__(self, query: RecallQuery) -> Recalled:
+        self.asked.append(query)
+        if self.error is not None:
+            raise self.error
+        return self.found.get(query.query, Recalled(query.query))
+
+
+def selector(model: ScriptedModel, breaker: CircuitBreaker | None = None, window: int = 8192) -> LlmSelector:
+    return LlmSelector(model, PROMPT, breaker or CircuitBreaker(), present=lambda text: text, window=window)
+
+
+def ids(selection: Selection) -> list[str]:
+    return [candidate.memory.id for candidate in selection.chosen]
+
+
+def verdicts(selection: Selection) -> dict[str, Verdict]:
+    return {dropped.candidate.memory.id: dropped.verdict for dropped in selection.dropped}
