@@ -45,9 +45,6 @@ class Verdicts:
         """Candidates with their fate, the best scores first."""
         return sorted(self._fates.values(), key=lambda fate: (-fate[0].score, fate[0].memory.id))
 
-    def kinds(self) -> frozenset[Verdict]:
-        return frozenset(verdict for _, verdict in self._fates.values())
-
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
@@ -95,15 +92,16 @@ def conclude_empty(verdicts: Verdicts, failure: Reason | None) -> Conclusion:
 
 
 def empty_outcome(verdicts: Verdicts) -> tuple[Outcome, Reason]:
-    """Why a block is empty: the verdict of whatever came furthest."""
-    kinds = verdicts.kinds()
-    if kinds & {Verdict.OVER_CHARS, Verdict.OVER_ITEMS}:
+    """Why a block is empty: what became of the best of the memories that were candidates at all."""
+    fates = [verdict for _, verdict in verdicts.fates()]
+    running = [verdict for verdict in fates if verdict is not Verdict.BELOW_FLOOR]
+    if not running:
+        return Outcome.NONE_RELEVANT, Reason.BELOW_FLOOR if fates else Reason.NOTHING_RECALLED
+    if Verdict.OVER_CHARS in running:
         return Outcome.NONE_RELEVANT, Reason.OVER_BUDGET
-    if kinds & {Verdict.NOT_SELECTED, Verdict.BELOW_CUT}:
-        return Outcome.NONE_RELEVANT, Reason.NOTHING_SELECTED
-    if Verdict.ALREADY_SHOWN in kinds:
+    if running[0] is Verdict.ALREADY_SHOWN:
         return Outcome.ALL_DUPLICATE, Reason.ALREADY_SHOWN
-    return Outcome.NONE_RELEVANT, Reason.BELOW_FLOOR if kinds else Reason.NOTHING_RECALLED
+    return Outcome.NONE_RELEVANT, Reason.NOTHING_SELECTED
 
 
 def _line(candidate: Candidate, config: InjectionConfig) -> Line:

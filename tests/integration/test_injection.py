@@ -1,0 +1,172 @@
+"""One request from message to block and receipt, on the real store and embedder with a scripted model."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooks.contract import BlockFormat, Engine, Outcome, Reason
+from tests.support.scripted_model import Say, ScriptedModel, oracle
+from tests.support.service import Service, fact, ids, open_service
+from worker.models import Verdict
+
+KEY = fact("key", "The spare boat-shed key hangs behind the kayak rack at Lindholm")
+HULL = fact("hull", "Ottilie sands the hull of the boat every second April")
+SHED = fact("shed", "The boat shed at Lindholm is painted red")
+QUESTION = "Where does the spare boat-shed key hang?"
+
+
+async def filled(service: Service) -> Service:
+    await service.put([KEY, HULL, SHED])
+    return service
+
+
+async def test_model_decides_and_the_receipt_explains(tmp_path: Path) -> None:
+    model = ScriptedModel([oracle(["kayak rack"])])
+    async with open_service(tmp_path, model=model) as service:
+        result = await (await filled(service)).ask(QUESTION)
+        receipt = await service.receipt(result)
+    assert (result.outcome, result.engine, result.degraded, result.reason) == (
+        Outcome.INJECTED,
+        Engine.LLM,
+        False,
+        None,
+    )
+    assert ids(result) == ["key"]
+    fates = {entry.id: entry.verdict for entry in receipt.considered}
+    assert fates["key"] is Verdict.CHOSEN
+    assert fates["shed"] is Verdict.NOT_SELECTED
+    assert receipt.model is not None
+    assert (receipt.model.name, receipt.model.prompt_id) == ("scripted/model", "triage@1")
+    assert {"embed", "search", "rank", "triage"} <= set(receipt.stages)
+    assert receipt.query == QUESTION
+    assert receipt.block_id == result.block_id
+
+
+async def test_model_that_finds_nothing_is_believed(tmp_path: Path) -> None:
+    async with open_service(tmp_path, model=ScriptedModel(['{"relevant":[],"sufficient":true}'])) as service:
+        result = await (await filled(service)).ask(QUESTION)
+    assert (result.outcome, result.reason, result.engine) == (
+        Outcome.NONE_RELEVANT,
+        Reason.NOTHING_SELECTED,
+        Engine.LLM,
+    )
+    assert result.prefix(QUESTION) == QUESTION
+
+
+async def test_model_may_search_once_more_and_what_it_finds_counts(tmp_path: Path) -> None:
+    ask = Say(tool_calls=(("recall", '{"query": "sanding the hull"}'),))
+    model = ScriptedModel(['{"relevant":[],"sufficient":false}', ask, oracle(["Ottilie"])])
+    async with open_service(tmp_path, model=model, search_limit=1) as service:
+        result = await (await filled(service)).ask(QUESTION)
+        receipt = await service.receipt(result)
+    assert ids(result) == ["hull"]
+    assert receipt.recalls == ("sanding the hull",)
+
+
+@pytest.mark.parametrize(("mode", "calls"), [("always", 1), ("deterministic", 0), ("escalate", 1)])
+async def test_modes_say_when_the_model_is_asked(tmp_path: Path, mode: str, calls: int) -> None:
+    model = ScriptedModel([oracle(["kayak rack"])])
+    async with open_service(tmp_path, model=model, confident_score=0.5) as service:
+        result = await (await filled(service)).ask(QUESTION, mode=mode)
+    assert len(model.requests) == calls
+    assert "key" in ids(result)
+
+
+async def test_escalation_saves_the_call_when_nothing_is_unsure(tmp_path: Path) -> None:
+    model = ScriptedModel([oracle(["kayak rack"])])
+    async with open_service(tmp_path, model=model, mode="escalate", confident_score=0.0, relative_cut=0.0) as service:
+        result = await (await filled(service)).ask(QUESTION)
+    assert model.requests == []
+    assert result.engine is Engine.DETERMINISTIC
+
+
+@pytest.mark.parametrize(
+    "reason", [Reason.MODEL_UNREACHABLE, Reason.MODEL_RATE_LIMITED, Reason.MODEL_ERROR, Reason.MODEL_REFUSED]
+)
+async def test_failing_model_leaves_the_deterministic_answer(tmp_path: Path, reason: Reason) -> None:
+    async with open_service(tmp_path, model=ScriptedModel([Say(error=reason)])) as service:
+        result = await (await filled(service)).ask(QUESTION)
+    assert (result.engine, result.reason, result.degraded) == (Engine.DETERMINISTIC, reason, True)
+    assert "key" in ids(result)
+
+
+async def test_model_is_not_asked_when_no_time_is_left(tmp_path: Path) -> None:
+    model = ScriptedModel([oracle(["kayak rack"])])
+    async with open_service(tmp_path, model=model) as service:
+        await (await filled(service)).ask("warm up")
+        model.requests.clear()
+        result = await service.ask(QUESTION, turn="2", deadline_ms=450)
+    assert model.requests == []
+    assert result.reason is Reason.MODEL_NO_TIME
+    assert "key" in ids(result)
+
+
+async def test_turn_id_brings_the_same_block_and_a_new_message_does_not(tmp_path: Path) -> None:
+    async with open_service(tmp_path) as service:
+        await filled(service)
+        first = await service.ask(QUESTION, turn="7")
+        again = await service.ask(QUESTION, turn="7")
+        other = await service.ask("Who sands the hull of the boat, and when?", turn="7")
+    assert again.memory_context == first.memory_context
+    assert again.receipt_id == first.receipt_id
+    assert ids(other) == ["hull"]
+
+
+async def test_dry_run_leaves_no_trace_in_the_ledger(tmp_path: Path) -> None:
+    async with open_service(tmp_path) as service:
+        await filled(service)
+        dry = await service.ask(QUESTION, turn="1", dry_run=True)
+        wet = await service.ask(QUESTION, turn="2")
+    assert ids(dry) == ids(wet) == ["key"]
+
+
+@pytest.mark.parametrize("fields", [{"retention": "ephemeral"}, {"visible_blocks": []}])
+async def test_memory_that_left_the_context_comes_again(tmp_path: Path, fields: dict[str, Any]) -> None:
+    async with open_service(tmp_path) as service:
+        await filled(service)
+        await service.ask(QUESTION, turn="1")
+        result = await service.ask(QUESTION, turn="2", **fields)
+    assert ids(result) == ["key"]
+
+
+async def test_visible_block_is_not_repeated(tmp_path: Path) -> None:
+    async with open_service(tmp_path) as service:
+        await filled(service)
+        first = await service.ask(QUESTION, turn="1")
+        result = await service.ask(QUESTION, turn="2", visible_blocks=[first.block_id])
+    assert (result.outcome, result.reason) == (Outcome.ALL_DUPLICATE, Reason.ALREADY_SHOWN)
+
+
+async def test_block_keeps_within_the_callers_limit(tmp_path: Path) -> None:
+    model = ScriptedModel([oracle(["Lindholm", "Ottilie"])])
+    async with open_service(tmp_path, model=model) as service:
+        result = await (await filled(service)).ask(QUESTION, render={"max_chars": 260, "format": "plain"})
+        receipt = await service.receipt(result)
+    assert len(result.memory_context or "") <= 260
+    assert Verdict.OVER_CHARS in {entry.verdict for entry in receipt.considered}
+
+
+@pytest.mark.parametrize("style", list(BlockFormat))
+async def test_every_format_is_rendered(tmp_path: Path, style: BlockFormat) -> None:
+    async with open_service(tmp_path) as service:
+        result = await (await filled(service)).ask(QUESTION, render={"format": style})
+    assert result.memory_context is not None
+    assert "kayak rack" in result.memory_context
+
+
+async def test_search_limit_bounds_what_is_considered(tmp_path: Path) -> None:
+    async with open_service(tmp_path, search_limit=2, contextual_min_score=-1.0) as service:
+        await service.put([fact(f"m{n}", f"The boat-shed key number {n} hangs at hook {n}") for n in range(20)])
+        receipt = await service.receipt(await service.ask(QUESTION))
+    assert 2 <= len(receipt.considered) <= 4
+
+
+async def test_users_see_shared_memories_and_their_own(tmp_path: Path) -> None:
+    async with open_service(tmp_path, shared_users=["team"], contextual_min_score=-1.0) as service:
+        for owner in ("anna", "ben", "team"):
+            await service.put([fact(owner, f"The boat-shed key of {owner} hangs left", scope={"user": owner})])
+        receipt = await service.receipt(await service.ask(QUESTION, scope={"tenant": "t1", "user": "anna"}))
+        nobody = await service.receipt(await service.ask(QUESTION, turn="2"))
+    assert {entry.id for entry in receipt.considered} == {"anna", "team"}
+    assert {entry.id for entry in nobody.considered} == {"team"}
