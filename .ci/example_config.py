@@ -1,0 +1,48 @@
+"""Writes meeseeks.toml: every setting with its default and its description, commented out."""
+
+import json
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from worker.settings import ENV_PREFIX, InjectionConfig, ServiceSettings
+
+HEAD = f"""\
+# Settings of Meeseeks. Every line that begins with "#" and a name shows a default; take the "# " away to change it.
+# Another place for the file: --config or {ENV_PREFIX}CONFIG. Service settings can be given as variables as well,
+# which win: {ENV_PREFIX}REDIS_URL for redis_url, and so on. Keep keys out of this file: use the variables.
+"""
+AGENTS = """\
+# Every setting of [memory_injection] can be given for one agent alone.
+# [[agents]]
+# id = "researcher"
+# max_items = 8
+"""
+
+
+def example() -> str:
+    """The text of the file."""
+    service = "\n".join(_lines(ServiceSettings))
+    injection = "\n".join(_lines(InjectionConfig))
+    return f"{HEAD}\n[service]\n{service}\n\n[memory_injection]\n{injection}\n\n{AGENTS}"
+
+
+def _lines(model: type[BaseModel]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield f"# {field.description}"
+        yield f"# {name} = {_toml(field.default)}" if field.default is not None else f"# {name} = ...  (unset)"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return json.dumps(list(value))
+    if isinstance(value, Enum | Path):
+        return json.dumps(value.value if isinstance(value, Enum) else str(value))
+    return json.dumps(value)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1] if len(sys.argv) > 1 else "meeseeks.toml").write_text(example(), encoding="utf-8")

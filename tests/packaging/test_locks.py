@@ -1,0 +1,59 @@
+"""The lock files are complete, hashed, free of addresses, and agree with each other and with pyproject.toml."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOCKS = ("service", "dev", "build", "local-llm")
+PIN = re.compile(r"^([a-z0-9-]+)==([^ ;]+)(?: ; ([^\\]+?))? \\$")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def entries(lock: str) -> list[str]:
+    """The lines of a lock in pieces, one per package with its hashes."""
+    text = (ROOT / f"requirements/{lock}.txt").read_text()
+    return re.split(r"\n(?=[a-z0-9])", re.sub(r"(?m)^ *#.*\n", "", text).strip())
+
+
+def pins(lock: str) -> set[tuple[str, str, str | None]]:
+    """Name, version and environment marker of each package."""
+    found = [PIN.match(entry.splitlines()[0]) for entry in entries(lock)]
+    assert all(found)
+    return {(match[1], match[2], match[3]) for match in found if match}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_package_is_pinned_and_hashed(lock: str) -> None:
+    assert len(pins(lock)) == len(entries(lock))
+    for entry in entries(lock):
+        hashes = entry.splitlines()[1:]
+        assert hashes
+        assert all(re.fullmatch(r" +--hash=sha256:[0-9a-f]{64}(?: \\)?", line) for line in hashes)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_no_address_is_named(lock: str) -> None:
+    text = (ROOT / f"requirements/{lock}.txt").read_text()
+    assert not re.search(r"://|--(extra-)?index-url|--find-links|file:", text)
+
+
+def test_what_is_tested_is_what_is_run() -> None:
+    """Markers may differ: a tool of the tests may want for every platform what the service wants for one."""
+    tested = {pin[:2] for pin in pins("dev")}
+    assert {pin[:2] for pin in pins("service")} <= tested
+    assert {pin[:2] for pin in pins("build") if pin[0] != "editables"} <= tested
+
+
+def test_every_dependency_is_locked() -> None:
+    named = {re.split(r"[^A-Za-z0-9-]", line)[0].lower() for line in PROJECT["dependencies"]}
+    assert len(named) > 10
+    assert named <= {pin[0] for pin in pins("service")}
+
+
+def test_the_two_distributions_agree() -> None:
+    client = tomllib.loads((ROOT / "hooks/pyproject.toml").read_text())["project"]
+    assert client["version"] == PROJECT["version"]
+    assert set(client["dependencies"]) <= set(PROJECT["dependencies"])

