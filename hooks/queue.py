@@ -208,7 +208,7 @@ class _Question:
     async def give_up(self) -> None:
         """Take the job back, as far as that is quickly possible; at the end of the budget its key expires anyhow."""
         with suppress(RedisError, OSError):
-            async with asyncio.timeout(self._left(wire.COMMIT_TIMEOUT)):
+            async with asyncio.timeout(self._left(wire.GIVE_UP_TIMEOUT)):
                 await _eval(self.client, wire.GIVE_UP, wire.give_up_keys(self.job_id), (self.job_id,))
 
     def _left(self, at_most: float) -> float:

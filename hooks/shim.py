@@ -123,7 +123,7 @@ def _popped(connection: resp.Connection, address: resp.Address, job_id: str) -> 
     try:
         return _message(connection.read())
     except (TimeoutError, Trouble):
-        second = resp.Connection(address, time.monotonic() + wire.COMMIT_TIMEOUT)
+        second = resp.Connection(address, time.monotonic() + wire.GIVE_UP_TIMEOUT)
         second.send(("EVAL", wire.GIVE_UP, 4, *wire.give_up_keys(job_id), job_id))
         second.read()
         raise Trouble("no worker took the job up in time") from None

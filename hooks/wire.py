@@ -47,8 +47,11 @@ ENQUEUE_TIMEOUT = 0.25
 ACK_TIMEOUT = 0.15
 """Seconds within which a live worker takes a job up; after that the caller goes on without memory."""
 
+GIVE_UP_TIMEOUT = 0.1
+"""Most seconds spent on taking back a job that no worker took up."""
+
 COMMIT_TIMEOUT = 0.05
-"""Most seconds spent on telling the ledger, or on taking a job back, once the caller has what it can get."""
+"""Most seconds that a caller which has its answer spends on telling the ledger."""
 
 MAX_BUDGET_MS = 60_000
 

@@ -4,11 +4,15 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import redis
+
+from hooks import wire
 from hooks.contract import InjectionResult, Outcome, Reason
 from worker.adapters.arq_worker import MeeseeksWorker
 from worker.answers import Answer
@@ -104,11 +108,21 @@ def running_worker(
             assert process.stdout is not None
             line = process.stdout.readline()
             assert line == "ready\n", process.communicate()[1]
+            _wait_for_life_sign(url)
         yield process
     finally:
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+def _wait_for_life_sign(url: str) -> None:
+    with redis.Redis.from_url(url) as client:
+        for _ in range(1000):
+            if client.exists(wire.ALIVE):
+                return
+            time.sleep(0.005)
+    raise AssertionError("the worker never said that it is alive")
 
 
 def main() -> None:

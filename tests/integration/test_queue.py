@@ -1,0 +1,343 @@
+"""The queue, with a real Valkey and real worker processes: what callers get, whatever breaks."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from hooks import wire
+from hooks.contract import Reason
+from hooks.queue import QueueClient, QueueFault, connect
+from tests.support.queue_worker import running_worker
+from tests.support.valkey import forget, running_valkey, sync_redis
+
+SLACK_S = 0.25
+"""How much later than its limit a call may return on a machine that is busy with other tests."""
+
+
+@pytest.fixture(scope="module")
+def valkey_url() -> Iterator[str]:
+    with running_valkey() as server:
+        yield server.url
+
+
+@pytest.fixture
+def url(valkey_url: str) -> Iterator[str]:
+    yield valkey_url
+    forget(valkey_url)
+
+
+@pytest.fixture
+async def queue(url: str) -> AsyncIterator[QueueClient]:
+    client = QueueClient(url)
+    yield client
+    await client.aclose()
+
+
+async def ask_until_answered(queue: QueueClient, function: str = "echo", seconds: float = 10.0) -> dict[str, object]:
+    """Ask again while there is no worker or no Redis, as a caller does turn after turn."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return (await queue.ask(function, {"again": True}, budget=2.0)).body
+        except QueueFault:
+            if time.monotonic() > end:
+                raise
+            await asyncio.sleep(0.05)
+
+
+async def fault_of(
+    queue: QueueClient, function: str, payload: dict[str, object], budget: float
+) -> tuple[Reason, float]:
+    """The reason for which a call fails, and the seconds that it took."""
+    start = time.monotonic()
+    with pytest.raises(QueueFault) as caught:
+        await queue.ask(function, payload, budget=budget)
+    return caught.value.reason, time.monotonic() - start
+
+
+async def test_a_question_is_answered(url: str, queue: QueueClient) -> None:
+    with running_worker(url):
+        reply = await queue.ask("echo", {"word": "caf\u00e9"}, budget=2.0)
+    assert reply.body["payload"] == {"word": "caf\u00e9"}
+    assert 1.5 < reply.body["left"] <= 1.9
+
+
+async def test_bytes_go_through_unparsed(url: str, queue: QueueClient) -> None:
+    with running_worker(url):
+        reply = await queue.ask("echo", b' {"a": "\xed\xa0\x80 \\ud83d\\ude00 \xff"}', budget=2.0)
+    assert reply.body["payload"] == {"a": "\ufffd\ufffd\ufffd \U0001f600 \ufffd"}
+
+
+async def test_text_with_surrogates_and_a_megabyte_of_it(url: str, queue: QueueClient) -> None:
+    with running_worker(url):
+        short = await queue.ask("echo", {"text": "a\ud800b"}, budget=2.0)
+        long = await queue.ask("echo", {"text": "caf\u00e9 " * 200_000}, budget=20.0)
+    assert short.body["payload"] == {"text": "a\ufffdb"}
+    assert long.body["payload"] == {"text": "caf\u00e9 " * 200_000}
+
+
+async def test_twenty_at_a_time(url: str, queue: QueueClient) -> None:
+    with running_worker(url):
+        asked = [queue.ask("sleep", {"seconds": 0.2}, budget=10.0, ack_timeout=5.0) for _ in range(20)]
+        replies = await asyncio.gather(*asked)
+    assert [reply.body["slept"] for reply in replies] == [0.2] * 20
+
+
+async def test_work_is_shared_by_workers_that_are_full(url: str, queue: QueueClient) -> None:
+    with running_worker(url, max_jobs=1), running_worker(url, max_jobs=1):
+        asked = [queue.ask("sleep", {"seconds": 1.0}, budget=10.0, ack_timeout=0.9) for _ in range(2)]
+        replies = await asyncio.gather(*asked)
+    assert len({reply.body["pid"] for reply in replies}) == 2
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        ("crash", Reason.INTERNAL),
+        ("locked", Reason.STORE_UNAVAILABLE),
+        ("no_such_operation", Reason.BAD_REQUEST),
+    ],
+)
+async def test_failures_of_operations_come_back_at_once(
+    url: str, queue: QueueClient, function: str, reason: Reason
+) -> None:
+    with running_worker(url):
+        found, seconds = await fault_of(queue, function, {}, budget=5.0)
+        assert await ask_until_answered(queue)
+    assert found is reason
+    assert seconds < 2.0
+
+
+async def test_a_job_that_is_not_json_is_answered(url: str, queue: QueueClient) -> None:
+    with running_worker(url), pytest.raises(QueueFault) as caught:
+        await queue.ask("echo", b'{"a":', budget=5.0)
+    assert caught.value.reason is Reason.BAD_REQUEST
+
+
+async def test_the_worker_answers_before_its_caller_gives_up(url: str, queue: QueueClient) -> None:
+    with running_worker(url):
+        reply = await queue.ask("until_deadline", {}, budget=2.0)
+    assert reply.body == {"done": True}
+
+
+async def test_a_job_of_plain_arq_is_answered_on_the_same_list(url: str) -> None:
+    client = connect(url)
+    with running_worker(url):
+        job = await client.enqueue_job("echo", payload={"a": 1}, _queue_name=wire.QUEUE)
+        assert job is not None
+        key = wire.REPLY_PREFIX + job.job_id
+        ack = await client.blpop([key], timeout=3)
+        answer = await client.blpop([key], timeout=3)
+        await wait_until_gone(url, wire.JOB_PREFIX + job.job_id)
+    await client.aclose(close_connection_pool=True)
+    assert ack[1] == wire.ACK
+    body = json.loads(answer[1])["ok"]
+    assert body["payload"] == {"a": 1}
+    assert 1.5 < body["left"] <= 2.85
+
+
+async def wait_until_gone(url: str, key: str) -> None:
+    with sync_redis(url) as redis:
+        for _ in range(300):
+            if not redis.exists(key):
+                return
+            await asyncio.sleep(0.01)
+    raise AssertionError(f"{key} is still there")
+
+
+async def test_without_a_worker_the_caller_knows_at_once(url: str, queue: QueueClient) -> None:
+    await queue.warm()
+    reason, seconds = await fault_of(queue, "echo", {}, budget=3.0)
+    assert reason is Reason.NO_WORKER
+    assert seconds < SLACK_S
+    with sync_redis(url) as redis:
+        assert redis.keys() == []
+
+
+async def test_a_worker_is_not_alive_before_it_has_started_up(url: str, queue: QueueClient) -> None:
+    with running_worker(url, startup_s=1.5, wait=False) as worker:
+        assert (await fault_of(queue, "echo", {}, budget=3.0))[0] is Reason.NO_WORKER
+        assert worker.stdout is not None
+        await asyncio.to_thread(worker.stdout.readline)
+        assert await ask_until_answered(queue)
+
+
+async def test_a_frozen_worker_is_not_waited_for_and_the_job_is_taken_back(url: str, queue: QueueClient) -> None:
+    with running_worker(url) as worker:
+        await queue.warm()
+        worker.send_signal(signal.SIGSTOP)
+        reason, seconds = await fault_of(queue, "echo", {}, budget=3.0)
+        with sync_redis(url) as redis:
+            assert redis.keys(wire.JOB_PREFIX + "*") == []
+            assert redis.zcard(wire.QUEUE) == 0
+        worker.send_signal(signal.SIGCONT)
+        assert await ask_until_answered(queue)
+    assert reason is Reason.NO_ACK
+    assert seconds < wire.ACK_TIMEOUT + wire.GIVE_UP_TIMEOUT + SLACK_S
+
+
+async def test_a_killed_worker_costs_one_answer_and_nothing_is_run_twice(
+    url: str, queue: QueueClient, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    with running_worker(url) as first:
+        asked = asyncio.create_task(fault_of(queue, "sleep", {"seconds": 5, "trace": str(trace)}, budget=1.5))
+        while not trace.exists():
+            await asyncio.sleep(0.01)
+        first.kill()
+        with running_worker(url):
+            assert await ask_until_answered(queue)
+            reason, seconds = await asked
+            await asyncio.sleep(1.2)
+            with sync_redis(url) as redis:
+                assert redis.keys(wire.JOB_PREFIX + "*") == []
+    assert reason is Reason.DEADLINE
+    assert seconds < 1.5 + SLACK_S
+    assert trace.read_text() == "start\n"
+
+
+async def test_when_too_many_wait_a_job_is_refused(url: str, queue: QueueClient) -> None:
+    with sync_redis(url) as redis:
+        redis.set(wire.ALIVE, 1, px=2000)
+        redis.rpush(wire.WAKE, *(f"waiting-{n}" for n in range(wire.MAX_WAITING)))
+        redis.pexpire(wire.WAKE, 2000)
+        reason, _ = await fault_of(queue, "echo", {}, budget=3.0)
+        assert reason is Reason.BUSY
+        assert redis.llen(wire.WAKE) == wire.MAX_WAITING
+        assert redis.zcard(wire.QUEUE) == 0
+
+
+async def test_a_full_worker_is_not_waited_for_and_its_life_sign_goes_on(url: str, queue: QueueClient) -> None:
+    with running_worker(url, max_jobs=1):
+        long = asyncio.create_task(queue.ask("sleep", {"seconds": 4.0}, budget=8.0))
+        await asyncio.sleep(3.0)
+        reason, seconds = await fault_of(queue, "echo", {}, budget=3.0)
+        assert (await long).body["slept"] == 4.0
+        assert await ask_until_answered(queue)
+    assert reason is Reason.NO_ACK
+    assert seconds < wire.ACK_TIMEOUT + wire.GIVE_UP_TIMEOUT + SLACK_S
+
+
+async def test_a_job_that_was_taken_back_or_is_late_is_not_run(url: str, queue: QueueClient, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    with running_worker(url) as worker:
+        await ask_until_answered(queue)
+        worker.send_signal(signal.SIGSTOP)
+        await fault_of(queue, "sleep", {"seconds": 0, "trace": str(trace)}, budget=0.1)
+        await fault_of(queue, "sleep", {"seconds": 0, "trace": str(trace)}, budget=3.0)
+        worker.send_signal(signal.SIGCONT)
+        assert await ask_until_answered(queue)
+        await asyncio.sleep(0.7)
+    assert not trace.exists()
+
+
+async def test_dead_ids_do_not_delay_a_fresh_job_and_are_swept(url: str, queue: QueueClient) -> None:
+    with running_worker(url), sync_redis(url) as redis:
+        await ask_until_answered(queue)
+        redis.zadd(wire.QUEUE, {f"dead-{n}": n + 1 for n in range(500)})
+        start = time.monotonic()
+        await queue.ask("echo", {}, budget=3.0)
+        seconds = time.monotonic() - start
+        await asyncio.sleep(1.2)
+        assert redis.zcard(wire.QUEUE) == 0
+    assert seconds < SLACK_S
+
+
+async def test_a_lost_wake_up_call_is_made_good(url: str, queue: QueueClient) -> None:
+    with running_worker(url) as worker, sync_redis(url) as redis:
+        await ask_until_answered(queue)
+        worker.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(0.7)  # the worker's blocking read has ended by now, so the call stays in the list
+        asked = asyncio.create_task(queue.ask("echo", {}, budget=5.0, ack_timeout=4.0))
+        await asyncio.sleep(0.2)
+        redis.delete(wire.WAKE)
+        worker.send_signal(signal.SIGCONT)
+        assert (await asked).body["payload"] == {}
+
+
+async def test_told_to_stop_a_worker_lets_its_jobs_answer(url: str, queue: QueueClient) -> None:
+    with running_worker(url) as worker:
+        asked = asyncio.create_task(queue.ask("sleep", {"seconds": 1.5}, budget=5.0))
+        await asyncio.sleep(0.5)
+        worker.send_signal(signal.SIGTERM)
+        assert (await asked).body["slept"] == 1.5
+        out, err = await asyncio.to_thread(worker.communicate, timeout=10)
+        assert worker.returncode == 0
+        assert out.endswith("bye\n")
+        assert "Traceback" not in err
+
+
+async def test_a_stopping_worker_takes_no_more_jobs_and_cuts_off_those_that_do_not_end(
+    url: str, queue: QueueClient
+) -> None:
+    with running_worker(url) as worker:
+        long = asyncio.create_task(fault_of(queue, "sleep", {"seconds": 30}, budget=6.0))
+        await asyncio.sleep(0.5)
+        worker.send_signal(signal.SIGINT)
+        await asyncio.sleep(1.0)
+        reason, _ = await fault_of(queue, "echo", {}, budget=3.0)
+        out, _ = await asyncio.to_thread(worker.communicate, timeout=10)
+        assert worker.returncode == 0
+        assert out.endswith("bye\n")
+        assert (await long)[0] is Reason.DEADLINE
+    assert reason in (Reason.NO_ACK, Reason.NO_WORKER)
+
+
+async def test_the_log_of_a_worker_holds_no_text_of_a_job(url: str, queue: QueueClient) -> None:
+    with running_worker(url) as worker:
+        await queue.ask("echo", {"text": "private words"}, budget=3.0)
+        await fault_of(queue, "crash", {"text": "private words"}, budget=3.0)
+        worker.send_signal(signal.SIGTERM)
+        out, err = await asyncio.to_thread(worker.communicate, timeout=10)
+    assert "job_crashed" in out + err
+    assert "private" not in out + err
+    assert "secret" not in out + err
+
+
+async def test_a_malformed_address_is_a_fault() -> None:
+    reason, _ = await fault_of(QueueClient("http://somewhere"), "echo", {}, budget=1.0)
+    assert reason is Reason.QUEUE_UNAVAILABLE
+
+
+async def test_a_worker_that_answers_nonsense_is_reported(url: str, queue: QueueClient) -> None:
+    with sync_redis(url) as redis:
+        redis.set(wire.ALIVE, 1, px=5000)
+
+        async def answer_nonsense() -> None:
+            while not (job_ids := redis.lrange(wire.WAKE, 0, -1)):
+                await asyncio.sleep(0.005)
+            key = wire.REPLY_PREFIX + job_ids[0].decode()
+            redis.rpush(key, wire.ACK, b'{"ok":[]}')
+            redis.pexpire(key, 1000)
+
+        helper = asyncio.create_task(answer_nonsense())
+        reason, _ = await fault_of(queue, "echo", {}, budget=3.0)
+        await helper
+        redis.flushall()
+    assert reason is Reason.BAD_REPLY
+
+
+async def test_a_wrong_password_is_a_fault_at_once(url: str) -> None:
+    queue = QueueClient(url.replace("unix://", "unix://nobody:wrong@"))
+    reason, seconds = await fault_of(queue, "echo", {}, budget=3.0)
+    await queue.aclose()
+    assert reason is Reason.QUEUE_UNAVAILABLE
+    assert seconds < wire.ENQUEUE_TIMEOUT + SLACK_S
+
+
+def test_one_client_serves_one_loop_after_the_other(url: str) -> None:
+    queue = QueueClient(url)
+
+    async def once() -> object:
+        reply = await queue.ask("echo", {"a": os.getpid()}, budget=3.0)
+        await queue.aclose()
+        return reply.body["payload"]
+
+    with running_worker(url):
+        assert [asyncio.run(once()) for _ in range(2)] == [{"a": os.getpid()}] * 2

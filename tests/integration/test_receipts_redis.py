@@ -1,0 +1,91 @@
+"""Receipts in a real Valkey."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from hooks.contract import InjectionRequest, Outcome, Reason, Scope
+from hooks.queue import connect
+from tests.support.valkey import forget, running_valkey, sync_redis
+from worker.adapters import redis_receipts
+from worker.adapters.redis_receipts import RECEIPT_PREFIX, RedisReceipts
+from worker.errors import NotFound, QueueError
+from worker.receipt import Receipt
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running_valkey() as server:
+        yield server.url
+
+
+@pytest.fixture
+async def redis(url: str) -> AsyncIterator[Any]:
+    client = connect(url)
+    yield client
+    await client.aclose(close_connection_pool=True)
+    forget(url)
+
+
+@pytest.fixture
+def receipts(redis: Any) -> RedisReceipts:
+    return RedisReceipts(redis, ttl_s=60)
+
+
+def receipt(number: int, tenant: str = "default") -> Receipt:
+    request = InjectionRequest(session_id="s", message="caf\u00e9 \U0001f600", scope=Scope(tenant=tenant))
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return Receipt(id=f"r{number}", at=at, request=request, outcome=Outcome.INJECTED)
+
+
+async def test_a_receipt_is_read_as_it_was_written(receipts: RedisReceipts) -> None:
+    await receipts.write(receipt(1))
+    assert (await receipts.read("default", "r1")).request.message == "caf\u00e9 \U0001f600"
+    assert (await receipts.read("default", "r1")).at == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+async def test_the_newest_come_first_and_each_once(receipts: RedisReceipts) -> None:
+    for number in (1, 2, 3, 1):
+        await receipts.write(receipt(number))
+    assert [found.id for found in await receipts.recent("default", 2)] == ["r1", "r3"]
+    assert [found.id for found in await receipts.recent("default", 10)] == ["r1", "r3", "r2"]
+    assert await receipts.recent("default", 0) == []
+
+
+async def test_a_tenant_sees_its_own_only(receipts: RedisReceipts) -> None:
+    await receipts.write(receipt(1, "a:b"))
+    assert await receipts.recent("a", 10) == []
+    with pytest.raises(NotFound):
+        await receipts.read("a", "b:r1")
+    assert (await receipts.read("a:b", "r1")).id == "r1"
+
+
+async def test_the_list_of_recent_receipts_is_bounded(receipts: RedisReceipts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_receipts, "KEPT_RECENT", 3)
+    for number in range(6):
+        await receipts.write(receipt(number))
+    assert [found.id for found in await receipts.recent("default", 10)] == ["r5", "r4", "r3"]
+    assert (await receipts.read("default", "r0")).id == "r0"
+
+
+async def test_what_expired_or_has_another_form_is_left_out(receipts: RedisReceipts, url: str) -> None:
+    for number in (1, 2, 3):
+        await receipts.write(receipt(number))
+    with sync_redis(url) as client:
+        client.delete(RECEIPT_PREFIX + "default:r1")
+        client.set(RECEIPT_PREFIX + "default:r2", "{}", ex=60)
+    assert [found.id for found in await receipts.recent("default", 10)] == ["r3"]
+    for missing in ("r1", "r2", "never"):
+        with pytest.raises(NotFound, match=missing):
+            await receipts.read("default", missing)
+
+
+async def test_receipts_out_of_reach_are_an_error_with_its_reason() -> None:
+    client = connect("unix:///no/such/socket")
+    for call in (RedisReceipts(client, 60).write(receipt(1)), RedisReceipts(client, 60).recent("default", 1)):
+        with pytest.raises(QueueError) as caught:
+            await call
+        assert caught.value.reason is Reason.QUEUE_UNAVAILABLE
+    await client.aclose(close_connection_pool=True)

@@ -1,0 +1,209 @@
+"""The stand-alone command as a host runs it: a process with standard input and output."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hooks.contract import InjectionResult, Outcome
+from tests.support.queue_worker import ROOT, running_worker
+from tests.support.valkey import running_valkey, sync_redis
+
+FILE = [sys.executable, "-I", "-S", str(ROOT / "hooks" / "shim.py")]
+MODULE = [sys.executable, "-m", "hooks"]
+REQUEST = {"session_id": "s", "message": "caf\u00e9 \U0001f600"}
+SLACK_S = 0.5
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running_valkey() as server, running_worker(server.url):
+        yield server.url
+
+
+def environment(url: str, **variables: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("MEESEEKS_")}
+    return {**kept, "PYTHONPATH": str(ROOT), "MEESEEKS_REDIS_URL": url, **variables}
+
+
+def run(
+    url: str, request: object, command: list[str] | None = None, **variables: str
+) -> "subprocess.CompletedProcess[bytes]":
+    data = request if isinstance(request, bytes) else json.dumps(request).encode()
+    return subprocess.run(
+        command or FILE, input=data, capture_output=True, env=environment(url, **variables), timeout=20, check=False
+    )
+
+
+def assert_silent(done: "subprocess.CompletedProcess[bytes]") -> None:
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("command", [FILE, MODULE])
+def test_a_request_on_standard_input_is_answered_on_standard_output(url: str, command: list[str]) -> None:
+    done = run(url, REQUEST, command)
+    result = InjectionResult.model_validate_json(done.stdout)
+    assert result.memory_context == "<memory_context>caf\u00e9 \U0001f600</memory_context>"
+    assert done.stdout.isascii()
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_request_as_raw_utf8_with_more_behind_it(url: str) -> None:
+    data = b"\xef\xbb\xbf\n" + json.dumps(REQUEST, ensure_ascii=False, indent=2).encode() + b"\n{}\n"
+    result = InjectionResult.model_validate_json(run(url, data).stdout)
+    assert result.memory_context == "<memory_context>caf\u00e9 \U0001f600</memory_context>"
+
+
+def test_an_answer_without_a_block_is_printed_too(url: str) -> None:
+    result = InjectionResult.model_validate_json(run(url, {**REQUEST, "session_id": "nothing"}).stdout)
+    assert result.outcome is Outcome.NONE_RELEVANT
+
+
+def test_odd_text_and_a_megabyte_of_it(url: str) -> None:
+    odd = InjectionResult.model_validate_json(run(url, b'{"session_id":"s","message":"a\\ud800\\u0000"}').stdout)
+    assert odd.memory_context == "<memory_context>a\ufffd\0</memory_context>"
+    text = "\u20ac" * 350_000
+    long = run(url, {"session_id": "s", "message": text, "deadline_ms": 15_000})
+    assert InjectionResult.model_validate_json(long.stdout).memory_context == f"<memory_context>{text}</memory_context>"
+
+
+def test_delivery_is_committed(url: str) -> None:
+    turn_id, ledger = 't"1\\', "ledger-caf\u00e9"
+    with sync_redis(url) as redis:
+        shown = {"m1": {"version": 1, "turn": 1, "block_id": "b"}}
+        redis.hset(ledger, "t:" + turn_id, json.dumps({"n": 1, "shown": shown, "committed": False}))
+        redis.expire(ledger, 60)
+        done = run(url, {**REQUEST, "turn_id": turn_id, "scope": {"project": ledger}})
+        assert b"memory_context" in done.stdout
+        assert json.loads(redis.hget(ledger, "m:m1"))["block_id"] == "b"
+
+
+def test_standard_input_may_stay_open(url: str) -> None:
+    with subprocess.Popen(FILE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(url)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(REQUEST).encode()[:20])
+        process.stdin.flush()
+        time.sleep(0.1)
+        process.stdin.write(json.dumps(REQUEST).encode()[20:])
+        process.stdin.flush()
+        assert InjectionResult.model_validate_json(process.stdout.read()).outcome is Outcome.INJECTED
+        assert process.wait(5) == 0
+
+
+def test_standard_input_that_says_nothing_is_waited_for_until_the_time_is_up(url: str) -> None:
+    start = time.monotonic()
+    variables = environment(url, MEESEEKS_TIMEOUT_MS="300")
+    with subprocess.Popen(FILE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+        assert process.wait(5) == 0
+    assert 0.3 <= time.monotonic() - start < 0.3 + SLACK_S
+
+
+@pytest.mark.parametrize(
+    ("request_", "variables", "limit_s"),
+    [
+        ({**REQUEST, "session_id": "slow", "deadline_ms": 500}, {}, 0.5),
+        ({**REQUEST, "session_id": "slow", "deadline_ms": 9000}, {"MEESEEKS_TIMEOUT_MS": "400"}, 0.4),
+        ({**REQUEST, "session_id": "slow"}, {}, 2.8),
+    ],
+)
+def test_the_time_is_limited(url: str, request_: object, variables: dict[str, str], limit_s: float) -> None:
+    start = time.monotonic()
+    assert_silent(run(url, request_, **variables))
+    assert limit_s - 0.15 <= time.monotonic() - start < limit_s + SLACK_S
+
+
+@pytest.mark.parametrize("request_", [b"", b"   ", b"[]", b"nonsense", b'{"session_id":"s"', b'{"a":}', {"message": 7}])
+def test_bad_input_is_answered_by_silence(url: str, request_: object) -> None:
+    assert_silent(run(url, request_))
+
+
+def test_trouble_is_explained_on_request_only(url: str) -> None:
+    done = run(url, b"nonsense", MEESEEKS_DEBUG="1")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.startswith(b"meeseeks-hook: Trouble: ")
+    tls = run("rediss://localhost", REQUEST, MEESEEKS_DEBUG="1")
+    assert b"rediss:// is not supported" in tls.stderr
+
+
+def test_it_can_be_turned_off(url: str) -> None:
+    assert_silent(run(url, REQUEST, MEESEEKS_DISABLE="1"))
+    assert run(url, REQUEST, MEESEEKS_DISABLE="0").stdout
+
+
+@pytest.mark.parametrize("bad", ["unix:///no/such/socket", "redis://127.0.0.1:1", "http://x", "redis://host:port"])
+def test_an_address_where_nobody_is(bad: str) -> None:
+    assert_silent(run(bad, REQUEST))
+
+
+def test_the_embedded_valkey_is_found_by_its_data_folder(tmp_path: Path) -> None:
+    with running_valkey() as server, running_worker(server.url):
+        home = str(Path(server.url.removeprefix("unix://")).parent)
+        assert b"injected" in run("", REQUEST, MEESEEKS_DATA_DIR=home).stdout
+
+
+def test_without_a_worker_it_is_silent_at_once() -> None:
+    with running_valkey() as server:
+        start = time.monotonic()
+        assert_silent(run(server.url, REQUEST))
+        assert time.monotonic() - start < 1.0
+
+
+def test_a_frozen_worker_is_not_waited_for_and_the_job_is_taken_back() -> None:
+    with running_valkey() as server, running_worker(server.url) as worker:
+        worker.send_signal(signal.SIGSTOP)
+        start = time.monotonic()
+        assert_silent(run(server.url, REQUEST))
+        assert time.monotonic() - start < 1.5
+        with sync_redis(server.url) as redis:
+            assert redis.keys("arq:job:*") == []
+
+
+def test_a_frozen_redis_is_not_waited_for() -> None:
+    with running_valkey() as server:
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            start = time.monotonic()
+            assert_silent(run(server.url, REQUEST))
+            assert time.monotonic() - start < 1.5
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+
+
+def test_over_tcp_with_password_and_database(free_port: int) -> None:
+    with running_valkey() as server, sync_redis(server.url) as redis:
+        redis.config_set("port", free_port)
+        redis.config_set("requirepass", "p@ss")
+        tcp = f"redis://:p%40ss@127.0.0.1:{free_port}/3"
+        with running_worker(tcp):
+            assert b"injected" in run(tcp, REQUEST).stdout
+            assert_silent(run(tcp.replace("p%40ss", "wrong"), REQUEST))
+        redis.execute_command("AUTH", "p@ss")
+        redis.config_set("requirepass", "")
+
+
+@pytest.fixture
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_only_small_modules_are_loaded() -> None:
+    script = "import hooks.shim, sys; print(' '.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", script], capture_output=True, text=True, env=environment(""), check=True
+    )
+    slow = {"asyncio", "redis", "pydantic", "arq", "json", "re", "socket", "typing", "threading", "logging", "inspect"}
+    assert not slow & set(done.stdout.split())

@@ -1,0 +1,52 @@
+"""What the worker relies on inside arq; an arq that changes any of it must not be taken unseen."""
+
+import inspect
+from importlib.metadata import version
+
+import arq.constants
+from arq.worker import Worker
+
+from hooks import wire
+from worker.adapters.arq_worker import MeeseeksWorker
+from worker.answers import Answer
+from worker.deadline import Deadline
+
+
+def parameters(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+
+
+def test_the_version_is_the_one_that_was_read() -> None:
+    assert version("arq").startswith("0.28.")
+
+
+def test_overridden_and_called_methods_have_the_signatures_that_are_relied_on() -> None:
+    assert parameters(Worker.main) == ["self"]
+    assert parameters(Worker.run) == ["self"]
+    assert parameters(Worker.close) == ["self"]
+    assert parameters(Worker.run_job) == ["self", "job_id", "score"]
+    assert parameters(Worker.finish_failed_job) == ["self", "job_id", "result_data"]
+    for name in ("run_job", "finish_failed_job", "main", "close"):
+        assert inspect.iscoroutinefunction(getattr(Worker, name))
+
+
+def test_nothing_of_arqs_own_loop_is_replaced_by_accident() -> None:
+    own = {name for name in vars(MeeseeksWorker) if not name.startswith("__")}
+    assert own & set(vars(Worker)) == {"run", "main", "close", "finish_failed_job"}
+
+
+def test_key_names_are_arqs_own() -> None:
+    assert arq.constants.job_key_prefix == wire.JOB_PREFIX
+    assert arq.constants.in_progress_key_prefix == wire.IN_PROGRESS_PREFIX
+
+
+async def test_the_attributes_that_are_used_exist_and_mean_what_they_did() -> None:
+    async def operation(payload: dict[str, object], deadline: Deadline) -> Answer:
+        return Answer({})
+
+    worker = MeeseeksWorker({"op": operation}, "unix:///nowhere", handle_signals=False)
+    assert (worker.tasks, worker.ctx, worker.main_task, worker.allow_pick_jobs) == ({}, {}, None, True)
+    assert worker.in_progress_timeout_s > wire.MAX_BUDGET_MS / 1000
+    assert (worker.max_tries, worker.retry_jobs, worker.keep_result_s) == (1, False, 0)
+    assert list(worker.functions) == ["op"]
+    await worker.close()
