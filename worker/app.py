@@ -225,18 +225,22 @@ async def choose_model(service: ServiceSettings) -> str | None:
 
 
 async def _open_model(service: ServiceSettings, stack: AsyncExitStack) -> ChatModel | None:
+    """The model, still warming up: until it has, requests in a hurry get the deterministic answer."""
     name = await choose_model(service)
     if name is None:
         return None
-    base = service.model_api_base or (service.ollama_url if name.startswith("ollama") else None)
-    model: ChatModel = await asyncio.to_thread(_load_model, name, base, service.model_api_key)
+    model = await asyncio.to_thread(_load_model, service, name)
     stack.push_async_callback(model.aclose)
-    await model.warm()
+    warming = asyncio.create_task(model.warm(), name="warm-model")
+    stack.callback(warming.cancel)
     return model
 
 
-def _load_model(name: str, base: str | None, key: str | None) -> ChatModel:
-    model: ChatModel = _slow_adapter("litellm_model").LiteLLMModel(name, api_base=base, api_key=key)
+def _load_model(service: ServiceSettings, name: str) -> ChatModel:
+    base = service.model_api_base or (service.ollama_url if name.startswith("ollama") else None)
+    model: ChatModel = _slow_adapter("litellm_model").LiteLLMModel(
+        name, api_base=base, api_key=service.model_api_key, num_ctx=service.model_context
+    )
     return model
 
 
@@ -251,7 +255,9 @@ def _selector(settings: Settings, model: ChatModel | None) -> Selector | None:
         return None
     prompts = load_prompts(settings.service.prompts_dir or default_prompts_dir())
     mask = settings.memory_injection.mask_secrets
-    return LlmSelector(model, prompts[TRIAGE_PROMPT], CircuitBreaker(), present=_present(mask))
+    return LlmSelector(
+        model, prompts[TRIAGE_PROMPT], CircuitBreaker(), present=_present(mask), window=settings.service.model_context
+    )
 
 
 def _present(mask: bool) -> Callable[[str], str]:

@@ -109,7 +109,7 @@ class InjectionService:
             config=config,
             query=focused_query(request, config),
             now=request.now or self._parts.clock(),
-            deadline=deadline,
+            deadline=deadline.within(config.deadline_ms / 1000),
             stages=Stages(),
             receipt_id=uuid.uuid4().hex,
         )

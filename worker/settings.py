@@ -47,7 +47,7 @@ class InjectionConfig(SettingsModel):
         default=3000,
         gt=0,
         le=60_000,
-        description="Most milliseconds a request may take when the caller names no limit of its own.",
+        description="Most milliseconds an answer may take, whatever the caller allows.",
     )
 
     search_limit: int = Field(default=20, ge=1, le=100, description="Most memories each leg of a search brings.")
@@ -136,6 +136,9 @@ class ServiceSettings(SettingsModel):
     model_api_base: str | None = Field(default=None, description="Base address of the model server.")
     model_api_key: str | None = Field(
         default=None, repr=False, description="Key of the model server; providers' own variables work too."
+    )
+    model_context: int = Field(
+        default=8192, ge=1024, description="Tokens that the model's context holds; prompts are cut to fit."
     )
     ollama_url: str = Field(default="http://127.0.0.1:11434", description="Where a local Ollama is looked for.")
     prompts_dir: Path | None = Field(default=None, description="Folder of prompt files that replaces the shipped one.")

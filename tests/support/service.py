@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,12 @@ def ids(result: InjectionResult) -> list[str]:
     return [item.id for item in result.items]
 
 
+@lru_cache
+def shared_minilm() -> MiniLmEmbedder:
+    """One for all tests: loading the weights takes longer than most tests."""
+    return MiniLmEmbedder()
+
+
 @asynccontextmanager
 async def open_service(
     folder: Path,
@@ -78,7 +85,7 @@ async def open_service(
     **config: Any,
 ) -> AsyncIterator[Service]:
     """A service on a store in `folder`; `config` are settings of `[memory_injection]`."""
-    used: Embedder = embedder or MiniLmEmbedder()
+    used: Embedder = embedder or shared_minilm()
     sparse = Bm25Encoder("english")
     engine: StoreEngine = await EdgeStore.open(folder / "memories", profile=used.profile, bm25_hash=sparse.config_hash)
     settings = InjectionConfig.model_validate(config)
@@ -106,7 +113,6 @@ async def open_service(
     finally:
         await injection.drain()
         await engine.aclose()
-        await used.aclose()
 
 
 def fact(memory_id: str, text: str, **fields: Any) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""The documentation says what the code does."""
+
+import importlib.util
+import re
+from enum import StrEnum
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from hooks.contract import BlockFormat, Engine, InjectionRequest, InjectionResult, Mode, Outcome, Reason, Retention
+from worker.models import Memory, MemoryType
+from worker.prompts import default_prompts_dir, load_prompts
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["settings.md", "commands.md"])
+def test_generated_page_is_up_to_date(name: str) -> None:
+    assert page(name) == generator().PAGES[name](), "run python docs/generate.py"
+
+
+@pytest.mark.parametrize("enum", [Outcome, Reason, Engine, Mode, Retention, BlockFormat])
+def test_every_word_of_the_contract_is_explained(enum: type[StrEnum]) -> None:
+    missing = [member.value for member in enum if f"`{member.value}`" not in page("hook.md")]
+    assert not missing
+
+
+@pytest.mark.parametrize("model", [InjectionRequest, InjectionResult])
+def test_every_field_of_the_contract_is_explained(model: type[InjectionRequest]) -> None:
+    documented = page("hook.md")
+    missing = [name for name in model.model_fields if f"`{name}`" not in documented]
+    assert not missing
+
+
+def test_every_field_and_type_of_a_memory_is_explained() -> None:
+    names = [*Memory.model_fields, *(kind.value for kind in MemoryType)]
+    assert not [name for name in names if f"`{name}`" not in page("memories.md")]
+
+
+def test_every_prompt_variable_is_explained() -> None:
+    for prompt in load_prompts(default_prompts_dir()).values():
+        assert not [name for name in prompt.variables if f"`{{{{{name}}}}}`" not in page("triage.md")]
+
+
+def test_every_variable_of_the_environment_is_explained() -> None:
+    sources = [*(ROOT / "worker").rglob("*.py"), *(ROOT / "hooks").glob("*.py")]
+    used = {name for source in sources for name in re.findall(r"\bMEESEEKS_[A-Z_]+\b", source.read_text("utf-8"))}
+    documented = "".join(path.read_text("utf-8") for path in [ROOT / "README.md", *DOCS.glob("*.md")])
+    assert not {name for name in used if name not in documented}
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for source in [ROOT / "README.md", *DOCS.glob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", source.read_text("utf-8")):
+            assert (source.parent / target).exists(), f"{source.name}: {target}"
