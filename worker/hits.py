@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import mul
 from typing import Any
 
@@ -16,7 +16,8 @@ SPARE = 12
 """Points asked for beyond the limit, so that equal scores at the cut can be put in order."""
 
 MOST_ASKED = 512
-"""Most points asked of a leg; more memories than this with one and the same score are cut in the engine's order."""
+"""Points asked for, without their content, when equal scores run on beyond the spare ones; more memories than this
+with one and the same score are cut in the engine's order."""
 
 logger = structlog.get_logger()
 
@@ -55,6 +56,18 @@ def settled(found: list[Found], limit: int, asked: int) -> bool:
 def best(found: Iterable[Found], limit: int) -> list[Found]:
     """The best `limit` points, equal scores by id."""
     return sorted(found, key=lambda point: (-point.score, point.point_id))[:limit]
+
+
+def missing(chosen: Iterable[Found], known: Iterable[Found]) -> list[str]:
+    """Ids of chosen points whose content is not known yet."""
+    have = {point.point_id for point in known}
+    return [point.point_id for point in chosen if point.point_id not in have]
+
+
+def filled(chosen: Iterable[Found], known: Iterable[Found]) -> list[Found]:
+    """The chosen points with the content of the known ones and their own scores."""
+    content = {point.point_id: point for point in known}
+    return [replace(content[point.point_id], score=point.score) for point in chosen if point.point_id in content]
 
 
 def merge(query: Vector | None, dense: list[Found], sparse: list[Found]) -> list[Hit]:

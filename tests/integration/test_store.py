@@ -101,6 +101,7 @@ async def test_equal_scores_are_cut_the_same_way_every_time(north: MemoryStore) 
     await north.put(same)
     first = await north.search(query("bell", QUESTION, limit=10))
     assert len(first) == 10
+    assert all(hit.vector is not None and hit.keyword is not None for hit in first)
     await north.put(list(reversed(same)))
     assert ids(await north.search(query("bell", QUESTION, limit=10))) == ids(first)
     assert ids(await north.search(query("bell", limit=10))) == ids(first)

@@ -121,7 +121,9 @@ async def count(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
 
 async def retrieve(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
     asked = models.PointRequest.model_validate(body)
-    return await double.engine.retrieve(name, asked.ids, with_payload=asked.with_payload or False)
+    return await double.engine.retrieve(
+        name, asked.ids, with_payload=asked.with_payload or False, with_vectors=asked.with_vector or False
+    )
 
 
 async def scroll(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.store import CREATED, memory, profile, stored
 from worker.errors import StoreError
-from worker.hits import MOST_ASKED, Found, best, merge, settled, usable
+from worker.hits import MOST_ASKED, Found, best, filled, merge, missing, settled, usable
 from worker.models import MemoryFilter, MemoryScope, MemoryType, Relation, Visibility
 from worker.payload import (
     FAR_FUTURE,
@@ -190,6 +190,13 @@ def test_a_cut_is_settled_unless_ties_run_on() -> None:
     assert settled([*tied[:5], found("x", 0.5)], limit=4, asked=6)
     assert settled(tied, limit=4, asked=MOST_ASKED)
     assert settled(tied, limit=0, asked=6)
+
+
+def test_chosen_points_keep_their_scores_and_get_the_content_of_known_ones() -> None:
+    chosen = [Found("a", 2.0, None, None), Found("b", 1.0, None, None), Found("gone", 1.0, None, None)]
+    known = [found("a", 0.0, (1.0, 0.0))]
+    assert missing(chosen, known) == ["b", "gone"]
+    assert filled(chosen, [*known, found("b", 0.0)]) == [found("a", 2.0, (1.0, 0.0)), found("b", 1.0)]
 
 
 def test_merging_keeps_both_scores_and_fills_the_missing_cosine() -> None:

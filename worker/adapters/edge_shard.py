@@ -16,7 +16,7 @@ import qdrant_edge as edge
 import structlog
 
 from worker.errors import StoreDamaged, StoreError
-from worker.hits import MOST_ASKED, SPARE, Found, best, merge, readable, settled, usable
+from worker.hits import MOST_ASKED, SPARE, Found, best, filled, merge, missing, readable, settled, usable
 from worker.models import (
     EmbedderProfile,
     Hit,
@@ -60,6 +60,8 @@ ADVICE = (
 )
 LOUD_LOSS = 0.01
 """Share of missing points from which opening a store is an error in the log and not only a note of its health."""
+
+_Requests = dict[str, dict[str, Any]]
 
 logger = structlog.get_logger()
 
@@ -141,7 +143,7 @@ class Shard:
     def _search(self, tenant: str, query: HybridQuery) -> list[Hit]:
         dense = self._usable(query.dense)
         where = compile_filter(conditions(tenant, query.where))
-        requests: dict[str, dict[str, Any]] = {}
+        requests: _Requests = {}
         if dense is not None:
             requests[DENSE] = {"query": edge.Query.Nearest(list(dense), using=DENSE)}
         if query.sparse is not None and query.sparse.indices:
@@ -159,19 +161,21 @@ class Shard:
         made_by = self._side.record.embedder
         return usable(vector, made_by.dimension) if self.fitness.dense_usable and made_by is not None else None
 
-    def _legs(self, requests: dict[str, dict[str, Any]], where: edge.Filter, limit: int) -> dict[str, list[Found]]:
-        legs: dict[str, list[Found]] = {}
+    def _legs(self, requests: _Requests, where: edge.Filter, limit: int) -> dict[str, list[Found]]:
         asked = min(MOST_ASKED, limit + SPARE)
-        open_legs = requests
         vectors = [DENSE] if self.fitness.dense_usable else False
-        while open_legs:
-            wanted: dict[str, Any] = {"limit": asked, "filter": where, "with_payload": [MEMORY], "with_vector": vectors}
-            batch = [edge.QueryRequest(**request, **wanted) for request in open_legs.values()]
-            answers = self._points.query_batch(edge.QueryBatchRequest(batch))
-            legs.update({name: list(map(_found, points)) for name, points in zip(open_legs, answers, strict=True)})
-            open_legs = {name: open_legs[name] for name in open_legs if not settled(legs[name], limit, asked)}
-            asked = min(MOST_ASKED, asked * 4)
+        legs = self._ask(requests, {"filter": where, "limit": asked, "with_payload": [MEMORY], "with_vector": vectors})
+        tied = {name: requests[name] for name, found in legs.items() if not settled(found, limit, asked)}
+        for name, found in self._ask(tied, {"filter": where, "limit": MOST_ASKED}).items():
+            chosen = best(found, limit)
+            records = self._points.retrieve(list(missing(chosen, legs[name])), [MEMORY], vectors)
+            legs[name] = filled(chosen, [*legs[name], *map(_found, records)])
         return {name: best(found, limit) for name, found in legs.items()}
+
+    def _ask(self, requests: _Requests, wanted: dict[str, Any]) -> dict[str, list[Found]]:
+        batch = [edge.QueryRequest(**request, **wanted) for request in requests.values()]
+        answers = self._points.query_batch(edge.QueryBatchRequest(batch)) if batch else []
+        return {name: list(map(_found, points)) for name, points in zip(requests, answers, strict=True)}
 
     def get(self, ids: Sequence[str]) -> list[Memory]:
         """The memories of these point ids, in the order asked; unknown ids are left out."""
@@ -314,9 +318,10 @@ def _sparse(vector: SparseVector) -> edge.SparseVector:
     return edge.SparseVector(list(vector.indices), list(vector.values))
 
 
-def _found(point: edge.ScoredPoint) -> Found:
+def _found(point: edge.ScoredPoint | edge.Record) -> Found:
     vector: Any = point.vector.get(DENSE) if isinstance(point.vector, dict) else None
-    return Found(str(point.id), point.score, point.payload, None if vector is None else tuple(vector))
+    score = point.score if isinstance(point, edge.ScoredPoint) else 0.0
+    return Found(str(point.id), score, point.payload, None if vector is None else tuple(vector))
 
 
 def compile_filter(wanted: tuple[Condition, ...]) -> edge.Filter:

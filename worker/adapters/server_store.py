@@ -2,15 +2,14 @@
 
 import asyncio
 import math
-import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Self, TypeVar, assert_never
+from typing import Any, Self, TypeVar
 
 import httpx
 import structlog
 from qdrant_client import AsyncQdrantClient, models
-from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
-from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 from tenacity import (
     AsyncRetrying,
     retry_if_exception,
@@ -20,7 +19,7 @@ from tenacity import (
 )
 
 from worker.errors import StoreError
-from worker.hits import MOST_ASKED, SPARE, Found, best, merge, readable, settled, usable
+from worker.hits import MOST_ASKED, SPARE, Found, best, filled, merge, missing, readable, settled, usable
 from worker.models import (
     EmbedderProfile,
     Hit,
@@ -28,7 +27,6 @@ from worker.models import (
     Memory,
     MemoryFilter,
     Page,
-    SparseVector,
     StoredMemory,
     StoreHealth,
     Vector,
@@ -41,11 +39,6 @@ from worker.payload import (
     SPARSE,
     TENANT,
     UNKNOWN_EMBEDDER,
-    Above,
-    AnyOf,
-    AtLeast,
-    AtMost,
-    Condition,
     Equals,
     Fitness,
     StoreRecord,
@@ -58,6 +51,8 @@ from worker.payload import (
     tenant_name,
 )
 
+from .server_wire import brief, compile_filter, dense_params, found_in, sparse_model, transient, version_of
+
 READ_TIMEOUT = 1.0
 WRITE_TIMEOUT = 10.0
 BATCH = 128
@@ -65,10 +60,11 @@ BATCH = 128
 TENANT_IDF_SINCE = (1, 19)
 """First server that can weigh terms by the tenant's own memories; older ones weigh by the whole collection."""
 
-RETRIED = frozenset({429, 500, 502, 503, 504})
 CONFLICT = 409
 
 T = TypeVar("T")
+_Requests = dict[str, dict[str, Any]]
+
 logger = structlog.get_logger()
 
 
@@ -156,23 +152,34 @@ class ServerStore:
         """Whether the collection fits the configured recipes; dense vectors are unusable until that is known."""
         return self._fitness or Fitness(dense_usable=False)
 
+    @property
+    def dense_usable(self) -> bool:
+        return self.fitness.dense_usable
+
     def usable(self, vector: Vector | None) -> Vector | None:
         """`vector` where it may meet the stored ones."""
-        if self._profile is None or not self.fitness.dense_usable:
+        if self._profile is None or not self.dense_usable:
             return None
         return usable(vector, self._profile.dimension)
+
+    async def retrieve(self, points: list[str], *, dense: bool = False) -> list[models.Record]:
+        """Points by id, with their memory and, if `dense`, their vector; a single attempt."""
+        if not points:
+            return []
+        vectors = [DENSE] if dense else False
+        return await self.client.retrieve(self.collection, points, with_payload=[MEMORY], with_vectors=vectors)
 
     async def read(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask something of the server; once more after 30-50 ms where that may help."""
         retrying = AsyncRetrying(
-            retry=retry_if_exception(_transient), stop=stop_after_attempt(2), wait=wait_random(0.03, 0.05), reraise=True
+            retry=retry_if_exception(transient), stop=stop_after_attempt(2), wait=wait_random(0.03, 0.05), reraise=True
         )
         return await self._run(ask, retrying, self._read_timeout)
 
     async def write(self, do: Callable[[], Awaitable[T]]) -> T:
         """Change something on the server, in up to five attempts; what is written must be the same when repeated."""
         retrying = AsyncRetrying(
-            retry=retry_if_exception(_transient),
+            retry=retry_if_exception(transient),
             stop=stop_after_attempt(5),
             wait=wait_exponential(multiplier=0.1, max=2.0) + wait_random(0.0, 0.1),
             reraise=True,
@@ -190,7 +197,7 @@ class ServerStore:
         except TimeoutError as error:
             raise StoreError(f"the Qdrant server did not answer within {seconds:g} s") from error
         except (ApiException, QdrantException, httpx.HTTPError, ValueError) as error:
-            raise StoreError(f"the Qdrant server failed: {_brief(error)}") from error
+            raise StoreError(f"the Qdrant server failed: {brief(error)}") from error
 
     async def _prepare(self) -> None:
         """Make the collection and its indexes where they are missing, and learn what it was made by."""
@@ -203,7 +210,7 @@ class ServerStore:
                 await self._create()
             info = await self.client.get_collection(self.collection)
             await self._create_indexes(set(info.payload_schema))
-            self.tenant_idf = _version((await self.client.info()).version) >= TENANT_IDF_SINCE
+            self.tenant_idf = version_of((await self.client.info()).version) >= TENANT_IDF_SINCE
             record = StoreRecord.parse(info.config.metadata) or StoreRecord(UNKNOWN_EMBEDDER, "")
             fit = fitness(record, self._profile, self._bm25_hash)
             if fit.fault:
@@ -213,7 +220,7 @@ class ServerStore:
     async def _create(self) -> None:
         """One collection for all tenants, with a graph per tenant and none over all of them."""
         profile = self._profile
-        dense = {} if profile is None else {DENSE: _dense_params(profile.dimension)}
+        dense = {} if profile is None else {DENSE: dense_params(profile.dimension)}
         try:
             await self.client.create_collection(
                 self.collection,
@@ -250,11 +257,11 @@ class ServerTenant:
 
     async def _search(self, query: HybridQuery) -> list[Hit]:
         dense = self._store.usable(query.dense)
-        requests: dict[str, dict[str, Any]] = {}
+        requests: _Requests = {}
         if dense is not None:
             requests[DENSE] = {"query": list(dense), "using": DENSE}
         if query.sparse is not None and query.sparse.indices:
-            requests[SPARSE] = {"query": _sparse(query.sparse), "using": SPARSE, "params": self._idf()}
+            requests[SPARSE] = {"query": sparse_model(query.sparse), "using": SPARSE, "params": self._idf()}
         if not requests:
             raise StoreError("neither leg of the search can be used: there are no terms and no usable dense vector")
         legs = await self._legs(requests, compile_filter(conditions(self._tenant, query.where)), query.limit)
@@ -266,29 +273,30 @@ class ServerTenant:
         corpus = compile_filter((Equals(TENANT, self._tenant),))
         return models.SearchParams(idf=models.IdfCorpusParams(corpus=corpus))
 
-    async def _legs(
-        self, requests: dict[str, dict[str, Any]], where: models.Filter, limit: int
-    ) -> dict[str, list[Found]]:
-        legs: dict[str, list[Found]] = {}
+    async def _legs(self, requests: _Requests, where: models.Filter, limit: int) -> dict[str, list[Found]]:
         asked = min(MOST_ASKED, limit + SPARE)
-        open_legs = requests
-        vectors = [DENSE] if self._store.fitness.dense_usable else False
-        while open_legs:
-            wanted: dict[str, Any] = {"limit": asked, "filter": where, "with_payload": [MEMORY], "with_vector": vectors}
-            batch = [models.QueryRequest(**request, **wanted) for request in open_legs.values()]
-            answers = await self._store.client.query_batch_points(self._store.collection, batch)
-            legs.update(
-                {name: list(map(_found, answer.points)) for name, answer in zip(open_legs, answers, strict=True)}
-            )
-            open_legs = {name: open_legs[name] for name in open_legs if not settled(legs[name], limit, asked)}
-            asked = min(MOST_ASKED, asked * 4)
+        content: dict[str, Any] = {
+            "with_payload": [MEMORY],
+            "with_vector": [DENSE] if self._store.dense_usable else False,
+        }
+        legs = await self._ask(requests, {"filter": where, "limit": asked, **content})
+        tied = {name: requests[name] for name, found in legs.items() if not settled(found, limit, asked)}
+        for name, found in (await self._ask(tied, {"filter": where, "limit": MOST_ASKED})).items():
+            chosen = best(found, limit)
+            records = await self._store.retrieve(missing(chosen, legs[name]), dense=self._store.dense_usable)
+            legs[name] = filled(chosen, [*legs[name], *map(found_in, records)])
         return {name: best(found, limit) for name, found in legs.items()}
+
+    async def _ask(self, requests: _Requests, wanted: dict[str, Any]) -> dict[str, list[Found]]:
+        if not requests:
+            return {}
+        batch = [models.QueryRequest(**request, **wanted) for request in requests.values()]
+        answers = await self._store.client.query_batch_points(self._store.collection, batch)
+        return {name: list(map(found_in, answer.points)) for name, answer in zip(requests, answers, strict=True)}
 
     async def get(self, ids: Sequence[str]) -> list[Memory]:
         points = self._points(ids)
-        records = await self._store.read(
-            lambda: self._store.client.retrieve(self._store.collection, points, with_payload=[MEMORY])
-        )
+        records = await self._store.read(lambda: self._store.retrieve(points))
         found = {str(record.id): readable(str(record.id), record.payload) for record in records}
         return [memory for memory in map(found.get, points) if memory is not None]
 
@@ -306,11 +314,11 @@ class ServerTenant:
 
     def _point(self, key: str, stored: StoredMemory) -> models.PointStruct:
         dense = self._store.usable(stored.dense)
-        if dense is None and stored.dense is not None and self._store.fitness.dense_usable:
+        if dense is None and stored.dense is not None and self._store.dense_usable:
             logger.warning("dense_vector_unusable", point_id=key, length=len(stored.dense))
         vectors: dict[str, Any] = {} if dense is None else {DENSE: list(dense)}
         if stored.sparse.indices:
-            vectors[SPARSE] = _sparse(stored.sparse)
+            vectors[SPARSE] = sparse_model(stored.sparse)
         return models.PointStruct(id=key, vector=vectors, payload=payload_of(self._tenant, stored.memory))
 
     async def delete(self, ids: Sequence[str]) -> int:
@@ -343,58 +351,3 @@ class ServerTenant:
 
     def _points(self, ids: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(point_id(self._tenant, key) for key in ids))
-
-
-def _transient(error: BaseException) -> bool:
-    """Whether the same call may go well in a moment: no connection, a broken one, an overloaded server."""
-    if isinstance(error, UnexpectedResponse):
-        return error.status_code in RETRIED
-    return isinstance(error, ResponseHandlingException | ResourceExhaustedResponse | httpx.TransportError)
-
-
-def _brief(error: Exception) -> str:
-    """One line without the response's body, which may hold memory text."""
-    if isinstance(error, UnexpectedResponse):
-        return f"status {error.status_code} {error.reason_phrase}".strip()
-    if isinstance(error, ResponseHandlingException):
-        return f"{type(error.source).__name__}: {str(error.source)[:200]}"
-    return f"{type(error).__name__}: {str(error)[:200]}"
-
-
-def _version(text: str) -> tuple[int, int]:
-    match = re.match(r"(\d+)\.(\d+)", text)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
-
-
-def _dense_params(dimension: int) -> models.VectorParams:
-    return models.VectorParams(size=dimension, distance=models.Distance.COSINE)
-
-
-def _sparse(vector: SparseVector) -> models.SparseVector:
-    return models.SparseVector(indices=list(vector.indices), values=list(vector.values))
-
-
-def _found(point: models.ScoredPoint) -> Found:
-    vector: Any = point.vector.get(DENSE) if isinstance(point.vector, dict) else None
-    return Found(str(point.id), point.score, point.payload, None if vector is None else tuple(vector))
-
-
-def compile_filter(wanted: tuple[Condition, ...]) -> models.Filter:
-    """All of `wanted` in the client's terms."""
-    return models.Filter(must=[_compile(condition) for condition in wanted])
-
-
-def _compile(condition: Condition) -> models.FieldCondition:
-    match condition:
-        case Equals(key, value):
-            return models.FieldCondition(key=key, match=models.MatchValue(value=value))
-        case AnyOf(key, values):
-            return models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))
-        case AtLeast(key, bound):
-            return models.FieldCondition(key=key, range=models.Range(gte=bound))
-        case AtMost(key, bound):
-            return models.FieldCondition(key=key, range=models.Range(lte=bound))
-        case Above(key, bound):
-            return models.FieldCondition(key=key, range=models.Range(gt=bound))
-        case _:
-            assert_never(condition)
