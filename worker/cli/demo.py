@@ -27,9 +27,12 @@ from worker.prompts import default_prompts_dir
 from worker.settings import Settings
 from worker.transfer import read_lines
 
-WORLDS = ("backend-team", "family-assistant")
-CATEGORIES = ("greeting", "hard_negative", "single", "update", "planted")
-"""The first task of each of these is shown from each world."""
+TASKS = {
+    "backend-team": ("t01", "t12", "t34", "t45", "t50"),
+    "family-assistant": ("t02", "t13", "t30", "t46", "t49"),
+}
+"""Tasks that are shown from each world: two that need no memory, one that needs a fact, one whose fact has changed,
+and one with a planted instruction or a secret of somebody else."""
 
 READY_WITHIN = 120.0
 
@@ -83,7 +86,7 @@ def demo(
 
 
 async def _demo(settings: Settings, folder: Path, as_json: bool) -> tuple[list[Shown], dict[str, Any]]:
-    worlds = [default_prompts_dir() / "cases" / name for name in WORLDS]
+    worlds = [default_prompts_dir() / "cases" / name for name in TASKS]
     config = folder / "meeseeks.toml"
     config.write_text(f"[memory_injection]\nshared_users = {json.dumps(_shared_users(worlds))}\n", encoding="utf-8")
     if not as_json:
@@ -116,8 +119,8 @@ def _tasks(worlds: Sequence[Path]) -> list[Task]:
     picked: list[Task] = []
     for world in worlds:
         tasks = [json.loads(line) for line in (world / "tasks.jsonl").read_text(encoding="utf-8").splitlines()]
-        firsts = {category: next(t for t in tasks if t["category"] == category) for category in CATEGORIES}
-        picked.extend(_task(world.name, raw) for raw in firsts.values())
+        by_id = {raw["id"]: raw for raw in tasks}
+        picked.extend(_task(world.name, by_id[task_id]) for task_id in TASKS[world.name])
     return picked
 
 
@@ -206,6 +209,7 @@ def _print_summary(shown: Sequence[Shown], about: dict[str, Any], right: int, no
     ]
     console.print(table(None, ["world", "task", "outcome", "items", "engine", "ms", ""], rows))
     say(f"\n{right} of {len(shown)} right; store {about['store_at']}, embedder {about['embedder']}.")
+    say("The tasks were picked to show every kind of answer; they measure nothing.")
     if about["model"]:
         say(f"Triage by {about['model']}.")
     else:
