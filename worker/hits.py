@@ -59,9 +59,9 @@ def best(found: Iterable[Found], limit: int) -> list[Found]:
 
 
 def missing(chosen: Iterable[Found], known: Iterable[Found]) -> list[str]:
-    """Ids of chosen points whose content is not known yet."""
+    """Ids of chosen points whose content is not known yet, each once."""
     have = {point.point_id for point in known}
-    return [point.point_id for point in chosen if point.point_id not in have]
+    return list(dict.fromkeys(point.point_id for point in chosen if point.point_id not in have))
 
 
 def filled(chosen: Iterable[Found], known: Iterable[Found]) -> list[Found]:

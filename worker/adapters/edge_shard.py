@@ -8,6 +8,7 @@ loss of power and shortens the log.
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, assert_never
 from uuid import UUID
@@ -162,15 +163,16 @@ class Shard:
         return usable(vector, made_by.dimension) if self.fitness.dense_usable and made_by is not None else None
 
     def _legs(self, requests: _Requests, where: edge.Filter, limit: int) -> dict[str, list[Found]]:
+        """The best of each leg; content is read for those alone, which is cheaper here than with the scores."""
         asked = min(MOST_ASKED, limit + SPARE)
-        vectors = [DENSE] if self.fitness.dense_usable else False
-        legs = self._ask(requests, {"filter": where, "limit": asked, "with_payload": [MEMORY], "with_vector": vectors})
+        legs = self._ask(requests, {"filter": where, "limit": asked})
         tied = {name: requests[name] for name, found in legs.items() if not settled(found, limit, asked)}
-        for name, found in self._ask(tied, {"filter": where, "limit": MOST_ASKED}).items():
-            chosen = best(found, limit)
-            records = self._points.retrieve(list(missing(chosen, legs[name])), [MEMORY], vectors)
-            legs[name] = filled(chosen, [*legs[name], *map(_found, records)])
-        return {name: best(found, limit) for name, found in legs.items()}
+        legs.update(self._ask(tied, {"filter": where, "limit": MOST_ASKED}))
+        chosen = {name: best(found, limit) for name, found in legs.items()}
+        vectors = [DENSE] if self.fitness.dense_usable else False
+        ids = missing(chain.from_iterable(chosen.values()), ())
+        content = list(map(_found, self._points.retrieve(list(ids), [MEMORY], vectors)))
+        return {name: filled(found, content) for name, found in chosen.items()}
 
     def _ask(self, requests: _Requests, wanted: dict[str, Any]) -> dict[str, list[Found]]:
         batch = [edge.QueryRequest(**request, **wanted) for request in requests.values()]
