@@ -1,0 +1,89 @@
+"""`python -m bench`: runs benchmarks, prints what they found, and keeps it in files."""
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from . import deterministic, hook_command, imports, model, queue
+from .measure import Report, Result, conditions, environment
+from .options import Options
+from .processes import BenchError
+from .progress import make_progress
+from .report import load, publish, save, show
+
+Run = Callable[[Options, Progress], Result]
+
+BENCHMARKS: dict[str, Run] = {
+    module.NAME: module.run for module in (queue, deterministic, hook_command, model, imports)
+}
+
+
+def main() -> int:
+    arguments = _arguments()
+    logging.getLogger("hooks").setLevel(logging.CRITICAL)  # what the hook would warn of is counted here
+    options = Options(arguments.out, arguments.quick, arguments.full)
+    try:
+        reports = [] if arguments.publish and not arguments.names else _run_all(arguments, options)
+        if arguments.publish:
+            publish(load(options.out, tuple(BENCHMARKS)), options.out)
+    except BenchError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    if arguments.json:
+        sys.stdout.write("[" + ",".join(report.model_dump_json() for report in reports) + "]\n")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"which to run, of {', '.join(BENCHMARKS)}; else all")
+    parser.add_argument("--quick", action="store_true", help="measure little, to see that it works")
+    parser.add_argument("--full", action="store_true", help="also measure what takes minutes to prepare")
+    parser.add_argument("--json", action="store_true", help="print JSON and no tables")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), help="folder for results")
+    parser.add_argument(
+        "--publish", action="store_true", help="write docs/benchmarks.md from saved results; runs only what is named"
+    )
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(BENCHMARKS)}")
+    return arguments
+
+
+def _run_all(arguments: argparse.Namespace, options: Options) -> list[Report]:
+    console = Console()
+    reports = []
+    for name in arguments.names or BENCHMARKS:
+        with make_progress() as progress:
+            report = _run(BENCHMARKS[name], options, progress)
+        save(report, options.out)
+        reports.append(report)
+        if not arguments.json:
+            show(report, console)
+    return reports
+
+
+def _run(benchmark: Run, options: Options, progress: Progress) -> Report:
+    started_at, begun, before = datetime.now(UTC), time.perf_counter(), conditions()
+    result = benchmark(options, progress)
+    return Report(
+        result=result,
+        quick=options.quick,
+        started_at=started_at.strftime("%Y-%m-%d %H:%M UTC"),
+        seconds=round(time.perf_counter() - begun, 1),
+        environment=environment(),
+        before=before,
+        after=conditions(),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

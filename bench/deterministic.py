@@ -1,0 +1,211 @@
+"""The whole answer without a model: hook, queue, embedder, store, choice, ledger, and back."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from rich.progress import Progress
+
+from hooks import InjectionResult, Outcome, PreExecutionHook
+from hooks.queue import QueueClient, Reply
+
+from .corpus import TENANT, messages
+from .measure import Check, RangeChart, Result, Series, StackChart, interleaved, latency_checks
+from .options import Options
+from .processes import BenchError, running_service, scratch
+from .progress import bar
+from .stores import EMBEDDED, make_store
+
+NAME = "deterministic"
+CALLERS = 8
+WARM_UP = 5
+LIMITS: Mapping[int, Mapping[str, float]] = {10_000: {"p50": 25.0, "p95": 60.0}, 100_000: {"p95": 100.0}}
+LEAST_RATE = 100.0
+TELLING = (Outcome.INJECTED, Outcome.NONE_RELEVANT)
+
+
+class Tap(QueueClient):
+    """The hook's own way to the queue; keeps how long the service says that it took."""
+
+    service_ms = 0.0
+
+    async def ask(self, *arguments: Any, **options: Any) -> Reply:
+        reply = await super().ask(*arguments, **options)
+        self.service_ms = float(reply.body["elapsed_ms"])
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """One service that is measured, and what was measured: milliseconds in all, and per part."""
+
+    memories: int
+    tap: Tap
+    hook: PreExecutionHook
+    total: list[float] = field(default_factory=list)
+    parts: dict[str, list[float]] = field(default_factory=dict)
+    outcomes: "Counter[str]" = field(default_factory=Counter)
+    """How the answers ended, those under load included."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.memories:,} memories"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    sizes: tuple[int, ...]
+    rounds: int
+    load_s: float
+
+
+def _plan(options: Options) -> Plan:
+    if options.quick:
+        return Plan((200,), 20, 1.0)
+    return Plan((1_000, 10_000, 100_000) if options.full else (1_000, 10_000), 300, 8.0)
+
+
+def run(options: Options, progress: Progress) -> Result:
+    """One service per size, all running at the same time, asked in turn."""
+    plan = _plan(options)
+    with ExitStack() as stack:
+        urls = {}
+        for size in plan.sizes:
+            data_dir = stack.enter_context(scratch())
+            make_store(data_dir, size, options.out / "cache", progress)
+            urls[size] = stack.enter_context(running_service(data_dir, "--model", "none"))
+        return asyncio.run(_measure(urls, plan, progress))
+
+
+async def _measure(urls: dict[int, str], plan: Plan, progress: Progress) -> Result:
+    texts = messages()
+    async with AsyncExitStack() as stack:
+        stands = []
+        for size, url in urls.items():
+            tap = Tap(url)
+            stands.append(Stand(size, tap, await stack.enter_async_context(PreExecutionHook(queue=tap))))
+        for stand in interleaved(stands, WARM_UP):
+            await _ask(stand, next(texts))
+        with bar(progress, "deterministic: one caller", plan.rounds * len(stands)) as advance:
+            for stand in interleaved(stands, plan.rounds):
+                _note(stand, *await _ask(stand, next(texts)))
+                advance()
+        rates = {}
+        with bar(progress, "deterministic: full load", len(stands)) as advance:
+            for stand in stands:
+                rates[stand.memories] = await _load(stand, texts, plan.load_s)
+                advance()
+    return _result(stands, rates)
+
+
+async def _ask(stand: Stand, message: str) -> tuple[InjectionResult, float]:
+    """An answer, and the milliseconds until the caller had it. Every message is of a session of its own."""
+    begun = time.perf_counter()
+    result = await stand.hook({"session_id": message, "message": message, "scope": {"tenant": TENANT}})
+    spent = (time.perf_counter() - begun) * 1000
+    stand.outcomes[result.outcome.value if _is_whole(result) else str(result.reason)] += 1
+    return result, spent
+
+
+def _is_whole(result: InjectionResult) -> bool:
+    return result.outcome in TELLING and not result.degraded
+
+
+def _note(stand: Stand, result: InjectionResult, spent: float) -> None:
+    if not _is_whole(result):
+        return
+    service = stand.tap.service_ms
+    parts = {
+        **result.stages,
+        "rest of the service": service - sum(result.stages.values()),
+        "queue and hook": spent - service,
+    }
+    stand.total.append(spent)
+    for name, part in parts.items():
+        stand.parts.setdefault(name, []).append(part)
+
+
+async def _load(stand: Stand, texts: Iterator[str], seconds: float) -> tuple[float, list[float]]:
+    """Answers per second, and the milliseconds of each, for callers who ask again as soon as they have an answer."""
+    begun, spent = time.perf_counter(), list[float]()
+
+    async def caller() -> None:
+        while time.perf_counter() - begun < seconds:
+            result, took = await _ask(stand, next(texts))
+            if _is_whole(result):
+                spent.append(took)
+
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    return len(spent) / (time.perf_counter() - begun), spent
+
+
+def _series(name: str, values: list[float], stand: Stand) -> Series:
+    if not values:
+        raise BenchError(f"{name}: no whole answer, but {dict(stand.outcomes)}")
+    return Series.of(name, values)
+
+
+def _result(stands: list[Stand], rates: dict[int, tuple[float, list[float]]]) -> Result:
+    alone = {stand.memories: _series(stand.label, stand.total, stand) for stand in stands}
+    crowd = [_series(f"{stand.label}, {CALLERS} callers", rates[stand.memories][1], stand) for stand in stands]
+    rate = [Series.of(f"{stand.label}, full load", [rates[stand.memories][0]], "answers/s") for stand in stands]
+    parts = [Series.of(f"{stand.label}: {name}", values) for stand in stands for name, values in stand.parts.items()]
+    checks = [
+        check
+        for size, limits in LIMITS.items()
+        if size in alone
+        for check in latency_checks(f"answer without a model, {size:,} memories", alone[size], **limits)
+    ]
+    busiest = min((size for size in LIMITS if size in rates), default=None)
+    if busiest is not None:
+        name = f"answers without a model, {busiest:,} memories, {CALLERS} callers"
+        checks.append(
+            Check(name=name, measured=round(rates[busiest][0], 1), limit=LEAST_RATE, unit="/s", at_least=True)
+        )
+    return Result(
+        name=NAME,
+        title="The whole answer without a model",
+        method=(
+            "From the call of the hook to the block, its commit to the ledger included, against `meeseeks up` with the "
+            "embedded store and the embedder in process. Every message is new to the embedder and of a new session; "
+            "one in four is about nothing that is remembered. One service per size, all running, asked in shuffled "
+            f"order. Full load: {CALLERS} callers who ask again as soon as they have an answer."
+        ),
+        checks=tuple(checks),
+        series=(*alone.values(), *crowd, *rate, *parts),
+        notes=_notes(stands),
+        ranges=(
+            RangeChart(
+                name="latency",
+                title="The whole answer without a model",
+                series=(*(series.name for series in alone.values()), *(series.name for series in crowd)),
+                limits={"p50 target, 10,000": 25.0, "p95 target, 10,000": 60.0},
+            ),
+        ),
+        stacks=(
+            StackChart(
+                name="stages",
+                title="Where the time goes, medians of one caller",
+                bars={stand.label: {name: median(values) for name, values in stand.parts.items()} for stand in stands},
+            ),
+        ),
+    )
+
+
+def _notes(stands: list[Stand]) -> tuple[str, ...]:
+    notes = [
+        f"Answers of {stand.label}: {', '.join(f'{count} {name}' for name, count in stand.outcomes.most_common())}. "
+        "Only whole answers (injected, none_relevant) are counted above."
+        for stand in stands
+    ]
+    if any(stand.memories > EMBEDDED for stand in stands):
+        notes.append(
+            f"Beyond the first {EMBEDDED:,} memories, vectors are those of the first ones with noise added, and not "
+            "the embedder's; texts and keyword vectors are real throughout."
+        )
+    return tuple(notes)

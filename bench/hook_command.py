@@ -1,0 +1,122 @@
+"""The stand-alone command: a fresh process per question, as hosts run it."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.progress import Progress
+
+from .corpus import TENANT, related_messages
+from .measure import RangeChart, Result, Series, interleaved, latency_checks, ratio
+from .options import Options
+from .processes import ROOT, BenchError, environ, running_queue_worker, running_service, running_valkey, scratch
+from .progress import bar
+from .queue_worker import MEESEEKS
+from .stores import make_store
+
+NAME = "hook_command"
+ROUNDS, QUICK_ROUNDS = 60, 5
+MEMORIES, QUICK_MEMORIES = 1_000, 100
+
+SCRIPT = "meeseeks-hook"
+SHIM = "python -I -S hooks/shim.py"
+SHIM_WHOLE = "python -I -S hooks/shim.py, whole answer"
+BARE = "python -c pass"
+BARE_ISOLATED = "python -I -S -c pass"
+REDIS = "python -c 'import redis'"
+
+LIMITS = {"p50": 50.0}
+
+
+def commands() -> Mapping[str, list[str]]:
+    python = sys.executable
+    shim = [python, "-I", "-S", str(ROOT / "hooks" / "shim.py")]
+    return {
+        SCRIPT: [str(Path(python).with_name("meeseeks-hook"))],
+        SHIM: shim,
+        SHIM_WHOLE: shim,
+        BARE: [python, "-c", "pass"],
+        BARE_ISOLATED: [python, "-I", "-S", "-c", "pass"],
+        REDIS: [python, "-c", "import redis"],
+    }
+
+
+ASKING = (SCRIPT, SHIM, SHIM_WHOLE)
+
+
+def run(options: Options, progress: Progress) -> Result:
+    """A worker whose job does nothing, a whole service, and fresh processes that ask the one or the other."""
+    rounds = QUICK_ROUNDS if options.quick else ROUNDS
+    with ExitStack() as stack:
+        url = stack.enter_context(running_valkey())
+        stack.enter_context(running_queue_worker(MEESEEKS, url))
+        data_dir = stack.enter_context(scratch())
+        make_store(data_dir, QUICK_MEMORIES if options.quick else MEMORIES, options.out / "cache", progress)
+        whole = stack.enter_context(running_service(data_dir, "--model", "none"))
+        return _result(_measure({SCRIPT: url, SHIM: url, SHIM_WHOLE: whole}, rounds, progress))
+
+
+def _measure(urls: dict[str, str], rounds: int, progress: Progress) -> dict[str, list[float]]:
+    found = commands()
+    spent: dict[str, list[float]] = {name: [] for name in found}
+    texts = related_messages()
+    with bar(progress, "hook command", (rounds + 1) * len(found)) as advance:
+        for number, name in enumerate(interleaved(tuple(found), rounds + 1)):
+            message = next(texts) if name == SHIM_WHOLE else "0"
+            took = _ask(found[name], urls.get(name), message)
+            if number >= len(found):
+                spent[name].append(took)
+            advance()
+    return spent
+
+
+def _ask(command: list[str], url: str | None, message: str) -> float:
+    """Milliseconds from the start of the process to its end; whoever asks must have printed an answer."""
+    request = {"session_id": message, "message": message, "scope": {"tenant": TENANT}}
+    variables = environ(MEESEEKS_REDIS_URL=url) if url else environ()
+    begun = time.perf_counter()
+    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, env=variables, check=True)
+    spent = (time.perf_counter() - begun) * 1000
+    if url and json.loads(done.stdout or b"{}").get("outcome") not in ("none_relevant", "injected"):
+        raise BenchError(f"{command} was not answered: {done.stdout!r}")
+    return spent
+
+
+def _result(spent: dict[str, list[float]]) -> Result:
+    series = {name: Series.of(name, values) for name, values in spent.items()}
+    return Result(
+        name=NAME,
+        title="The stand-alone command",
+        method=(
+            "Fresh processes, from their start to their end, in shuffled order. The first two ask a worker whose job "
+            "does nothing, so that what is measured is the command; the third gets whole answers without a model from "
+            "a store of 1,000 memories. The others ask nobody: they show what Python and a Redis client cost to start."
+        ),
+        checks=(
+            *latency_checks("`meeseeks-hook`, a fresh process, there and back", series[SCRIPT], **LIMITS),
+            *latency_checks("`python -I -S hooks/shim.py`, the same", series[SHIM], **LIMITS),
+        ),
+        series=tuple(series.values()),
+        notes=(_comparison(spent),),
+        ranges=(
+            RangeChart(
+                name="latency",
+                title="A fresh process, start to end",
+                series=tuple(series),
+                limits={"p50 target": LIMITS["p50"]},
+            ),
+        ),
+    )
+
+
+def _comparison(spent: dict[str, list[float]]) -> str:
+    return (
+        f"Medians: a process that only imports redis takes {ratio(spent[REDIS], spent[SCRIPT]):.1f} times as long "
+        f"as `meeseeks-hook` with its answer, and {ratio(spent[REDIS], spent[SHIM]):.1f} times as long as the file "
+        f"run by itself, which takes {ratio(spent[SHIM], spent[BARE_ISOLATED]):.1f} times as long as Python takes "
+        "to start and end."
+    )

@@ -1,0 +1,94 @@
+"""What imports cost: fresh processes that import something and end, against those that import nothing."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.progress import Progress
+
+from .measure import Check, RangeChart, Result, Series, interleaved
+from .options import Options
+from .processes import ROOT, BenchError, environ
+from .progress import bar
+
+NAME = "imports"
+ROUNDS, QUICK_ROUNDS = 25, 2
+
+BARE = "python"
+HOOKS = "import hooks (the hook itself)"
+CLI = "import worker.cli"
+BARE_ISOLATED = "python -I -S"
+SHIM = "python -I -S hooks/shim.py, disabled"
+
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    BARE: ("-c", "pass"),
+    HOOKS: ("-c", "from hooks import InjectionRequest, PreExecutionHook"),
+    CLI: ("-c", "import worker.cli"),
+    BARE_ISOLATED: ("-I", "-S", "-c", "pass"),
+    SHIM: ("-I", "-S", str(ROOT / "hooks" / "shim.py")),
+}
+
+LIMITS = {HOOKS: (BARE, 300.0), SHIM: (BARE_ISOLATED, 25.0)}
+"""For each: what it is measured against, and the most milliseconds that it may take longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Milliseconds of a process: from its start to its end, and of processor time."""
+
+    wall: float
+    processor: float
+
+
+def run(options: Options, progress: Progress) -> Result:
+    rounds = QUICK_ROUNDS if options.quick else ROUNDS
+    spent: dict[str, list[Spent]] = {name: [] for name in COMMANDS}
+    for name in COMMANDS:
+        process_time(name)
+    with bar(progress, "imports", rounds * len(COMMANDS)) as advance:
+        for name in interleaved(tuple(COMMANDS), rounds):
+            spent[name].append(process_time(name))
+            advance()
+    return _result(spent)
+
+
+def process_time(name: str) -> Spent:
+    """Run one of the commands in a process of its own."""
+    begun = time.perf_counter()
+    process = subprocess.Popen([sys.executable, *COMMANDS[name]], cwd=ROOT, env=environ(MEESEEKS_DISABLE="1"))
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - begun
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise BenchError(f"{name} ended with exit code {process.returncode}")
+    return Spent(wall * 1000, (usage.ru_utime + usage.ru_stime) * 1000)
+
+
+def _result(spent: dict[str, list[Spent]]) -> Result:
+    wall = {name: Series.of(name, [entry.wall for entry in entries]) for name, entries in spent.items()}
+    processor = [
+        Series.of(f"{name}: processor time", [entry.processor for entry in entries]) for name, entries in spent.items()
+    ]
+    checks = tuple(
+        Check(name=f"{name}, beyond {base}, p50", measured=round(wall[name].p50 - wall[base].p50, 1), limit=limit)
+        for name, (base, limit) in LIMITS.items()
+    )
+    best = "; ".join(
+        f"{name}, beyond {base}: {wall[name].least - wall[base].least:.0f} ms" for name, (base, _) in LIMITS.items()
+    )
+    return Result(
+        name=NAME,
+        title="What imports cost",
+        method=(
+            "Fresh processes from their start to their end, with compiled files in place, in shuffled order. `hooks` "
+            "loads its names when they are first used, so two of them are asked for. The stand-alone command is "
+            "disabled by its variable: it loads everything and then ends."
+        ),
+        checks=checks,
+        series=(*wall.values(), *processor),
+        notes=(f"Best of all rounds: {best}.",),
+        ranges=(RangeChart(name="wall", title="Start to end of a process", series=tuple(COMMANDS)),),
+    )

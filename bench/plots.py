@@ -1,0 +1,102 @@
+"""Charts as PNG files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+from .measure import RangeChart, Result, Series, StackChart
+
+MARKS = {"p50": ("o", "#1b6ca8"), "p95": ("D", "#e08e0b"), "p99": ("s", "#b3261e")}
+COLOURS = ("#1b6ca8", "#5aa9e6", "#7fc8a9", "#e08e0b", "#b3261e", "#7a5195", "#8d99ae")
+WIDTH, DPI = 9.0, 130
+
+
+def draw(result: Result, folder: Path) -> list[Path]:
+    """Every chart of a result as `<result>-<chart>.png`."""
+    matplotlib.use("Agg")
+    return [_save(figure, folder / f"{result.name}-{name}.png") for name, figure in _figures(result)]
+
+
+def _figures(result: Result) -> Iterator[tuple[str, Figure]]:
+    for chart in result.ranges:
+        yield chart.name, _range_figure(chart, [result.named(name) for name in chart.series])
+    for stack in result.stacks:
+        yield stack.name, _stack_figure(stack)
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    figure.savefig(path, dpi=DPI)
+    return path
+
+
+def _figure(title: str, rows: int) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, 1.5 + 0.42 * rows), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    return figure, axes
+
+
+def _label_rows(axes: Axes, names: list[str]) -> None:
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+
+
+def _range_figure(chart: RangeChart, series: list[Series]) -> Figure:
+    figure, axes = _figure(chart.title, len(series))
+    for row, entry in enumerate(series):
+        axes.plot([_shown(entry.p50), _shown(entry.p99)], [row, row], color="#9aa5b1", linewidth=2, zorder=1)
+    for key, (marker, colour) in MARKS.items():
+        values = [_shown(getattr(entry, key)) for entry in series]
+        axes.scatter(values, range(len(series)), marker=marker, color=colour, s=42, label=key, zorder=3)
+    for label, limit in chart.limits.items():
+        axes.axvline(limit, color="#444444", linestyle=":", linewidth=1, zorder=0)
+        axes.annotate(
+            label, (limit, 1.0), (2, -2), xycoords=("data", "axes fraction"), textcoords="offset points",
+            fontsize=7, rotation=90, va="top", color="#444444",
+        )  # fmt: skip
+    _label_rows(axes, [f"{entry.name}\np50 {_number(entry.p50)}, p95 {_number(entry.p95)}" for entry in series])
+    _log_axis(axes, series[0].unit)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False)
+    return figure
+
+
+def _shown(value: float) -> float:
+    """A logarithmic axis has no place for nothing and less."""
+    return max(value, 0.1)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _log_axis(axes: Axes, unit: str) -> None:
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(f"{unit}, logarithmic")
+    axes.grid(axis="x", which="major", color="#e3e7eb", zorder=-1)
+
+
+def _stack_figure(chart: StackChart) -> Figure:
+    figure, axes = _figure(chart.title, len(chart.bars) + 1)
+    parts = list(dict.fromkeys(part for bar in chart.bars.values() for part in bar))
+    left = [0.0] * len(chart.bars)
+    for number, part in enumerate(parts):
+        widths = [bar.get(part, 0.0) for bar in chart.bars.values()]
+        axes.barh(range(len(widths)), widths, left=left, height=0.6, color=COLOURS[number % len(COLOURS)], label=part)
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    for row, total in enumerate(left):
+        axes.annotate(f" {_number(total)}", (total, row), va="center", fontsize=9)
+    _label_rows(axes, list(chart.bars))
+    axes.set_xlabel(chart.unit)
+    axes.margins(x=0.08)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=len(parts), frameon=False)
+    return figure

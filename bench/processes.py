@@ -1,0 +1,120 @@
+"""The processes that are measured: Valkey, workers, the whole service, a scripted model server."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+from worker.adapters.valkey import EmbeddedValkey
+
+ROOT = Path(__file__).parents[1]
+READY_WITHIN_S = 120.0
+STOP_WITHIN_S = 15.0
+
+
+class BenchError(Exception):
+    """A benchmark cannot be run as it is meant to."""
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder that is gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="meeseeks-bench-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def running_valkey() -> Iterator[str]:
+    """The URL of an embedded Valkey that keeps nothing."""
+    with scratch() as folder, EmbeddedValkey(folder, persist=False) as server:
+        yield server.url
+
+
+def environ(**more: str) -> dict[str, str]:
+    """This process' variables without settings of the service, so that nobody's settings are measured."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MEESEEKS_")}
+    return {**plain, **more}
+
+
+@contextmanager
+def running(command: Sequence[str], ready: str) -> Iterator[str]:
+    """A program from its first words, up to the line `ready`, which come back, to its end by SIGTERM."""
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environ(MEESEEKS_LOG_LEVEL="error"), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield _words(process, ready)
+    finally:
+        _stop(process)
+
+
+def _words(process: "subprocess.Popen[str]", ready: str) -> str:
+    assert process.stdout is not None
+    said: list[str] = []
+    watchdog = Timer(READY_WITHIN_S, process.kill)
+    watchdog.start()
+    try:
+        for line in process.stdout:
+            said.append(line)
+            if line.rstrip("\n").endswith(ready):
+                return "".join(said)
+    finally:
+        watchdog.cancel()
+    raise BenchError(f"{process.args!r} did not get ready; its messages are above")
+
+
+def _stop(process: "subprocess.Popen[str]") -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.communicate(timeout=STOP_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def running_queue_worker(kind: str, url: str) -> Iterator[None]:
+    """A worker process with nothing but a job that sleeps; see `bench.queue_worker`."""
+    with running([sys.executable, "-m", "bench.queue_worker", kind, url], "ready"):
+        yield
+
+
+@contextmanager
+def running_service(data_dir: Path, *options: str) -> Iterator[str]:
+    """`meeseeks up` on a data folder; the address of its queue."""
+    command = [sys.executable, "-m", "worker", "--data-dir", str(data_dir), "up", "--json", *options]
+    with running(command, "}") as said:
+        yield str(json.loads(said)["redis"])
+
+
+class ModelServer:
+    """A model server that says what it is told to, as late as it is told to."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def control(self, **settings: Any) -> None:
+        """`delay` in seconds; `mode` "ok" or "hang"."""
+        body = json.dumps(settings).encode()
+        request = urllib.request.Request(f"{self.url}/_control", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            answer.read()
+
+
+@contextmanager
+def running_model_server(answer: str) -> Iterator[ModelServer]:
+    """A server of OpenAI's chat completions in a process of its own."""
+    with running([sys.executable, "-m", "tests.support.upstream", "--answer", answer], "}") as said:
+        yield ModelServer(json.loads(said)["url"])

@@ -1,0 +1,133 @@
+"""Results as tables for people, as files, and as a page of the documentation."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from .measure import Environment, Report, Result, Series
+from .plots import draw
+from .processes import ROOT, BenchError
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+IMAGES = ROOT / "docs" / "img"
+COLUMNS = ("", "n", "p50", "p95", "p99", "best", "worst", "unit")
+
+
+def save(report: Report, out: Path) -> None:
+    """`<name>.json` and its charts."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{report.result.name}.json").write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    draw(report.result, out)
+
+
+def show(report: Report, console: Console) -> None:
+    result = report.result
+    console.rule(f"[bold]{result.title}", align="left")
+    targets = Table("target", "", "measured", "", title_justify="left", show_edge=False)
+    for check in result.checks:
+        verdict = "[green]reached[/green]" if check.passed else "[red]missed[/red]"
+        targets.add_row(check.name, check.target, f"{check.measured:.1f} {check.unit}", verdict)
+    console.print(targets)
+    console.print()
+    table = Table(*COLUMNS, show_edge=False)
+    for series in result.series:
+        table.add_row(*_row(series))
+    console.print(table)
+    for note in result.notes:
+        console.print(note, highlight=False)
+    console.print(_circumstances(report), style="dim")
+
+
+def _row(series: Series) -> tuple[str, ...]:
+    numbers = (series.p50, series.p95, series.p99, series.least, series.most)
+    return (series.name, str(series.count), *(f"{number:.1f}" for number in numbers), series.unit)
+
+
+def _circumstances(report: Report) -> str:
+    before, after = report.before, report.after
+    return (
+        f"Load average {before.load} before and {after.load} after; a busy thread got "
+        f"{before.core_share:.0%} of a core before and {after.core_share:.0%} after. "
+        f"{report.started_at}, {report.seconds:.0f} s{', quick' if report.quick else ''}."
+    )
+
+
+def load(out: Path, names: Sequence[str]) -> list[Report]:
+    """Saved reports. Raises `BenchError` naming those that are missing."""
+    missing = [name for name in names if not (out / f"{name}.json").is_file()]
+    if missing:
+        raise BenchError(f"no results of {', '.join(missing)} in {out}; run `python -m bench` first")
+    return [Report.model_validate_json((out / f"{name}.json").read_bytes()) for name in names]
+
+
+def publish(reports: Sequence[Report], out: Path) -> None:
+    """Write the page and its images. Raises `BenchError` for quick results, which say nothing."""
+    quick = [report.result.name for report in reports if report.quick]
+    if quick:
+        raise BenchError(f"quick results are not worth publishing: {', '.join(quick)}")
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    for report in reports:
+        for name in charts(report.result):
+            shutil.copyfile(out / name, IMAGES / name)
+    PAGE.write_text("\n".join(_page(reports)) + "\n", encoding="utf-8")
+
+
+def charts(result: Result) -> list[str]:
+    """File names of a result's charts."""
+    names = [chart.name for chart in result.ranges] + [chart.name for chart in result.stacks]
+    return [f"{result.name}-{name}.png" for name in names]
+
+
+def _page(reports: Sequence[Report]) -> list[str]:
+    lines = [
+        "# Benchmarks",
+        "",
+        "Measured with `python -m bench` on real parts: an embedded Valkey, worker processes of their own, the",
+        "embedded store, the real embedder, real processes of the command. Callers run on the same machine and take",
+        "their share of it. Variants that are compared ran in the same minutes, in shuffled order. Numbers of one",
+        "machine are no promise for another: run it on yours.",
+        "",
+        "```",
+        "make bench                                  # everything, about ten minutes",
+        'make bench ARGS="queue imports --quick"     # some of it, to see that it works',
+        'make bench ARGS="--full"                    # with 100,000 memories',
+        'make bench ARGS="--publish"                 # writes this page from the last results',
+        "```",
+        "",
+        *_machine(reports[0].environment),
+        "",
+        "## Targets",
+        "",
+        "| what | target | measured | |",
+        "|---|---|---|---|",
+    ]
+    for report in reports:
+        for check in report.result.checks:
+            verdict = "reached" if check.passed else "**missed**"
+            lines.append(f"| {check.name} | {check.target} | {check.measured:.1f} {check.unit} | {verdict} |")
+    for report in reports:
+        lines += ["", *_section(report)]
+    return lines
+
+
+def _machine(found: Environment) -> list[str]:
+    packages = ", ".join(f"{name} {version}" for name, version in found.packages.items())
+    return [
+        f"Machine: {found.cpu}, {found.cores} cores, {found.system}; Python {found.python}.",
+        f"Packages: {packages}.",
+        "Other programs ran on the same cores; each section says how busy they were.",
+    ]
+
+
+def _section(report: Report) -> list[str]:
+    result = report.result
+    lines = [f"## {result.title}", "", result.method, "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    lines += [f"| {' | '.join(_row(series))} |" for series in result.series]
+    for note in result.notes:
+        lines += ["", note]
+    for name in charts(result):
+        lines += ["", f"![{name.removesuffix('.png')}](img/{name})"]
+    return [*lines, "", f"_{_circumstances(report)}_"]

@@ -1,0 +1,82 @@
+"""Stores full of made-up memories, written before a service opens them."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from rich.progress import Progress
+
+from worker.adapters.bm25 import Bm25Encoder
+from worker.adapters.edge_store import EdgeStore
+from worker.adapters.minilm import PROFILE, MiniLmEmbedder
+from worker.app import store_path
+from worker.models import StoredMemory, Vector
+from worker.settings import ServiceSettings
+
+from .corpus import TENANT, digest, memories
+from .progress import bar
+
+EMBEDDED = 10_000
+"""Memories with real vectors. The others get one of those, turned by noise: vectors of a like spread, which search has
+to compare just the same."""
+
+NOISE = 0.6
+BATCH = 64
+
+Matrix = npt.NDArray[np.float32]
+
+
+def make_store(data_dir: Path, number: int, cache: Path, progress: Progress) -> None:
+    """A data folder whose store holds the first `number` memories; vectors come from `cache` where they can."""
+    asyncio.run(_make_store(data_dir, number, cache, progress))
+
+
+async def _make_store(data_dir: Path, number: int, cache: Path, progress: Progress) -> None:
+    kept = list(memories(number))
+    real = await _real_vectors([memory.content for memory in kept[:EMBEDDED]], cache, progress)
+    sparse = Bm25Encoder("english")
+    path = store_path(ServiceSettings(data_dir=data_dir))
+    engine = await EdgeStore.open(path, profile=PROFILE, bm25_hash=sparse.config_hash)
+    try:
+        store = engine.tenant(TENANT)
+        vectors = _vectors(real, number)
+        with bar(progress, f"storing {number:,} memories", -(-number // BATCH)) as advance:
+            for start in range(0, number, BATCH):
+                batch = kept[start : start + BATCH]
+                await store.put([StoredMemory(m, next(vectors), sparse.passage(m.content)) for m in batch])
+                advance()
+    finally:
+        await engine.aclose()
+
+
+async def _real_vectors(texts: list[str], cache: Path, progress: Progress) -> Matrix:
+    """Unit vectors of the texts, one per row."""
+    file = cache / f"vectors-{PROFILE.fingerprint}-{digest(texts)}.npy"
+    if file.is_file():
+        found: Matrix = np.load(file)
+        return found
+    embedder = MiniLmEmbedder()
+    rows: list[Vector] = []
+    try:
+        with bar(progress, f"embedding {len(texts):,} memories", -(-len(texts) // BATCH)) as advance:
+            for start in range(0, len(texts), BATCH):
+                rows += await embedder.embed_passages(texts[start : start + BATCH])
+                advance()
+    finally:
+        await embedder.aclose()
+    matrix = np.asarray(rows, dtype=np.float32)
+    cache.mkdir(parents=True, exist_ok=True)
+    np.save(file, matrix)
+    return matrix
+
+
+def _vectors(real: Matrix, number: int) -> Iterator[Vector]:
+    """Real vectors while there are any, then turned ones."""
+    yield from (tuple(row) for row in real.tolist())
+    chance = np.random.default_rng(11)
+    width = real.shape[1]
+    for index in range(len(real), number):
+        turned = real[index % len(real)] + NOISE * chance.standard_normal(width) / np.sqrt(width)
+        yield tuple((turned / np.linalg.norm(turned)).tolist())
