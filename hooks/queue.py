@@ -93,7 +93,9 @@ def connect(url: str, *, socket_timeout: float | None = SOCKET_TIMEOUT) -> ArqRe
         lib_name=None,
         lib_version=None,
     )
-    return ArqRedis(pool, job_serializer=dump_json, job_deserializer=load_json, default_queue_name=wire.QUEUE)
+    client = ArqRedis(pool, job_serializer=dump_json, job_deserializer=load_json, default_queue_name=wire.QUEUE)
+    client.auto_close_connection_pool = True  # the pool is the client's own, and is closed with it
+    return client
 
 
 class QueueClient:
@@ -152,7 +154,7 @@ class QueueClient:
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             with suppress(RedisError, OSError):
-                await client.aclose(close_connection_pool=True)
+                await client.aclose()
 
     def _client(self) -> Any:
         """The running loop's client, untyped: redis-py types its commands for both of its clients at once."""

@@ -27,7 +27,7 @@ def url() -> Iterator[str]:
 async def redis(url: str) -> AsyncIterator[Any]:
     client = connect(url)
     yield client
-    await client.aclose(close_connection_pool=True)
+    await client.aclose()
     forget(url)
 
 
@@ -153,5 +153,5 @@ async def test_a_ledger_out_of_reach_is_an_error_with_its_reason() -> None:
     client = connect("unix:///no/such/socket")
     with pytest.raises(QueueError) as caught:
         await RedisLedger(client, 60).view(KEY, "a")
-    await client.aclose(close_connection_pool=True)
+    await client.aclose()
     assert caught.value.reason is Reason.QUEUE_UNAVAILABLE

@@ -25,7 +25,7 @@ def url() -> Iterator[str]:
 async def redis(url: str) -> AsyncIterator[Any]:
     client = connect(url)
     yield client
-    await client.aclose(close_connection_pool=True)
+    await client.aclose()
     forget(url)
 
 
@@ -88,4 +88,4 @@ async def test_receipts_out_of_reach_are_an_error_with_its_reason() -> None:
         with pytest.raises(QueueError) as caught:
             await call
         assert caught.value.reason is Reason.QUEUE_UNAVAILABLE
-    await client.aclose(close_connection_pool=True)
+    await client.aclose()

@@ -79,10 +79,10 @@ return waiting
 class MeeseeksWorker(Worker):
     """Runs the `operations` by name, at most `max_jobs` at a time, for callers on the Redis at `redis_url`.
 
-    `on_startup(ctx)` has ended before the first caller is told that a worker is there; `on_shutdown(ctx)` always runs,
-    after the last job; `ctx["redis"]` is the worker's client. SIGTERM and SIGINT let running jobs answer, for at most
-    `DRAIN_S` seconds; a second signal does not. While Redis is away the worker waits for it. Raises `QueueError` when
-    `redis_url` is not a valid address.
+    `on_startup(ctx)` has ended before the first caller is told that a worker is there, and `on_serving()` is called
+    as soon as callers are; `on_shutdown(ctx)` always runs, after the last job; `ctx["redis"]` is the worker's client.
+    SIGTERM and SIGINT let running jobs answer, for at most `DRAIN_S` seconds; a second signal does not. While Redis is
+    away the worker waits for it. Raises `QueueError` when `redis_url` is not a valid address.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class MeeseeksWorker(Worker):
         *,
         max_jobs: int = 20,
         on_startup: Lifecycle | None = None,
+        on_serving: Callable[[], None] | None = None,
         on_shutdown: Lifecycle | None = None,
         handle_signals: bool = True,
     ) -> None:
@@ -116,6 +117,7 @@ class MeeseeksWorker(Worker):
         )
         self._redis: Any = pool
         self._on_startup = on_startup
+        self._on_serving = on_serving
         self._on_shutdown = on_shutdown
         self._signals = (signal.SIGTERM, signal.SIGINT) if handle_signals else ()
         self._enqueued: dict[str, float] = {}
@@ -176,7 +178,7 @@ class MeeseeksWorker(Worker):
                 await self._on_shutdown(self.ctx)
         finally:
             with suppress(RedisError, OSError):
-                await self._redis.aclose(close_connection_pool=True)
+                await self._redis.aclose()
             self._pool = None
 
     async def finish_failed_job(self, job_id: str, result_data: bytes | None) -> None:
@@ -226,8 +228,14 @@ class MeeseeksWorker(Worker):
         arguments = (ALIVE_MS, SWEEP_LIMIT, free, wire.IN_PROGRESS_PREFIX, wire.JOB_PREFIX)
         waiting = await self._redis.eval(UPKEEP, 2, wire.QUEUE, wire.ALIVE, *arguments)
         self._upkeep_at = self.loop.time() + UPKEEP_S
+        self._say_once_that_it_serves()
         for job_id in waiting:
             await self._start(job_id)
+
+    def _say_once_that_it_serves(self) -> None:
+        if self._on_serving is not None:
+            say, self._on_serving = self._on_serving, None
+            say()
 
     async def _start(self, raw_id: bytes) -> None:
         job_id = raw_id.decode("utf-8", "replace")
