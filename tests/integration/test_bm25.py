@@ -104,3 +104,8 @@ def test_every_known_language_works_and_has_a_recipe_of_its_own() -> None:
 def test_an_unknown_language_is_a_settings_error_that_lists_the_known(language: str) -> None:
     with pytest.raises(SettingsError, match=r"english.*german"):
         Bm25Encoder(language)
+
+
+def test_stop_words_of_other_languages_do_not_match() -> None:
+    encoder = Bm25Encoder("english")
+    assert encoder.query("le lave-vaisselle est en panne").indices == encoder.query("lave vaisselle panne").indices

@@ -20,9 +20,13 @@ from hooks.contract import clean_text
 from worker.errors import SettingsError
 from worker.models import SparseVector
 
-RECIPE_VERSION = 1
+RECIPE_VERSION = 2
 AVERAGE_LENGTH = 40.0
 """Tokens of an average memory; BM25 weighs longer texts down."""
+
+STOPPED = ("dutch", "english", "french", "german", "italian", "portuguese", "spanish", "swedish")
+"""Languages whose stop words are always left out, for stores that mix languages: a foreign "le" or "und" is rare there,
+so that it would weigh like a name."""
 
 WORD_SHARE = 0.3
 """Share of a term's weight that goes to the word as written, the rest goes to its stem."""
@@ -74,6 +78,7 @@ class Bm25Encoder:
         recipe = {
             "version": RECIPE_VERSION,
             "language": self._language,
+            "stopped": STOPPED,
             "average_length": AVERAGE_LENGTH,
             "word_share": WORD_SHARE,
             "pair_share": PAIR_SHARE,
@@ -104,8 +109,14 @@ def _spaced_cuts(language: str) -> tuple[_Cut, ...]:
     word = qdrant_edge.TokenizerType.Word
     if language == "none":
         return (_Cut(_spaced, _neutral(word, set()), 1.0),)
-    stopped = {getattr(qdrant_edge.Language, language.capitalize())}
-    stems = qdrant_edge.Bm25Config(tokenizer=word, ascii_folding=True, language=language, avg_len=AVERAGE_LENGTH)
+    stopped = {getattr(qdrant_edge.Language, name.capitalize()) for name in (*STOPPED, language)}
+    stems = qdrant_edge.Bm25Config(
+        tokenizer=word,
+        ascii_folding=True,
+        language=language,
+        stopwords=qdrant_edge.StopwordsSet(languages=stopped),
+        avg_len=AVERAGE_LENGTH,
+    )
     return (
         _Cut(_spaced, _neutral(word, stopped), WORD_SHARE),
         _Cut(_spaced, qdrant_edge.Bm25(stems), 1.0 - WORD_SHARE),
