@@ -5,7 +5,6 @@ and can neither close the frame nor open a role of its own.
 """
 
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +29,8 @@ _MARKERS = re.compile(
     re.IGNORECASE,
 )
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""All of Unicode's categories Cc, Zl and Zp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,8 @@ class Line:
 def flatten(text: str, limit: int) -> str:
     """`text` on one line of at most `limit` characters, without characters that are invisible or break lines."""
     text = _INVISIBLE.sub("", text.encode("utf-8", "replace").decode("utf-8"))
-    text = " ".join("".join(" " if _breaks(character) else character for character in text).split())
+    text = " ".join(_BREAKING.sub(" ", text).split())
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-
-
-def _breaks(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Zl", "Zp")
 
 
 def neutralise(text: str) -> str:
