@@ -42,6 +42,10 @@ MODEL_RESERVE = 0.1
 MODEL_MINIMUM = 0.4
 """Seconds that must be left for the model to be asked at all."""
 
+MODEL_GRACE = 0.03
+"""Seconds that the model's own limit is ahead of the one around it: a call that ends itself is counted as a failure
+of the model, one that is cut off from outside is not."""
+
 LEDGER_LIMIT = 0.25
 """Seconds the ledger may take; a request goes on without it."""
 
@@ -175,7 +179,7 @@ class InjectionService:
         if limit.remaining() < MODEL_MINIMUM:
             return settled, Reason.MODEL_NO_TIME
         try:
-            async with asyncio.timeout(limit.remaining()):
+            async with asyncio.timeout(limit.remaining() + MODEL_GRACE):
                 return await triage.select(task, recalled, tool, turn.config, limit), None
         except TimeoutError:
             return settled, Reason.MODEL_TIMEOUT

@@ -1,6 +1,8 @@
 """Commands that serve: the whole stack, or one worker."""
 
 import asyncio
+import gc
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -57,8 +59,15 @@ async def serve(settings: Settings, redis_url: str, as_json: bool) -> None:
         raise QueueError(Reason.QUEUE_UNAVAILABLE, "the address of Redis is not a valid URL") from error
     try:
         async with open_core(settings, redis=redis) as core:
-            _announce(core.about | {"redis": without_password(redis_url)}, as_json)
-            await MeeseeksWorker(core.operations, redis_url, max_jobs=settings.service.max_jobs).serve()
+            # a full collection would go through all that start-up has made, which stops every request for over a second
+            gc.freeze()
+            about = core.about | {"redis": without_password(redis_url)}
+            await MeeseeksWorker(
+                core.operations,
+                redis_url,
+                max_jobs=settings.service.max_jobs,
+                on_serving=partial(_announce, about, as_json),
+            ).serve()
     finally:
         await redis.aclose()
 
