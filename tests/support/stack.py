@@ -1,0 +1,337 @@
+"""The real thing as real processes, for tests of the whole: the service, the command, the shim and a model server."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hooks import InjectionResult, PreExecutionHook
+from hooks.queue import QueueClient
+from worker.operations import EXPORT, PUT
+
+ROOT = Path(__file__).parents[2]
+MODEL = "openai/scripted"
+
+CONTRACT_S = 0.010
+"""Seconds that the hook may outlast a deadline."""
+
+NOISE_S = 0.150
+"""Seconds that are added to every bound on time, for other processes that use the same cores."""
+
+READY_WITHIN_S = 90.0
+STOPPED_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A result, and the seconds that its caller waited."""
+
+    result: InjectionResult
+    seconds: float
+
+    @property
+    def ids(self) -> list[str]:
+        return [item.id for item in self.result.items]
+
+    @property
+    def told(self) -> tuple[str, str | None, str, bool]:
+        """Outcome, reason, engine and degraded."""
+        result = self.result
+        return result.outcome, result.reason, result.engine, result.degraded
+
+
+async def ask(hook: PreExecutionHook, message: str, *, deadline_ms: int = 1500, **fields: Any) -> Answered:
+    """One call of the hook, in a new session unless one is named; that it keeps its deadline is always checked."""
+    request = {"session_id": uuid.uuid4().hex, "message": message, "scope": {"tenant": "acme"}, **fields}
+    started = time.monotonic()
+    result = await hook({**request, "deadline_ms": deadline_ms})
+    seconds = time.monotonic() - started
+    assert seconds <= deadline_ms / 1000 + CONTRACT_S + NOISE_S, f"{seconds * 1000:.0f} ms of {deadline_ms}: {result}"
+    return Answered(result, seconds)
+
+
+async def ask_until(hook: PreExecutionHook, message: str, *, within: float, **fields: Any) -> float:
+    """Ask until a block comes; the seconds that took. Fails after `within` seconds."""
+    started = time.monotonic()
+    while True:
+        answered = await ask(hook, message, **fields)
+        waited = time.monotonic() - started
+        if answered.result.memory_context is not None:
+            return waited
+        assert waited < within, f"no block within {within} s: {answered.told}"
+        await asyncio.sleep(0.05)
+
+
+def fact(memory_id: str, content: str, **fields: Any) -> dict[str, Any]:
+    return {"id": memory_id, "content": content, "created_at": "2026-01-10T09:00:00Z", **fields}
+
+
+async def put(url: str, memories: Sequence[dict[str, Any]], tenant: str = "acme") -> dict[str, Any]:
+    """Store memories through the queue; what the service says of them."""
+    client = QueueClient(url)
+    try:
+        reply = await client.ask(PUT, {"tenant": tenant, "memories": list(memories)}, budget=30.0, ack_timeout=5.0)
+    finally:
+        await client.aclose()
+    return reply.body
+
+
+async def exported(url: str, tenant: str = "acme") -> dict[str, str]:
+    """Content by id of every memory of a tenant. No id may come twice."""
+    client, cursor, found = QueueClient(url), None, list[tuple[str, str]]()
+    try:
+        while True:
+            payload = {"tenant": tenant, "cursor": cursor, "limit": 200}
+            page = (await client.ask(EXPORT, payload, budget=30.0, ack_timeout=5.0)).body
+            found += [(memory["id"], memory["content"]) for memory in page["memories"]]
+            cursor = page["cursor"]
+            if cursor is None:
+                break
+    finally:
+        await client.aclose()
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """This process' variables without any that concern the service, and `variables`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEESEEKS_", "XDG_"))}
+    return {**kept, "PYTHONPATH": str(ROOT), "MEESEEKS_LOG_FORMAT": "json", "MEESEEKS_LOG_LEVEL": "info", **variables}
+
+
+def command(
+    folder: Path, *arguments: str, variables: Mapping[str, str] | None = None, seconds: float = 60.0, given: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    """Run `meeseeks` on the data folder `folder/data` to its end."""
+    return subprocess.run(
+        _command_line(folder, arguments),
+        cwd=folder,
+        env=environment(**(variables or {})),
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+def _command_line(folder: Path, arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "worker", "--data-dir", str(folder / "data"), *arguments]
+
+
+def shim(url: str, request: Mapping[str, Any], **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run `meeseeks-hook` as a host does, with a request on standard input."""
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(ROOT / "hooks" / "shim.py")],
+        env=environment(MEESEEKS_REDIS_URL=url, **variables),
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@dataclass
+class Stack:
+    """A service that runs as `meeseeks ARGUMENTS --json` on the data folder `folder/data`, restarted at will."""
+
+    folder: Path
+    arguments: tuple[str, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    process: "subprocess.Popen[bytes] | None" = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        url: str = self.about["redis"]
+        return url
+
+    @property
+    def pid(self) -> int:
+        pid: int = self.about["pid"]
+        return pid
+
+    @property
+    def log(self) -> str:
+        """Everything that the service has written to standard error so far, over all its starts."""
+        return (self.folder / "service.log").read_text(encoding="utf-8")
+
+    def launch(self) -> None:
+        """Start the process, and do not wait for it."""
+        assert self.process is None
+        line = _command_line(self.folder, [*self.arguments, "--json"])
+        with (self.folder / "service.out").open("wb") as out, (self.folder / "service.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                line, cwd=self.folder, env=environment(**self.variables), stdout=out, stderr=log
+            )
+
+    def wait_until_ready(self) -> None:
+        assert self.process is not None
+        end = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < end:
+            said = (self.folder / "service.out").read_text(encoding="utf-8")
+            if said.endswith("\n}\n"):
+                self.about = json.loads(said)
+                assert self.about.get("ready"), said
+                assert self.about["pid"] == self.process.pid
+                return
+            assert self.process.poll() is None, self.log
+            time.sleep(0.02)
+        raise AssertionError(f"not ready within {READY_WITHIN_S} s: {self.log}")
+
+    def start(self) -> None:
+        """Start the service and wait until it says that it is ready."""
+        self.launch()
+        self.wait_until_ready()
+
+    def stop(self) -> int:
+        """Ask it to end; its exit status."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until it has ended; its exit status."""
+        assert self.process is not None
+        status = self.process.wait(STOPPED_WITHIN_S)
+        self.process = None
+        return status
+
+    def kill(self) -> None:
+        """End it at once, without any chance to tidy up."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Within the block the process does not run at all."""
+        with frozen(self.pid):
+            yield
+
+    def command(self, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+        """Run another `meeseeks` command on the same data folder, with the same variables."""
+        return command(self.folder, *arguments, variables=self.variables, **options)
+
+
+@contextmanager
+def running_stack(folder: Path, *arguments: str, **variables: str) -> Iterator[Stack]:
+    """A service that is ready; it is killed at the end if it still runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stack = Stack(folder, arguments, variables)
+    try:
+        stack.start()
+        yield stack
+    finally:
+        stack.kill()
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Within the block the process does not run at all."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@dataclass
+class ModelServer:
+    """`tests.support.upstream` in a process of its own, always on the same port."""
+
+    port: int
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What makes a service ask this server."""
+        return ("--model", MODEL, "--model-api-base", f"{self.url}/v1")
+
+    def start(self) -> None:
+        line = [sys.executable, "-m", "tests.support.upstream", "--port", str(self.port)]
+        self.process = subprocess.Popen(line, cwd=ROOT, env=environment(), stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        assert json.loads(self.process.stdout.readline()) == {"url": self.url}
+
+    def stop(self) -> None:
+        """Refuse connections from now on."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+            self.process = None
+
+    def behave(self, **changes: Any) -> None:
+        """Change what it does: `mode`, `delay` in seconds, `keep` (needles) or `answer` (the text that it says)."""
+        self._call("/_control", changes)
+
+    def chats(self) -> list[dict[str, Any]]:
+        """Bodies of the chat requests since it was started, without those that only warm the model up."""
+        bodies = [seen["body"] for seen in self._call("/_requests", {}) if "chat" in seen["path"]]
+        return [body for body in bodies if body["max_tokens"] > 1]
+
+    def _call(self, path: str, body: dict[str, Any]) -> Any:
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), method="POST")
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return json.loads(response.read())
+
+
+@contextmanager
+def running_model_server() -> Iterator[ModelServer]:
+    server = ModelServer(free_port())
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+def free_port() -> int:
+    """A port that nothing listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+FACTS = (
+    fact("alembic", "Database migrations are written with Alembic and never by hand"),
+    fact("tuesday", "Deployments to production happen on Tuesdays after the stand-up"),
+    fact("invoices", "Invoices are numbered per year and country, as in 2026-DE-0042"),
+)
+MIGRATION = "Write the database migration for the new column, with Alembic or by hand?"
+DEPLOYMENT = "When may the deployment to production happen?"
+INVOICES = "How are invoices numbered per country?"
+MOUNTAIN = "What is the tallest mountain of Mongolia?"
+
+KEEP_ALL = ("Alembic", "Tuesdays", "Invoices")
+"""Needles with which the scripted model chooses every one of `FACTS` that it is shown."""
+
+MODEL_KEY = "sk-e2e-0123456789abcdef"
+NEVER_LOGGED = (
+    *("Alembic", "Tuesdays", "stand-up", "2026-DE-0042", "never by hand", "numbered per", "new column", "Mongolia"),
+    *("secret-body", MODEL_KEY),
+)
+"""Words of every text above, of the model server's error pages, and the model's key."""
+
+
+def assert_discreet(log: str) -> None:
+    """No text of anybody, no secret and no traceback is in a log."""
+    assert [word for word in (*NEVER_LOGGED, "Traceback") if word.lower() in log.lower()] == []
