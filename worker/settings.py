@@ -1,21 +1,34 @@
-"""Two kinds of settings: what the process is built from (fixed) and how memories are injected (per agent).
+"""Two kinds of settings: what the process is built from (fixed) and how memories are injected (per agent, live).
 
 `ServiceSettings` come from `[service]` of `meeseeks.toml` and from `MEESEEKS_*` variables, which win.
-`InjectionConfig` comes from `[memory_injection]`, overridden key by key by the agent's table in `[[agents]]`.
+`InjectionConfig` comes from `[memory_injection]`, overridden key by key by the agent's table in `[[agents]]`; what is
+saved while the service runs goes on top of that in `worker.config`.
 """
 
+import hashlib
 import os
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from hooks.contract import Mode
 
 from .errors import SettingsError
+from .settings_file import (
+    Layer,
+    Model,
+    Origin,
+    SettingsFile,
+    checked,
+    find_settings_file,
+    known_types_only,
+    read_settings_file,
+)
 
 ENV_PREFIX = "MEESEEKS_"
 
@@ -107,6 +120,11 @@ class InjectionConfig(SettingsModel):
         default=10, ge=1, le=1000, description="Turns after which a memory that was shown may be shown again."
     )
 
+    @property
+    def version(self) -> str:
+        """A name for these very values: the same in every process that uses them."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+
 
 class ServiceSettings(SettingsModel):
     """What one process is built from."""
@@ -162,12 +180,32 @@ class ServiceSettings(SettingsModel):
         return self.data_dir.expanduser()
 
 
-class Settings(SettingsModel):
-    """Everything that a process needs to know."""
+@dataclass(frozen=True, slots=True)
+class SavedSettings:
+    """What was set while services ran: keys of `[memory_injection]`, for all agents and for single ones.
 
-    service: ServiceSettings = ServiceSettings()
-    memory_injection: InjectionConfig = InjectionConfig()
-    agents: dict[str, InjectionConfig] = Field(default_factory=dict)
+    Every change has a `version` one higher than the one before; 0 is nothing at all.
+    """
+
+    version: int = 0
+    general: Mapping[str, Any] = field(default_factory=dict)
+    agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a process is told when it starts; `reload` reads the same sources again.
+
+    `service_layers` and `file` hold the values as they were given, with their places.
+    """
+
+    service: ServiceSettings = field(default_factory=ServiceSettings)
+    memory_injection: InjectionConfig = field(default_factory=InjectionConfig)
+    agents: Mapping[str, InjectionConfig] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    file: SettingsFile = field(default=SettingsFile(Path()), repr=False)
+    service_layers: tuple[Layer, ...] = field(default=(), repr=False)
+    reload: "Callable[[], Settings] | None" = field(default=None, repr=False, compare=False)
 
     def for_agent(self, agent_id: str) -> InjectionConfig:
         return self.agents.get(agent_id, self.memory_injection)
@@ -177,51 +215,71 @@ class Settings(SettingsModel):
         """Settings from the file, the environment and `overrides` (of the service), later ones winning.
 
         The file is `path`, else `MEESEEKS_CONFIG`, else `meeseeks.toml` in the working folder where there is one.
-        Raises `SettingsError` naming the key.
+        Raises `SettingsError` naming file, line and key of everything that is wrong.
         """
-        table = _read_toml(_settings_file(environ, path))
-        service = {**table.pop("service", {}), **_from_environ(environ)}
-        service.update({key: value for key, value in overrides.items() if value is not None})
-        defaults = table.pop("memory_injection", {})
-        agents = {entry.pop("id", None): {**defaults, **entry} for entry in table.pop("agents", [])}
-        if table:
-            raise SettingsError(f"unknown table in the settings file: {', '.join(sorted(table))}")
-        if None in agents:
-            raise SettingsError("every [[agents]] table needs an id")
+        where, required = find_settings_file(environ, path)
+        file = read_settings_file(where, required=required)
+        general, warnings = known_types_only(file.memory_injection, "memory_injection")
+        agents: dict[str, Layer] = {}
+        for agent_id, layer in file.agents.items():
+            agents[agent_id], more = known_types_only(layer, f"agents.{agent_id}")
+            warnings += more
+        layers = (file.service, *_service_layers(environ, overrides))
+        service, injection, by_agent = _checked_tables(layers, general, agents)
+        return cls(
+            service=service,
+            memory_injection=injection,
+            agents=by_agent,
+            warnings=tuple(warnings),
+            file=SettingsFile(where, file.exists, file.service, general, agents),
+            service_layers=layers,
+            reload=partial(cls.load, dict(environ), where if file.exists else None, **overrides),
+        )
+
+    @classmethod
+    def load_service(cls, environ: Mapping[str, str], path: Path | None = None, **overrides: Any) -> Self:
+        """Settings of the service alone, for whoever looks for it; a file that is wrong counts as far as it can."""
+        where, _ = find_settings_file(environ, path)
+        layers = _service_layers(environ, overrides)
         try:
-            return cls.model_validate({"service": service, "memory_injection": defaults, "agents": agents})
-        except ValidationError as error:
-            raise SettingsError(_first_fault(error)) from error
+            layers = (read_settings_file(where, required=False).service, *layers)
+            return cls(service=checked(ServiceSettings, "service", layers), service_layers=layers)
+        except SettingsError:
+            layers = _service_layers(environ, overrides)
+            return cls(service=checked(ServiceSettings, "service", layers), service_layers=layers)
 
 
-def _settings_file(environ: Mapping[str, str], path: Path | None) -> Path | None:
-    named = path or (Path(environ["MEESEEKS_CONFIG"]) if environ.get("MEESEEKS_CONFIG") else None)
-    if named is not None and not named.is_file():
-        raise SettingsError(f"there is no settings file at {named}")
-    here = Path("meeseeks.toml")
-    return named or (here if here.is_file() else None)
+def _checked_tables(
+    service_layers: tuple[Layer, ...], general: Layer, agents: Mapping[str, Layer]
+) -> tuple[ServiceSettings, InjectionConfig, dict[str, InjectionConfig]]:
+    """Every table checked; the error names what is wrong in all of them. Agents wait for `[memory_injection]`."""
+    wrong: list[str] = []
+
+    def check(model: type[Model], name: str, layers: tuple[Layer, ...]) -> Model:
+        try:
+            return checked(model, name, layers)
+        except SettingsError as error:
+            wrong.append(str(error))
+            return model.model_construct()
+
+    service = check(ServiceSettings, "service", service_layers)
+    injection = check(InjectionConfig, "memory_injection", (general,))
+    base = () if wrong else (general,)
+    by_agent = {name: check(InjectionConfig, f"agents.{name}", (*base, layer)) for name, layer in agents.items()}
+    if wrong:
+        raise SettingsError("\n".join(wrong))
+    return service, injection, by_agent
 
 
-def _read_toml(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise SettingsError(f"{path}: {error}") from error
-
-
-def _from_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    names = {ENV_PREFIX + name.upper(): name for name in ServiceSettings.model_fields}
-    found = {names[key]: value for key, value in environ.items() if key in names and value != ""}
-    if environ.get("XDG_DATA_HOME"):
-        found.setdefault("data_dir", str(Path(environ["XDG_DATA_HOME"]) / "meeseeks"))
-    return found
-
-
-def _first_fault(error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+def _service_layers(environ: Mapping[str, str], overrides: Mapping[str, Any]) -> tuple[Layer, ...]:
+    names = {name: ENV_PREFIX + name.upper() for name in ServiceSettings.model_fields}
+    places = {name: variable for name, variable in names.items() if environ.get(variable)}
+    values = {name: environ[variable] for name, variable in places.items()}
+    if environ.get("XDG_DATA_HOME") and "data_dir" not in values:
+        values["data_dir"], places["data_dir"] = str(Path(environ["XDG_DATA_HOME"]) / "meeseeks"), "XDG_DATA_HOME"
+    options = {name: value for name, value in overrides.items() if value is not None}
+    said = {name: "--" + name.replace("_", "-") for name in options}
+    return Layer(Origin.VARIABLE, values, places), Layer(Origin.OPTION, options, said)
 
 
 def load_settings(path: Path | None = None, **overrides: Any) -> Settings:
