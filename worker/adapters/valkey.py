@@ -53,6 +53,11 @@ class EmbeddedValkey:
         """Id of the running server's process."""
         return self._process.pid if self._process is not None else None
 
+    @property
+    def has_died(self) -> bool:
+        """Whether the server ended without having been stopped; `stop` and `start` bring it back."""
+        return self._process is not None and self._process.poll() is not None
+
     def start(self) -> None:
         """Start the server and wait until it answers."""
         if self._process is not None:

@@ -5,6 +5,7 @@ import gc
 from functools import partial
 from typing import Annotated, Any
 
+import structlog
 import typer
 
 from hooks.contract import Reason
@@ -17,6 +18,11 @@ from worker.cli.options import AsJson, run, settings_of
 from worker.cli.output import fail, print_json, say
 from worker.errors import QueueError
 from worker.settings import Settings
+
+WATCH_S = 0.5
+"""Seconds between two looks at whether the embedded Valkey still runs."""
+
+log = structlog.get_logger()
 
 Model = Annotated[str | None, typer.Option(help="Chat model in litellm's notation; `none` does without.")]
 ApiBase = Annotated[str | None, typer.Option("--model-api-base", help="Base address of the model server.")]
@@ -34,10 +40,34 @@ async def _up(settings: Settings, as_json: bool) -> None:
         return
     valkey = EmbeddedValkey(settings.service.home)
     await asyncio.to_thread(valkey.start)
+    watching = asyncio.create_task(_keep_running(valkey), name="watch-valkey")
     try:
         await serve(settings, valkey.url, as_json)
     finally:
+        watching.cancel()
+        await asyncio.wait([watching])
         await asyncio.to_thread(valkey.stop)
+
+
+async def _keep_running(valkey: EmbeddedValkey) -> None:
+    """Bring the embedded Valkey back whenever it has died; the worker waits for it meanwhile."""
+    down = False
+    while True:
+        await asyncio.sleep(WATCH_S)
+        down = down or valkey.has_died
+        if down:
+            log.error("valkey_died")
+            down = not await asyncio.to_thread(_brought_back, valkey)
+
+
+def _brought_back(valkey: EmbeddedValkey) -> bool:
+    valkey.stop()
+    try:
+        valkey.start()
+    except QueueError as error:
+        log.error("valkey_cannot_start", error=str(error))
+        return False
+    return True
 
 
 def worker(
