@@ -9,7 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-console = Console(highlight=False)
+PIPED_WIDTH = 120
+"""Columns where the output is no terminal that could say how many it has."""
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 errors = Console(stderr=True, highlight=False)
 
 
