@@ -8,10 +8,11 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from hooks.contract import Reason
 from hooks.wire import socket_path, unix_url
 
 from .adapters.bm25 import Bm25Encoder
+from .adapters.config_watcher import ASK_S, LOOK_S, ConfigWatcher, FileWatch
 from .adapters.edge_store import EdgeStore
 from .adapters.fastembed_embedder import FastEmbedEmbedder
 from .adapters.file_receipts import FileReceipts
@@ -31,25 +33,24 @@ from .adapters.memory_ledger import MemoryLedger
 from .adapters.minilm import MiniLmEmbedder
 from .adapters.ollama import find_chat_model
 from .adapters.redis_ledger import RedisLedger, ledger_key
+from .adapters.redis_overrides import RedisOverrides
 from .adapters.redis_receipts import RedisReceipts
 from .answers import Operation
 from .breaker import CircuitBreaker
-from .errors import SettingsError, StoreError
+from .config import LiveSettings
+from .errors import QueueError, SettingsError, StoreError
 from .fallback import DeterministicSelector
 from .injection import InjectionParts, InjectionService
 from .keeper import Keeper
+from .live_triage import LivePrompts, LiveTriage
 from .operations import Operations
-from .prompts import default_prompts_dir, load_prompts
+from .prompts import default_prompts_dir
 from .protocols import ChatModel, Embedder, Ledger, ReceiptStore, Selector, StoreEngine
 from .recall import Recall
-from .render import shown_text
 from .settings import ServiceSettings, Settings
-from .triage import LlmSelector
 
 log = structlog.get_logger()
 
-TRIAGE_PROMPT = "triage"
-TRIAGE_TEXT_CHARS = 4000
 PROBE_TIMEOUT = 0.5
 
 
@@ -75,19 +76,22 @@ async def open_core(
         sparse = Bm25Encoder(service.language)
         engine = await _open_engine(service, embedder, sparse.config_hash, stack)
         fault = await _dense_fault(engine) if embedder else None
+        live, prompts = await _open_live(settings, redis, stack)
         model = await _open_model(service, stack) if with_model else None
-        yield _assemble(settings, redis, stack, Parts(embedder, sparse, engine, fault, model))
+        yield _assemble(settings, redis, stack, Parts(embedder, sparse, engine, fault, model, live, prompts))
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The opened outside systems."""
+    """The opened outside systems, and what may change while the service runs."""
 
     embedder: Embedder | None
     sparse: Bm25Encoder
     engine: StoreEngine
     dense_fault: Reason | None
     model: ChatModel | None
+    live: LiveSettings
+    prompts: LivePrompts
 
 
 def _assemble(settings: Settings, redis: "Redis | None", stack: AsyncExitStack, parts: Parts) -> Core:
@@ -99,10 +103,10 @@ def _assemble(settings: Settings, redis: "Redis | None", stack: AsyncExitStack, 
         InjectionParts(
             recall=recall,
             fallback=DeterministicSelector(usable.profile if usable else None),
-            triage=_selector(settings, parts.model),
+            triage=_selector(service, parts),
             ledger=_ledger(service, redis),
             receipts=receipts,
-            config_for=settings.for_agent,
+            config_for=parts.live.for_agent,
             clock=utc_now,
         )
     )
@@ -114,12 +118,42 @@ def _assemble(settings: Settings, redis: "Redis | None", stack: AsyncExitStack, 
         keeper=Keeper(parts.engine, parts.sparse, usable),
         engine=parts.engine,
         receipts=receipts,
-        config_for=settings.for_agent,
+        config_for=parts.live.for_agent,
         clock=utc_now,
         ledger_name=ledger_key,
+        settings=parts.live,
         about=about,
     )
     return Core(operations.table(), parts.engine, parts.embedder, parts.model, about)
+
+
+async def _open_live(
+    settings: Settings, redis: "Redis | None", stack: AsyncExitStack
+) -> tuple[LiveSettings, LivePrompts]:
+    """Settings and prompts, watched for changes from now on."""
+    live = await open_settings(settings, redis)
+    folder = settings.service.prompts_dir or default_prompts_dir()
+    prompts = LivePrompts(folder, partial(live.report, "prompts"))
+    watcher = ConfigWatcher(
+        {
+            "file": (FileWatch(settings.file.path, live.reload).step, LOOK_S),
+            "prompts": (FileWatch(folder, prompts.reload).step, LOOK_S),
+            "saved": (live.refresh, ASK_S),
+        }
+    )
+    stack.push_async_callback(watcher.aclose)
+    watcher.start()
+    return live, prompts
+
+
+async def open_settings(settings: Settings, redis: "Redis | None") -> LiveSettings:
+    """The settings in force: with `redis`, what is saved there too. A Redis that is away is asked again later."""
+    live = LiveSettings(settings, RedisOverrides(redis) if redis is not None else None)
+    try:
+        await live.refresh()
+    except QueueError as error:
+        log.warning("saved_settings_unavailable", error=str(error))
+    return live
 
 
 def utc_now() -> datetime:
@@ -250,18 +284,10 @@ def _slow_adapter(name: str) -> Any:
     return import_module(f"worker.adapters.{name}")
 
 
-def _selector(settings: Settings, model: ChatModel | None) -> Selector | None:
-    if model is None:
+def _selector(service: ServiceSettings, parts: Parts) -> Selector | None:
+    if parts.model is None:
         return None
-    prompts = load_prompts(settings.service.prompts_dir or default_prompts_dir())
-    mask = settings.memory_injection.mask_secrets
-    return LlmSelector(
-        model, prompts[TRIAGE_PROMPT], CircuitBreaker(), present=_present(mask), window=settings.service.model_context
-    )
-
-
-def _present(mask: bool) -> Callable[[str], str]:
-    return lambda content: shown_text(content, TRIAGE_TEXT_CHARS, mask=mask)
+    return LiveTriage(parts.model, lambda: parts.prompts.triage, CircuitBreaker(), window=service.model_context)
 
 
 def configure_logging(service: ServiceSettings) -> None:

@@ -14,6 +14,7 @@ from hooks.contract import InjectionRequest, Key, Scope, Text, UtcTime
 from hooks.wire import INJECT
 
 from .answers import Answer, Operation
+from .config import LiveSettings
 from .deadline import Deadline
 from .injection import InjectionService
 from .keeper import Keeper
@@ -33,6 +34,9 @@ EXPORT = "export"
 RECEIPT = "receipt"
 RECEIPTS = "receipts"
 HEALTH = "health"
+SETTINGS_GET = "settings_get"
+SETTINGS_PATCH = "settings_patch"
+SETTINGS_RESET = "settings_reset"
 
 MAX_BATCH = 200
 """Memories that one `put` may carry."""
@@ -81,6 +85,19 @@ class ReceiptsPayload(TenantPayload):
     limit: int = Field(default=20, ge=1, le=1000)
 
 
+class SettingsPayload(DomainModel):
+    """Whose settings: those of one agent, or with `null` those of all agents together."""
+
+    agent_id: Key | None = None
+
+
+class SettingsPatchPayload(SettingsPayload):
+    """Keys of `[memory_injection]`: those to save with their values, and those whose saved value is to go."""
+
+    values: dict[str, Any] = Field(default_factory=dict)
+    unset: tuple[Text, ...] = ()
+
+
 class Operations:
     """Decode, call, encode."""
 
@@ -95,6 +112,7 @@ class Operations:
         config_for: Callable[[str], InjectionConfig],
         clock: Callable[[], datetime],
         ledger_name: Callable[[LedgerKey], str],
+        settings: LiveSettings,
         about: dict[str, Any],
     ) -> None:
         self._injection = injection
@@ -105,6 +123,7 @@ class Operations:
         self._config_for = config_for
         self._clock = clock
         self._ledger_name = ledger_name
+        self._settings = settings
         self._about = about
 
     def table(self) -> dict[str, Operation]:
@@ -119,6 +138,9 @@ class Operations:
             RECEIPT: self.receipt,
             RECEIPTS: self.receipts,
             HEALTH: self.health,
+            SETTINGS_GET: self.settings_get,
+            SETTINGS_PATCH: self.settings_patch,
+            SETTINGS_RESET: self.settings_reset,
         }
 
     async def inject(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
@@ -186,4 +208,18 @@ class Operations:
 
     async def health(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
         health = await self._engine.health()
-        return Answer({"store": asdict(health), **self._about})
+        return Answer({"store": asdict(health), **self._about, "settings": self._settings.status()})
+
+    async def settings_get(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = SettingsPayload.model_validate(payload)
+        return Answer(self._settings.view(wanted.agent_id))
+
+    async def settings_patch(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = SettingsPatchPayload.model_validate(payload)
+        dropped = await self._settings.patch(wanted.agent_id, wanted.values, wanted.unset)
+        return Answer({**self._settings.view(wanted.agent_id), "dropped": dropped})
+
+    async def settings_reset(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = SettingsPayload.model_validate(payload)
+        await self._settings.reset(wanted.agent_id)
+        return Answer(self._settings.view(wanted.agent_id))

