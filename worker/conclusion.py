@@ -153,6 +153,7 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         at=turn.now,
         request=turn.request,
         config=turn.config.model_dump(mode="json"),
+        config_version=turn.config.version,
         query=turn.query,
         recalls=selection.recalls if selection else (),
         outcome=result.outcome,

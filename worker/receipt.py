@@ -43,6 +43,7 @@ class Receipt(DomainModel):
     at: UtcTime
     request: InjectionRequest
     config: dict[str, object] = Field(default_factory=dict)
+    config_version: str = ""
     query: str = ""
     recalls: tuple[str, ...] = ()
     outcome: Outcome
