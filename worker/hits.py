@@ -9,8 +9,8 @@ from typing import Any
 import structlog
 
 from .errors import StoreError
-from .models import Hit, Memory, Vector
-from .payload import memory_of
+from .models import Hit, Listed, Memory, Vector
+from .payload import TENANT, memory_of
 
 SPARE = 12
 """Points asked for beyond the limit, so that equal scores at the cut can be put in order."""
@@ -105,3 +105,10 @@ def readable(point_id: str, payload: Mapping[str, Any] | None) -> Memory | None:
     except StoreError as error:
         logger.error("memory_unreadable", point_id=point_id, fault=str(error))
         return None
+
+
+def listed(point_id: str, payload: Mapping[str, Any] | None, dense: Vector | None) -> Listed | None:
+    """A point as an entry of a listing; one that cannot be read is logged and left out."""
+    memory = readable(point_id, payload)
+    tenant = (payload or {}).get(TENANT)
+    return Listed(tenant, memory, dense) if memory is not None and isinstance(tenant, str) else None

@@ -30,6 +30,10 @@ class DomainModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+SUPERSEDING = frozenset({"updates", "supersedes"})
+"""Kinds of relation whose target is out of date from then on."""
+
+
 class Relation(DomainModel):
     """A directed link; `updates` and `supersedes` say that the target is out of date."""
 
@@ -104,13 +108,19 @@ class Visibility:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFilter:
-    """What a search is narrowed to, on top of what may be seen at all; `None` sees everything of the tenant."""
+    """What a search is narrowed to, on top of what may be seen at all; `None` sees everything of the tenant.
+
+    `user` narrows to what one user owns, `pointing_at` to what names one of these ids: as the target of a relation or
+    as what it was superseded by.
+    """
 
     visibility: Visibility | None = None
     types: tuple[MemoryType, ...] = ()
     entities: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
+    user: str | None = None
+    pointing_at: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +152,24 @@ class Page:
 
     memories: tuple[Memory, ...]
     cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A memory of some tenant with the dense vector that is stored with it, where there is one and it was asked for."""
+
+    tenant: str
+    memory: Memory
+    dense: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A slice of a whole store, every tenant in it; `unreadable` points are left out. `cursor` continues it."""
+
+    entries: tuple[Listed, ...]
+    cursor: str | None
+    unreadable: int = 0
 
 
 @dataclass(frozen=True, slots=True)

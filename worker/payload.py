@@ -22,7 +22,7 @@ SPARSE = "bm25"
 MEMORY = "memory"
 
 TENANT = "tenant"
-KEYWORD_KEYS = (TENANT, "user", "agent", "project", "type", "entities")
+KEYWORD_KEYS = (TENANT, "user", "agent", "project", "type", "entities", "points_at")
 NUMBER_KEYS = ("created_ts", "superseded_ts", "valid_until_ts")
 """Every key that a filter may name; both engines need an index on each of them."""
 
@@ -118,6 +118,7 @@ def payload_of(tenant: str, memory: Memory) -> dict[str, Any]:
         "project": memory.scope.project or EVERYBODY,
         "type": memory.type.value,
         "entities": [entity.casefold() for entity in memory.entities],
+        "points_at": _pointed_at(memory),
         "created_ts": LONG_AGO if memory.created_at is None else timestamp(memory.created_at),
         "superseded_ts": _superseded(memory),
         "valid_until_ts": FAR_FUTURE if memory.valid_until is None else timestamp(memory.valid_until),
@@ -125,6 +126,12 @@ def payload_of(tenant: str, memory: Memory) -> dict[str, Any]:
         "channel": memory.channel or "",
         MEMORY: memory.model_dump_json(),
     }
+
+
+def _pointed_at(memory: Memory) -> list[str]:
+    """Every id that a memory names."""
+    targets = [relation.target for relation in memory.relations]
+    return list(dict.fromkeys([*targets, *([memory.superseded_by] if memory.superseded_by else [])]))
 
 
 def _superseded(memory: Memory) -> int:
@@ -156,6 +163,10 @@ def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]
         found.append(AnyOf("type", tuple(kind.value for kind in where.types)))
     if where.entities:
         found.append(AnyOf("entities", tuple(str(clean_text(entity)).casefold() for entity in where.entities)))
+    if where.user is not None:
+        found.append(Equals("user", str(clean_text(where.user))))
+    if where.pointing_at:
+        found.append(AnyOf("points_at", tuple(str(clean_text(key)) for key in where.pointing_at)))
     return (*found, *_created(where.since, where.until))
 
 

@@ -129,7 +129,12 @@ async def retrieve(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any
 async def scroll(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
     asked = models.ScrollRequest.model_validate(body)
     records, following = await double.engine.scroll(
-        name, asked.filter, limit=asked.limit or 10, offset=asked.offset, with_payload=asked.with_payload or False
+        name,
+        asked.filter,
+        limit=asked.limit or 10,
+        offset=asked.offset,
+        with_payload=asked.with_payload or False,
+        with_vectors=asked.with_vector or False,
     )
     return {"points": to_json(records), "next_page_offset": following}
 
@@ -137,6 +142,12 @@ async def scroll(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
 async def delete(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
     await double.engine.delete(name, models.PointIdsList.model_validate(body))
     return COMPLETED
+
+
+async def update_batch(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    operations = TypeAdapter(list[models.UpdateOperation]).validate_python(body["operations"])
+    await double.engine.batch_update_points(name, operations)
+    return [COMPLETED for _ in operations]
 
 
 async def drop(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
@@ -153,6 +164,7 @@ ROUTES: dict[str, Route] = {
     r"PUT /collections/([^/]+)/index": index,
     r"PUT /collections/([^/]+)/points": upsert,
     r"POST /collections/([^/]+)/points/query/batch": query,
+    r"POST /collections/([^/]+)/points/batch": update_batch,
     r"POST /collections/([^/]+)/points/count": count,
     r"POST /collections/([^/]+)/points": retrieve,
     r"POST /collections/([^/]+)/points/scroll": scroll,

@@ -42,6 +42,7 @@ class Service:
     ledger: MemoryLedger
     receipts: FileReceipts
     config: InjectionConfig
+    engine: StoreEngine
     tenants: list[str] = field(default_factory=list)
 
     async def put(self, memories: Sequence[dict[str, Any]], tenant: str = "t1") -> None:
@@ -109,7 +110,7 @@ async def open_service(
         )
     )
     try:
-        yield Service(injection, Keeper(engine, sparse, used), recall, ledger, receipts, settings)
+        yield Service(injection, Keeper(engine, sparse, used), recall, ledger, receipts, settings, engine)
     finally:
         await injection.drain()
         await engine.aclose()

@@ -17,11 +17,12 @@ import qdrant_edge as edge
 import structlog
 
 from worker.errors import StoreDamaged, StoreError
-from worker.hits import MOST_ASKED, SPARE, Found, best, filled, merge, missing, readable, settled, usable
+from worker.hits import MOST_ASKED, SPARE, Found, best, filled, listed, merge, missing, readable, settled, usable
 from worker.models import (
     EmbedderProfile,
     Hit,
     HybridQuery,
+    Listing,
     Memory,
     MemoryFilter,
     Page,
@@ -192,6 +193,14 @@ class Shard:
             points = [self._point(tenant, key, stored) for key, stored in memories.items()]
             self._points.update(edge.UpdateOperation.upsert_points(points))
 
+    def amend(self, tenant: str, memories: dict[str, Memory]) -> None:
+        """Replace the payload of points that are there; their vectors stay."""
+        with vendor_errors("the memories could not be amended"):
+            existing = {str(record.id) for record in self._points.retrieve(list(memories), False, False)}
+            for key, memory in memories.items():
+                if key in existing:
+                    self._points.update(edge.UpdateOperation.overwrite_payload([key], payload_of(tenant, memory)))
+
     def _point(self, tenant: str, key: str, stored: StoredMemory) -> edge.Point:
         dense = self._usable(stored.dense)
         if dense is None and stored.dense is not None and self.fitness.dense_usable:
@@ -222,6 +231,23 @@ class Shard:
         return Page(
             tuple(memory for memory in memories if memory is not None), None if following is None else str(following)
         )
+
+    @property
+    def record(self) -> StoreRecord:
+        """The recipes that the stored vectors were made by."""
+        return self._side.record
+
+    def listing(self, limit: int, cursor: str | None, vectors: bool) -> Listing:
+        """A page of the memories of every tenant, in the order of their point ids."""
+        dense = [DENSE] if vectors and self._side.record.embedder is not None else False
+        with vendor_errors("the memories could not be listed"):
+            request = edge.ScrollRequest(
+                offset=page_start(cursor), limit=limit, with_payload=[MEMORY, TENANT], with_vector=dense
+            )
+            records, following = self._points.scroll(request)
+        entries = [listed(found.point_id, found.payload, found.vector) for found in map(_found, records)]
+        kept = tuple(entry for entry in entries if entry is not None)
+        return Listing(kept, None if following is None else str(following), len(entries) - len(kept))
 
     def count(self, tenant: str, where: MemoryFilter | None) -> int:
         return self._count(compile_filter(conditions(tenant, where)))

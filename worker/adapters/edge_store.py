@@ -20,13 +20,14 @@ from worker.models import (
     EmbedderProfile,
     Hit,
     HybridQuery,
+    Listing,
     Memory,
     MemoryFilter,
     Page,
     StoredMemory,
     StoreHealth,
 )
-from worker.payload import by_point, point_id, tenant_name
+from worker.payload import StoreRecord, by_point, point_id, tenant_name
 
 from .edge_shard import Shard
 
@@ -87,6 +88,13 @@ class EdgeStore:
             notes.append(self._flush_fault)
         fit = self._shard.fitness
         return StoreHealth("edge", points, fit.dense_usable, fit.fault, tuple(notes))
+
+    async def record(self) -> StoreRecord:
+        return self._shard.record
+
+    async def listing(self, *, limit: int, cursor: str | None = None, vectors: bool = False) -> Listing:
+        """A page of the memories of every tenant; with their dense vectors if `vectors`."""
+        return await self.run(lambda: self._shard.listing(limit, cursor, vectors))
 
     async def flush(self) -> None:
         self._dirty.clear()
@@ -152,6 +160,13 @@ class EdgeTenant:
             batch = dict(points[start : start + BATCH])
             self._store.touched()
             await self._store.run(partial(self._shard.put, self._tenant, batch))
+
+    async def amend(self, memories: Sequence[Memory]) -> None:
+        points = [(point_id(self._tenant, memory.id), memory) for memory in memories]
+        for start in range(0, len(points), BATCH):
+            batch = dict(points[start : start + BATCH])
+            self._store.touched()
+            await self._store.run(partial(self._shard.amend, self._tenant, batch))
 
     async def delete(self, ids: Sequence[str]) -> int:
         points = self._points(ids)

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -19,11 +20,12 @@ from tenacity import (
 )
 
 from worker.errors import StoreError
-from worker.hits import MOST_ASKED, SPARE, Found, best, filled, merge, missing, readable, settled, usable
+from worker.hits import MOST_ASKED, SPARE, Found, best, filled, listed, merge, missing, readable, settled, usable
 from worker.models import (
     EmbedderProfile,
     Hit,
     HybridQuery,
+    Listing,
     Memory,
     MemoryFilter,
     Page,
@@ -140,6 +142,24 @@ class ServerStore:
         if bare:
             notes.append(f"{bare} memories have no dense vector: they are found by their words alone")
         return StoreHealth("server", points, fit.dense_usable, fit.fault, tuple(notes))
+
+    async def record(self) -> StoreRecord:
+        """The recipes that the stored vectors were made by."""
+        info = await self.read(lambda: self.client.get_collection(self.collection))
+        return StoreRecord.parse(info.config.metadata) or StoreRecord(UNKNOWN_EMBEDDER, "")
+
+    async def listing(self, *, limit: int, cursor: str | None = None, vectors: bool = False) -> Listing:
+        """A page of the memories of every tenant; with their dense vectors if `vectors`."""
+        start = page_start(cursor)
+        dense = [DENSE] if vectors else False
+        records, following = await self.read(
+            lambda: self.client.scroll(
+                self.collection, limit=limit, offset=start, with_payload=[MEMORY, TENANT], with_vectors=dense
+            )
+        )
+        entries = [listed(found.point_id, found.payload, found.vector) for found in map(found_in, records)]
+        kept = tuple(entry for entry in entries if entry is not None)
+        return Listing(kept, None if following is None else str(following), len(entries) - len(kept))
 
     async def flush(self) -> None:
         """Nothing to do: writes are acknowledged when the server has them."""
@@ -312,6 +332,26 @@ class ServerTenant:
 
         await self._store.write(do)
 
+    async def amend(self, memories: Sequence[Memory]) -> None:
+        latest = {point_id(self._tenant, memory.id): memory for memory in memories}
+        existing = await self._existing(list(latest))
+        payloads = [(key, payload_of(self._tenant, latest[key])) for key in existing]
+        client, collection = self._store.client, self._store.collection
+        for start in range(0, len(payloads), BATCH):
+            batch = [
+                models.OverwritePayloadOperation(overwrite_payload=models.SetPayload(payload=payload, points=[key]))
+                for key, payload in payloads[start : start + BATCH]
+            ]
+            await self._store.write(partial(client.batch_update_points, collection, batch, wait=True))
+
+    async def _existing(self, points: list[str]) -> list[str]:
+        """Those of these point ids that there are."""
+        client, collection = self._store.client, self._store.collection
+        records = await self._store.read(
+            lambda: client.retrieve(collection, points, with_payload=False, with_vectors=False)
+        )
+        return [str(record.id) for record in records]
+
     def _point(self, key: str, stored: StoredMemory) -> models.PointStruct:
         dense = self._store.usable(stored.dense)
         if dense is None and stored.dense is not None and self._store.dense_usable:
@@ -322,13 +362,10 @@ class ServerTenant:
         return models.PointStruct(id=key, vector=vectors, payload=payload_of(self._tenant, stored.memory))
 
     async def delete(self, ids: Sequence[str]) -> int:
-        points = self._points(ids)
-        client, collection = self._store.client, self._store.collection
-        existing = await self._store.read(
-            lambda: client.retrieve(collection, points, with_payload=False, with_vectors=False)
-        )
+        existing = await self._existing(self._points(ids))
         if existing:
-            selector = models.PointIdsList(points=[record.id for record in existing])
+            selector = models.PointIdsList(points=list(existing))
+            client, collection = self._store.client, self._store.collection
             await self._store.write(lambda: client.delete(collection, selector, wait=True))
         return len(existing)
 
