@@ -14,27 +14,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from hooks.contract import Mode
 
 from .errors import SettingsError
+from .service_settings import ServiceSettings, SettingsModel, service_layers
 from .settings_file import (
     Layer,
     Model,
-    Origin,
     SettingsFile,
     checked,
     find_settings_file,
     known_types_only,
     read_settings_file,
 )
-
-ENV_PREFIX = "MEESEEKS_"
-
-
-class SettingsModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Fusion(StrEnum):
@@ -126,60 +120,6 @@ class InjectionConfig(SettingsModel):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
 
-class ServiceSettings(SettingsModel):
-    """What one process is built from."""
-
-    data_dir: Path = Field(
-        default=Path("~/.local/share/meeseeks"),
-        description="Folder of the embedded store, of the embedded Valkey and of nothing else.",
-    )
-    redis_url: str | None = Field(
-        default=None, description="Redis or Valkey to use; unset takes the embedded one that `meeseeks up` starts."
-    )
-    qdrant_url: str | None = Field(default=None, description="Qdrant server to use; unset takes the embedded store.")
-    qdrant_api_key: str | None = Field(default=None, repr=False, description="Key of the Qdrant server.")
-    collection: str = Field(default="memories", min_length=1, description="Name of the collection on a Qdrant server.")
-    language: str = Field(default="english", description="Language whose stems are added to the keyword index.")
-    embedder: str = Field(
-        default="minilm", description="minilm, fastembed:<model>, litellm:<model>, or none for keyword search alone."
-    )
-    embedder_api_base: str | None = Field(default=None, description="Base address of the embedding server.")
-    embedder_dimension: int | None = Field(
-        default=None, ge=1, description="Length of the vectors, for embedders that do not say."
-    )
-    model: str | None = Field(
-        default=None,
-        description="Chat model that triages, in litellm's notation; unset: a local Ollama, else none.",
-    )
-    model_api_base: str | None = Field(default=None, description="Base address of the model server.")
-    model_api_key: str | None = Field(
-        default=None, repr=False, description="Key of the model server; providers' own variables work too."
-    )
-    model_context: int = Field(
-        default=8192, ge=1024, description="Tokens that the model's context holds; prompts are cut to fit."
-    )
-    ollama_url: str = Field(default="http://127.0.0.1:11434", description="Where a local Ollama is looked for.")
-    prompts_dir: Path | None = Field(default=None, description="Folder of prompt files that replaces the shipped one.")
-    max_jobs: int = Field(default=20, ge=1, le=1000, description="Requests one worker serves at a time.")
-    receipt_ttl_s: int = Field(default=7 * 86_400, ge=60, description="Seconds that receipts are kept.")
-    ledger_ttl_s: int = Field(
-        default=2 * 86_400, ge=60, description="Seconds after its last turn that a session's ledger is kept."
-    )
-    log_level: str = Field(
-        default="info", pattern="^(debug|info|warning|error)$", description="Least severe log lines that are written."
-    )
-    log_format: str = Field(
-        default="auto",
-        pattern="^(auto|console|json)$",
-        description="console, json, or auto: console on a terminal, else json.",
-    )
-
-    @property
-    def home(self) -> Path:
-        """`data_dir` with `~` resolved."""
-        return self.data_dir.expanduser()
-
-
 @dataclass(frozen=True, slots=True)
 class SavedSettings:
     """What was set while services ran: keys of `[memory_injection]`, for all agents and for single ones.
@@ -224,7 +164,7 @@ class Settings:
         for agent_id, layer in file.agents.items():
             agents[agent_id], more = known_types_only(layer, f"agents.{agent_id}")
             warnings += more
-        layers = (file.service, *_service_layers(environ, overrides))
+        layers = (file.service, *service_layers(environ, overrides))
         service, injection, by_agent = _checked_tables(layers, general, agents)
         return cls(
             service=service,
@@ -240,12 +180,12 @@ class Settings:
     def load_service(cls, environ: Mapping[str, str], path: Path | None = None, **overrides: Any) -> Self:
         """Settings of the service alone, for whoever looks for it; a file that is wrong counts as far as it can."""
         where, _ = find_settings_file(environ, path)
-        layers = _service_layers(environ, overrides)
+        layers = service_layers(environ, overrides)
         try:
             layers = (read_settings_file(where, required=False).service, *layers)
             return cls(service=checked(ServiceSettings, "service", layers), service_layers=layers)
         except SettingsError:
-            layers = _service_layers(environ, overrides)
+            layers = service_layers(environ, overrides)
             return cls(service=checked(ServiceSettings, "service", layers), service_layers=layers)
 
 
@@ -269,17 +209,6 @@ def _checked_tables(
     if wrong:
         raise SettingsError("\n".join(wrong))
     return service, injection, by_agent
-
-
-def _service_layers(environ: Mapping[str, str], overrides: Mapping[str, Any]) -> tuple[Layer, ...]:
-    names = {name: ENV_PREFIX + name.upper() for name in ServiceSettings.model_fields}
-    places = {name: variable for name, variable in names.items() if environ.get(variable)}
-    values = {name: environ[variable] for name, variable in places.items()}
-    if environ.get("XDG_DATA_HOME") and "data_dir" not in values:
-        values["data_dir"], places["data_dir"] = str(Path(environ["XDG_DATA_HOME"]) / "meeseeks"), "XDG_DATA_HOME"
-    options = {name: value for name, value in overrides.items() if value is not None}
-    said = {name: "--" + name.replace("_", "-") for name in options}
-    return Layer(Origin.VARIABLE, values, places), Layer(Origin.OPTION, options, said)
 
 
 def load_settings(path: Path | None = None, **overrides: Any) -> Settings:
