@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from worker.settings import ENV_PREFIX, InjectionConfig, ServiceSettings
+from worker.service_settings import ENV_PREFIX, ServiceSettings
+from worker.settings import InjectionConfig
 
 HEAD = f"""\
 # Settings of Meeseeks. Every line that begins with "#" and a name shows a default; take the "# " away to change it.

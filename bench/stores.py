@@ -13,7 +13,7 @@ from worker.adapters.edge_store import EdgeStore
 from worker.adapters.minilm import PROFILE, MiniLmEmbedder
 from worker.app import store_path
 from worker.models import StoredMemory, Vector
-from worker.settings import ServiceSettings
+from worker.service_settings import ServiceSettings
 
 from .corpus import TENANT, digest, memories
 from .progress import bar

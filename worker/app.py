@@ -47,7 +47,8 @@ from .operations import Operations
 from .prompts import default_prompts_dir
 from .protocols import ChatModel, Embedder, Ledger, ReceiptStore, Selector, StoreEngine
 from .recall import Recall
-from .settings import ServiceSettings, Settings
+from .service_settings import ServiceSettings
+from .settings import Settings
 
 log = structlog.get_logger()
 

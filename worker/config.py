@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from hooks.contract import Reason
 
 from .errors import QueueError, SettingsError
-from .settings import InjectionConfig, SavedSettings, ServiceSettings, Settings
+from .service_settings import ServiceSettings
+from .settings import InjectionConfig, SavedSettings, Settings
 from .settings_file import Layer, Origin, faults, faulty_keys, giving, known_types_only, merged, near_match
 
 log = structlog.get_logger()

@@ -98,6 +98,30 @@ class SettingsPatchPayload(SettingsPayload):
     unset: tuple[Text, ...] = ()
 
 
+class SettingsOperations:
+    """Read and change settings; `None` as an agent stands for all of them together."""
+
+    def __init__(self, settings: LiveSettings) -> None:
+        self._settings = settings
+
+    def table(self) -> dict[str, Operation]:
+        return {SETTINGS_GET: self.get, SETTINGS_PATCH: self.patch, SETTINGS_RESET: self.reset}
+
+    async def get(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = SettingsPayload.model_validate(payload)
+        return Answer(self._settings.view(wanted.agent_id))
+
+    async def patch(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = SettingsPatchPayload.model_validate(payload)
+        dropped = await self._settings.patch(wanted.agent_id, wanted.values, wanted.unset)
+        return Answer({**self._settings.view(wanted.agent_id), "dropped": dropped})
+
+    async def reset(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = SettingsPayload.model_validate(payload)
+        await self._settings.reset(wanted.agent_id)
+        return Answer(self._settings.view(wanted.agent_id))
+
+
 class Operations:
     """Decode, call, encode."""
 
@@ -138,9 +162,7 @@ class Operations:
             RECEIPT: self.receipt,
             RECEIPTS: self.receipts,
             HEALTH: self.health,
-            SETTINGS_GET: self.settings_get,
-            SETTINGS_PATCH: self.settings_patch,
-            SETTINGS_RESET: self.settings_reset,
+            **SettingsOperations(self._settings).table(),
         }
 
     async def inject(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
@@ -209,17 +231,3 @@ class Operations:
     async def health(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
         health = await self._engine.health()
         return Answer({"store": asdict(health), **self._about, "settings": self._settings.status()})
-
-    async def settings_get(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
-        wanted = SettingsPayload.model_validate(payload)
-        return Answer(self._settings.view(wanted.agent_id))
-
-    async def settings_patch(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
-        wanted = SettingsPatchPayload.model_validate(payload)
-        dropped = await self._settings.patch(wanted.agent_id, wanted.values, wanted.unset)
-        return Answer({**self._settings.view(wanted.agent_id), "dropped": dropped})
-
-    async def settings_reset(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
-        wanted = SettingsPayload.model_validate(payload)
-        await self._settings.reset(wanted.agent_id)
-        return Answer(self._settings.view(wanted.agent_id))

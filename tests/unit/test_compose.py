@@ -17,7 +17,8 @@ import yaml
 from jsonschema import Draft201909Validator
 
 from worker.cli import app
-from worker.settings import ENV_PREFIX, InjectionConfig, ServiceSettings, Settings
+from worker.service_settings import ENV_PREFIX, ServiceSettings
+from worker.settings import InjectionConfig, Settings
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = Draft201909Validator(json.loads((ROOT / "tests/data/compose-spec.json").read_text()))

@@ -9,7 +9,7 @@ import typer
 from hooks.contract import InjectionRequest, InjectionResult, Outcome
 from hooks.wire import INJECT
 from worker.cli.backend import Backend, open_backend
-from worker.cli.options import AsJson, run, settings_of
+from worker.cli.options import AsJson, run, settings_or_fault
 from worker.cli.output import milliseconds, print_json, say, show, table
 from worker.errors import MeeseeksError
 from worker.operations import FORGET, HEALTH, REMEMBER
@@ -34,8 +34,10 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check the service: what is reachable, which model and embedder, and a canary injection with its timings."""
-    settings = settings_of(context, as_json=as_json)
+    settings, fault = settings_or_fault(context, as_json=as_json)
     checks = run(_examine(settings, quick=quick), as_json=as_json)
+    if fault is not None:
+        checks.append(Check("settings file", False, fault))
     healthy = all(check.ok for check in checks)
     if as_json:
         print_json({"healthy": healthy, "checks": [asdict(check) for check in checks]})
@@ -51,7 +53,7 @@ async def _examine(settings: Settings, *, quick: bool) -> list[Check]:
         async with open_backend(settings, with_model=not quick) as backend:
             health = await backend.call(HEALTH, {}, budget=5.0)
             checks = [Check("service", True, backend.where), *_findings(health)]
-            return checks if quick else [*checks, await _canary(backend)]
+            return checks if quick else [*checks, _settings(health["settings"]), await _canary(backend)]
     except MeeseeksError as error:
         return [Check("service", False, str(error))]
 
@@ -67,6 +69,14 @@ def _findings(health: dict[str, Any]) -> list[Check]:
         Check("embedder", True, health["embedder"] or "none: keyword search alone"),
         Check("model", True, health["model"] or "none: the deterministic engine decides (set MEESEEKS_MODEL)"),
     ]
+
+
+def _settings(status: dict[str, Any]) -> Check:
+    """Whether every change of a source of settings is in force."""
+    told = [f"{source} not in force: {fault}" for source, fault in status["faults"].items()]
+    told += status["warnings"]
+    told += [f"{key} needs a restart" for key in status["needs_restart"]]
+    return Check("settings", not status["faults"], "; ".join([f"version {status['version']}", *told]))
 
 
 async def _canary(backend: Backend) -> Check:

@@ -1,6 +1,7 @@
 """Options that commands share, and how a command runs."""
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 from worker.app import configure_logging
 from worker.cli.output import fail
 from worker.errors import MeeseeksError
+from worker.service_settings import ServiceSettings
 from worker.settings import Settings, load_settings
 
 T = TypeVar("T")
@@ -41,16 +43,33 @@ def common(
     context.obj = Common(config, {"data_dir": data_dir, "redis_url": redis_url, "qdrant_url": qdrant_url})
 
 
-def settings_of(context: typer.Context, *, as_json: bool = False, quiet: bool = True, **more: Any) -> Settings:
-    """The settings of this command; ends it with a clear message when they are wrong."""
+def settings_of(
+    context: typer.Context, *, as_json: bool = False, quiet: bool = True, fails: bool = True, **more: Any
+) -> Settings:
+    """The settings of this command; ends it with a clear message when they are wrong, or raises if not `fails`."""
     said: Common = context.obj
     try:
         settings = load_settings(said.config, **said.overrides, **more)
     except MeeseeksError as error:
+        if not fails:
+            raise
         fail(str(error), as_json=as_json)
     service = settings.service
     configure_logging(service.model_copy(update={"log_level": "error"}) if quiet else service)
     return settings
+
+
+def settings_or_fault(context: typer.Context, *, as_json: bool = False) -> tuple[Settings, str | None]:
+    """As `settings_of`; a settings file that is wrong is told, since a running service goes on without the change."""
+    said: Common = context.obj
+    try:
+        return settings_of(context, as_json=as_json, fails=False), None
+    except MeeseeksError as error:
+        configure_logging(ServiceSettings(log_level="error"))
+        try:
+            return Settings.load_service(os.environ, said.config, **said.overrides), str(error)
+        except MeeseeksError as worse:
+            fail(str(worse), as_json=as_json)
 
 
 def run(work: Coroutine[Any, Any, T], *, as_json: bool) -> T:

@@ -1,0 +1,151 @@
+"""Commands about settings: what is in force and why, and changing it while the service runs."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import typer
+
+from hooks.contract import Reason
+from hooks.queue import connect
+from worker.app import embedded_is_up, embedded_redis_url, open_settings
+from worker.cli.backend import open_backend
+from worker.cli.options import AsJson, run, settings_or_fault
+from worker.cli.output import console, print_json, say, show, table
+from worker.config import LiveSettings
+from worker.deadline import Deadline
+from worker.errors import QueueError, SettingsError
+from worker.operations import SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RESET, SettingsOperations
+from worker.settings import InjectionConfig, Settings
+
+ForAgent = Annotated[str | None, typer.Option("--agent", help="For this agent alone; without it, for all agents.")]
+Key = Annotated[str, typer.Argument(help="A key of `memory_injection`.")]
+
+BUDGET = 5.0
+"""Seconds that a change or a look may take."""
+
+SHOWN_CHARS = 60
+"""Most characters of a value in the table for people; `--json` shows it whole."""
+
+settings = typer.Typer(invoke_without_command=True)
+
+
+@settings.callback()
+def show_settings(context: typer.Context, agent: ForAgent = None, as_json: AsJson = False) -> None:
+    """Show every setting in force and where it comes from; `set`, `unset` and `reset` change what is saved."""
+    if context.invoked_subcommand is None:
+        _do(context, SETTINGS_GET, {"agent_id": agent}, as_json)
+
+
+@settings.command("set")
+def set_value(
+    context: typer.Context,
+    key: Key,
+    value: Annotated[str, typer.Argument(help="JSON, or plain text; lists also as a,b,c.")],
+    agent: ForAgent = None,
+    as_json: AsJson = False,
+) -> None:
+    """Save a value that goes before the file's; every worker uses it within a second."""
+    _do(context, SETTINGS_PATCH, {"agent_id": agent, "values": {key: _value(key, value)}}, as_json)
+
+
+@settings.command("unset")
+def unset_value(context: typer.Context, key: Key, agent: ForAgent = None, as_json: AsJson = False) -> None:
+    """Forget a saved value."""
+    _do(context, SETTINGS_PATCH, {"agent_id": agent, "unset": [key]}, as_json)
+
+
+@settings.command("reset")
+def reset(context: typer.Context, agent: ForAgent = None, as_json: AsJson = False) -> None:
+    """Forget everything that was saved for the agent, or for all of them together; single agents keep their own."""
+    _do(context, SETTINGS_RESET, {"agent_id": agent}, as_json)
+
+
+def _value(key: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        field = InjectionConfig.model_fields.get(key)
+        listed = field is not None and isinstance(field.get_default(call_default_factory=True), tuple)
+        return [part.strip() for part in text.split(",") if part.strip()] if listed else text
+
+
+def _do(context: typer.Context, operation: str, payload: dict[str, Any], as_json: bool) -> None:
+    loaded, fault = settings_or_fault(context, as_json=as_json)
+    view = run(_ask(loaded, fault, operation, payload), as_json=as_json)
+    if fault is not None:
+        view["faults"].setdefault("file", fault)
+    if as_json:
+        print_json(view)
+    else:
+        _print(view)
+
+
+async def _ask(loaded: Settings, fault: str | None, operation: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """What the running service says; where no worker runs, what the file and Redis say."""
+    url = loaded.service.redis_url
+    if url is None and not embedded_is_up(loaded.service):
+        _must_hold(fault)
+        return await _locally(LiveSettings(loaded), operation, payload)
+    try:
+        async with open_backend(loaded) as backend:
+            return await backend.call(operation, payload, budget=BUDGET)
+    except QueueError as error:
+        if error.reason is not Reason.NO_WORKER:
+            raise
+    _must_hold(fault)
+    async with _saved(loaded, url or embedded_redis_url(loaded.service)) as live:
+        return await _locally(live, operation, payload)
+
+
+def _must_hold(fault: str | None) -> None:
+    """Without a service that goes on with its last good values, a file that is wrong is just wrong."""
+    if fault is not None:
+        raise SettingsError(fault)
+
+
+async def _locally(live: LiveSettings, operation: str, payload: dict[str, Any]) -> dict[str, Any]:
+    answer = await SettingsOperations(live).table()[operation](payload, Deadline.after(BUDGET))
+    return answer.body
+
+
+@asynccontextmanager
+async def _saved(loaded: Settings, url: str) -> AsyncIterator[LiveSettings]:
+    redis: Any = connect(url)
+    try:
+        yield await open_settings(loaded, redis)
+    finally:
+        await redis.aclose()
+
+
+def _print(view: dict[str, Any]) -> None:
+    whose = f"agent {view['agent']}" if view["agent"] else "all agents"
+    own = ", with values of its own" if view["agent"] and view["memory_injection_overridden"] else ""
+    say(f"[memory_injection] for {whose}{own}; version {view['version']}")
+    show(_table(view["memory_injection"]))
+    if view["agents"] and not view["agent"]:
+        say(f"agents with values of their own: {', '.join(view['agents'])}")
+    console.rule(style="dim")
+    say("[service], as the process was started")
+    show(_table(view["service"]))
+    _print_troubles(view)
+
+
+def _table(values: dict[str, dict[str, Any]]) -> Any:
+    rows = [[key, _short(entry["value"]), entry["origin"], entry["at"]] for key, entry in values.items()]
+    return table(None, ["key", "value", "from", "at"], rows)
+
+
+def _short(value: Any) -> str:
+    text = "" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
+
+
+def _print_troubles(view: dict[str, Any]) -> None:
+    for source, fault in view["faults"].items():
+        say(f"NOT IN FORCE ({source}): {fault}; the last good values are")
+    for warning in (*view["warnings"], *view.get("dropped", [])):
+        say(f"warning: {warning}")
+    if view["needs_restart"]:
+        say(f"needs a restart: {', '.join(view['needs_restart'])}")
