@@ -13,7 +13,7 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
+MEMORY_DISK = Path("/dev/shm")
 ENOUGH = 1 << 30
 _folder = pytest.StashKey[str]()
 
