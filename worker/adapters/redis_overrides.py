@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from pydantic import BaseModel
 from redis.exceptions import RedisError
 
 from hooks.contract import Reason
@@ -27,6 +28,11 @@ redis.call('HSET', KEYS[1], 'version', ARGV[2], 'saved', ARGV[3])
 return 1
 """
 """KEYS: settings. ARGV: the version that is to be there, the new version, the new values as JSON."""
+
+
+class _Tables(BaseModel):
+    general: dict[str, Any]
+    agents: dict[str, dict[str, Any]]
 
 
 class RedisOverrides:
@@ -54,8 +60,11 @@ class RedisOverrides:
 def _parsed(version: bytes | None, saved: bytes | None) -> SavedSettings:
     if version is None or saved is None:
         return SavedSettings()
-    tables = json.loads(saved)
-    return SavedSettings(int(version), tables["general"], tables["agents"])
+    try:
+        tables = _Tables.model_validate_json(saved)
+        return SavedSettings(int(version), tables.general, tables.agents)
+    except ValueError as error:
+        raise QueueError(Reason.BAD_REPLY, f"what {KEY} holds in Redis are not saved settings") from error
 
 
 @asynccontextmanager

@@ -1,0 +1,144 @@
+"""Saved settings in a real Valkey: they reach every worker, outlast restarts, and never lose a change."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooks.queue import connect
+from tests.support.valkey import running_valkey, sync_redis
+from worker.adapters.config_watcher import ASK_S, ConfigWatcher
+from worker.adapters.redis_overrides import KEY, RedisOverrides
+from worker.adapters.valkey import EmbeddedValkey
+from worker.config import LiveSettings
+from worker.errors import QueueError, SettingsError
+from worker.settings import SavedSettings, Settings
+
+PROMISED_S = 1.0
+NOISE_S = 1.5
+
+
+@asynccontextmanager
+async def client(url: str) -> AsyncIterator[Any]:
+    redis = connect(url)
+    try:
+        yield redis
+    finally:
+        await redis.aclose()
+
+
+@asynccontextmanager
+async def watched(redis: Any) -> AsyncIterator[LiveSettings]:
+    """Settings as a worker holds them."""
+    live = LiveSettings(Settings(), RedisOverrides(redis))
+    watcher = ConfigWatcher({"saved": (live.refresh, ASK_S)})
+    watcher.start()
+    try:
+        yield live
+    finally:
+        await watcher.aclose()
+
+
+async def until(holds: Callable[[], bool]) -> float:
+    begun = time.monotonic()
+    while not holds():
+        assert time.monotonic() - begun < PROMISED_S + NOISE_S
+        await asyncio.sleep(0.005)
+    return time.monotonic() - begun
+
+
+def total(live: LiveSettings, agent: str = "any") -> int:
+    return live.for_agent(agent).max_total
+
+
+async def test_only_the_expected_version_is_replaced() -> None:
+    with running_valkey() as server:
+        async with client(server.url) as redis:
+            shelf = RedisOverrides(redis)
+            assert await shelf.read(0) is None
+            assert await shelf.read(3) == SavedSettings()
+            saved = SavedSettings(1, {"max_total": 2}, {"courier ü:": {"enabled": True}})
+            assert await shelf.write(0, saved)
+            assert not await shelf.write(0, SavedSettings(1, {"max_total": 9}))
+            assert await shelf.read(0) == saved
+            assert await shelf.read(1) is None
+            with sync_redis(server.url) as look:
+                assert look.ttl(KEY) == -1
+
+
+async def test_a_change_reaches_the_other_worker_within_a_second() -> None:
+    with running_valkey() as server:
+        async with client(server.url) as redis, watched(redis) as one, watched(redis) as other:
+            await one.patch(None, {"max_total": 2})
+            assert total(one) == 2
+            await until(lambda: total(other) == 2)
+            await other.patch("courier", {"max_total": 1})
+            await until(lambda: total(one, "courier") == 1)
+            with pytest.raises(SettingsError, match="max_total"):
+                await other.patch("courier", {"max_total": -1})
+            await one.reset("courier")
+            await until(lambda: total(other, "courier") == 2)
+
+
+async def test_changes_by_many_at_once_are_all_kept() -> None:
+    with running_valkey() as server:
+        async with client(server.url) as redis, watched(redis) as one, watched(redis) as other:
+            keys = {"max_total": 2, "max_items": 3, "max_chars": 500, "search_limit": 9}
+            await asyncio.gather(
+                *(live.patch(None, {key: value}) for live, (key, value) in zip([one, other] * 2, keys.items()))  # noqa: B905
+            )
+            saved = await RedisOverrides(redis).read(0)
+            assert saved == SavedSettings(4, keys)
+
+
+async def test_an_orderly_restart_keeps_everything(tmp_path: Path) -> None:
+    server = EmbeddedValkey(tmp_path)
+    server.start()
+    try:
+        async with client(server.url) as redis:
+            await RedisOverrides(redis).write(0, SavedSettings(1, {"max_total": 2}))
+        server.stop()
+        server.start()
+        async with client(server.url) as redis:
+            assert await RedisOverrides(redis).read(0) == SavedSettings(1, {"max_total": 2})
+    finally:
+        server.stop()
+
+
+async def test_what_a_killed_server_has_lost_is_put_back_by_the_workers(tmp_path: Path) -> None:
+    server = EmbeddedValkey(tmp_path, persist=False)
+    server.start()
+    try:
+        async with client(server.url) as redis, watched(redis) as live:
+            await live.patch(None, {"max_total": 2})
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGKILL)
+            await asyncio.sleep(0.1)
+            server.stop()
+            with pytest.raises(QueueError, match="out of reach"):
+                await live.patch(None, {"max_total": 3})
+            assert total(live) == 2
+            server.start()
+            with sync_redis(server.url) as look:
+                await until(lambda: look.hget(KEY, "version") == b"1")
+            assert await RedisOverrides(redis).read(0) == SavedSettings(1, {"max_total": 2})
+    finally:
+        server.stop()
+
+
+async def test_what_is_no_saved_settings_is_said_and_changes_nothing() -> None:
+    with running_valkey() as server:
+        async with client(server.url) as redis:
+            live = LiveSettings(Settings(), RedisOverrides(redis))
+            await live.patch(None, {"max_total": 2})
+            with sync_redis(server.url) as look:
+                look.hset(KEY, mapping={"version": "7", "saved": "[]"})
+            with pytest.raises(QueueError, match="not saved settings"):
+                await live.refresh()
+            assert total(live) == 2
