@@ -1,9 +1,7 @@
-"""Memories from files and to files: one reader per format, all of them streaming. Pure but for the files."""
+"""Memories from files and to files: one reader per format, all of them streaming."""
 
 from .entries import (
     MAX_CONTENT_CHARS,
-    Fields,
-    Found,
     Rejected,
     changed,
     check_content,
@@ -12,18 +10,26 @@ from .entries import (
     to_fields,
     to_line,
 )
+from .formats import Format, Source, sources
 from .jsonl import read_lines
+from .markdown import markdown_item, type_heading
+from .table import table_head, table_row
 
 __all__ = [
     "MAX_CONTENT_CHARS",
-    "Fields",
-    "Found",
+    "Format",
     "Rejected",
+    "Source",
     "changed",
     "check_content",
     "derived_id",
+    "markdown_item",
     "memory_from",
     "read_lines",
+    "sources",
+    "table_head",
+    "table_row",
     "to_fields",
     "to_line",
+    "type_heading",
 ]

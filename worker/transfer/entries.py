@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -88,6 +89,22 @@ def check_content(memory: Memory) -> None:
         raise MemoryRejected(f"content: longer than {MAX_CONTENT_CHARS} characters")
     if find_blocks(memory.content):
         raise MemoryRejected("content: holds an injected block; strip it first, or recalled text feeds on itself")
+
+
+def split_names(value: Any) -> list[str]:
+    """Names from a list, from JSON of one, or from text that commas, semicolons or bars divide."""
+    if isinstance(value, str):
+        value = _json_list(value) or re.split(r"[,;|]", value)
+    names = (str(name).strip().removeprefix("#") for name in value) if isinstance(value, list) else ()
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def _json_list(text: str) -> list[Any] | None:
+    try:
+        value = json.loads(text) if text.lstrip().startswith("[") else None
+    except ValueError:
+        return None
+    return value if isinstance(value, list) else None
 
 
 def to_fields(memory: Memory) -> dict[str, Any]:

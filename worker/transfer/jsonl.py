@@ -1,24 +1,43 @@
-"""JSON Lines, one memory per line: what `export` writes and `import` reads. Pure."""
+"""JSON Lines, one memory per line: what `export` writes and `import` reads."""
 
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, TextIO
 
 from ..errors import MemoryRejected
 from ..models import Memory
 from .entries import Fields, Found, Rejected, memory_from
+from .text import Line, lines_of
 
 
-def found_in_lines(lines: Iterable[str]) -> Iterator[Found]:
-    """The objects of all lines that are not blank."""
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+def read_jsonl(stream: TextIO, name: str) -> Iterator[Found]:
+    """The objects of a stream of JSON Lines."""
+    return _found(lines_of(stream))
+
+
+def read_lines(lines: Iterable[str], now: datetime) -> Iterator[tuple[int, Memory | Rejected]]:
+    """Each non-blank line's number with its memory, or with the reason why it is none."""
+    for found in _found(Line(number, text) for number, text in enumerate(lines, 1)):
         try:
-            yield Fields(number, object_in(line))
+            yield found.line, found if isinstance(found, Rejected) else memory_from(found.values, now)
         except MemoryRejected as error:
-            yield Rejected(number, str(error))
+            yield found.line, Rejected(found.line, str(error))
+
+
+def _found(lines: Iterable[Line]) -> Iterator[Found]:
+    for line in lines:
+        if line.fault is not None:
+            yield Rejected(line.number, line.fault)
+        elif line.text.strip():
+            yield _entry(line)
+
+
+def _entry(line: Line) -> Found:
+    try:
+        return Fields(line.number, object_in(line.text))
+    except MemoryRejected as error:
+        return Rejected(line.number, str(error))
 
 
 def object_in(text: str) -> dict[str, Any]:
@@ -32,12 +51,3 @@ def object_in(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise MemoryRejected(f"expected a JSON object, found {type(value).__name__}")
     return value
-
-
-def read_lines(lines: Iterable[str], now: datetime) -> Iterator[tuple[int, Memory | Rejected]]:
-    """Each non-blank line's number with its memory, or with the reason why it is none."""
-    for found in found_in_lines(lines):
-        try:
-            yield found.line, found if isinstance(found, Rejected) else memory_from(found.values, now)
-        except MemoryRejected as error:
-            yield found.line, Rejected(found.line, str(error))
