@@ -9,10 +9,19 @@ TYPE_CHECKING = False  # `typing` alone would double the stand-alone command's s
 if TYPE_CHECKING:
     from typing import Any
 
-    from .contract import Engine, InjectionRequest, InjectionResult, Outcome, Reason, Scope
+    from .contract import Engine, InjectionRequest, InjectionResult, Outcome, Reason, Scope, SessionEvent
     from .pre_execution import PreExecutionHook
 
-__all__ = ["Engine", "InjectionRequest", "InjectionResult", "Outcome", "PreExecutionHook", "Reason", "Scope"]
+__all__ = [
+    "Engine",
+    "InjectionRequest",
+    "InjectionResult",
+    "Outcome",
+    "PreExecutionHook",
+    "Reason",
+    "Scope",
+    "SessionEvent",
+]
 
 
 def __getattr__(name: str) -> "Any":

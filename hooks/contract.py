@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 SCHEMA_VERSION = "1"
 DEFAULT_DEADLINE_MS = 3000
+DEFAULT_EVENT_DEADLINE_MS = 1000
 MAX_DEADLINE_MS = 60_000
 
 
@@ -137,6 +138,20 @@ class ItemSource(StrEnum):
     CONTEXTUAL = "contextual"
 
 
+class SessionEventType(StrEnum):
+    """What may happen to a conversation beside its turns."""
+
+    SESSION_STARTED = "session.started"
+    SESSION_RESUMED = "session.resumed"
+    SESSION_FORKED = "session.forked"
+    SESSION_CLEARED = "session.cleared"
+    CONTEXT_COMPACTING = "context.compacting"
+    CONTEXT_COMPACTED = "context.compacted"
+    CONTEXT_PRUNED = "context.pruned"
+    AGENT_STARTED = "agent.started"
+    TURN_FAILED = "turn.failed"
+
+
 class RecentMessage(WireModel):
     """One earlier turn of the conversation, oldest first in a request."""
 
@@ -207,7 +222,8 @@ class InjectionResult(WireModel):
     """The answer: a whole block in `memory_context`, or nothing and the reason.
 
     `text` holds the lines of the block without its frame, `block_id` the hash by which the block can be named in
-    `visible_blocks`, `stages` the milliseconds spent per stage. Place the block in front of the newest message and
+    `visible_blocks`, `history_cap` the most blocks that the history is to hold with this one (`history.cap_blocks`),
+    `stages` the milliseconds spent per stage. Place the block in front of the newest message and
     leave it there: earlier messages then stay byte for byte the same and providers' prompt caches stay warm.
     """
 
@@ -222,6 +238,7 @@ class InjectionResult(WireModel):
     items: tuple[InjectedItem, ...] = ()
     turn_id: str | None = None
     receipt_id: str | None = None
+    history_cap: int | None = None
     elapsed_ms: float = 0.0
     stages: dict[str, float] = Field(default_factory=dict)
 
@@ -233,3 +250,50 @@ class InjectionResult(WireModel):
     def nothing(cls, outcome: Outcome, reason: Reason, *, turn_id: str | None = None, elapsed_ms: float = 0.0) -> Self:
         """An answer without a block."""
         return cls(outcome=outcome, reason=reason, turn_id=turn_id, elapsed_ms=elapsed_ms)
+
+
+class SessionEvent(WireModel):
+    """Something that changes what a conversation's context holds; the ledger follows it.
+
+    `agent_id` unset means every agent of the session. `agent.started` needs `agent_id`, `turn.failed` needs `turn_id`,
+    `context.pruned` needs one of the last three. `parent_session_id` is what a fork was made from, where that is known.
+    `visible_blocks` are the ids of the blocks that the context still shows, `removed_blocks` those that have just gone;
+    `kept_turns` says that the blocks of the last so many turns are still there and older ones are not.
+    """
+
+    schema_version: Text = SCHEMA_VERSION
+    type: SessionEventType
+    session_id: Key
+    agent_id: Key | None = None
+    tenant: Key = "default"
+    turn_id: Key | None = None
+    parent_session_id: Key | None = None
+    visible_blocks: tuple[Text, ...] | None = None
+    removed_blocks: tuple[Text, ...] | None = None
+    kept_turns: int | None = Field(default=None, ge=0)
+    deadline_ms: int = Field(default=DEFAULT_EVENT_DEADLINE_MS, gt=0, le=MAX_DEADLINE_MS)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.type is SessionEventType.AGENT_STARTED and self.agent_id is None:
+            raise ValueError("agent.started needs agent_id")
+        if self.type is SessionEventType.TURN_FAILED and self.turn_id is None:
+            raise ValueError("turn.failed needs turn_id")
+        says = (self.visible_blocks, self.removed_blocks, self.kept_turns)
+        if self.type is SessionEventType.CONTEXT_PRUNED and says == (None, None, None):
+            raise ValueError("context.pruned needs visible_blocks, removed_blocks or kept_turns")
+        return self
+
+
+class SessionEventResult(WireModel):
+    """What an event did to the ledger, in memories: forgotten ones may be shown again, adopted ones count as shown.
+
+    Where `done` is false, `reason` says why and the ledger is as it was.
+    """
+
+    schema_version: str = SCHEMA_VERSION
+    done: bool
+    reason: Reason | None = None
+    forgotten: int = 0
+    adopted: int = 0
+    elapsed_ms: float = 0.0

@@ -10,8 +10,9 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from . import wire
-from .contract import InjectionRequest, InjectionResult, Mode, Outcome, Reason
+from .contract import InjectionRequest, InjectionResult, Mode, Outcome, Reason, SessionEvent, SessionEventResult
 from .queue import QueueClient, QueueFault, Reply
+from .session import send_event, session_event
 
 _TIMEOUTS = frozenset({Reason.NO_WORKER, Reason.NO_ACK, Reason.BUSY, Reason.DEADLINE})
 
@@ -43,6 +44,23 @@ class PreExecutionHook:
         except Exception as error:  # noqa: BLE001 - nothing may ever reach the orchestrator
             _log.warning("injection failed: %s", type(error).__name__)
             return _failed(request, Reason.INTERNAL, started)
+
+    async def event(self, event: SessionEvent | Mapping[str, Any]) -> SessionEventResult:
+        """Tell what happened to a session, so that the ledger follows: `await hook.event({"type": ..., ...})`.
+
+        Never raises, and never outlasts the event's `deadline_ms` by more than a few milliseconds.
+        """
+        started = time.monotonic()
+        try:
+            result = await send_event(self._queue, session_event(event))
+        except ValidationError:
+            result = _not_done(Reason.BAD_REQUEST)
+        except QueueFault as fault:
+            result = _not_done(fault.reason)
+        except Exception as error:  # noqa: BLE001 - nothing may ever reach the orchestrator
+            _log.warning("session event failed: %s", type(error).__name__)
+            result = _not_done(Reason.INTERNAL)
+        return result.model_copy(update={"elapsed_ms": _elapsed_ms(started)})
 
     async def prefix(self, message: str, *, session_id: str, **fields: Any) -> str:
         """`message` with the block in front of it, or as it is. `fields` are further fields of the request."""
@@ -99,6 +117,11 @@ def _skip_reason(request: InjectionRequest) -> Reason | None:
     if not request.message.strip() and not (request.task_description or "").strip():
         return Reason.EMPTY_MESSAGE
     return None
+
+
+def _not_done(reason: Reason) -> SessionEventResult:
+    _log.warning("the ledger was not told of a session event: %s", reason.value)
+    return SessionEventResult(done=False, reason=reason)
 
 
 def _failed(given: InjectionRequest | Mapping[str, Any], reason: Reason, started: float) -> InjectionResult:

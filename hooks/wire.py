@@ -34,6 +34,9 @@ PERMANENT_KEYS = frozenset({QUEUE})
 INJECT = "inject"
 """Name of the job that serves the hook; the other jobs are named in `worker.operations`."""
 
+SESSION_EVENT = "session_event"
+"""Name of the job that takes what happened to a session."""
+
 ACK = b'{"ack":1}'
 REPLY_TTL_MS = 5_000
 WAKE_TTL_MS = 5_000

@@ -48,6 +48,7 @@ from .prompts import default_prompts_dir
 from .protocols import ChatModel, Embedder, Ledger, ReceiptStore, Selector, StoreEngine
 from .recall import Recall
 from .service_settings import ServiceSettings
+from .sessions import SessionService
 from .settings import Settings
 
 log = structlog.get_logger()
@@ -100,15 +101,17 @@ def _assemble(settings: Settings, redis: "Redis | None", stack: AsyncExitStack, 
     usable = None if parts.dense_fault else parts.embedder
     recall = Recall(parts.engine, parts.sparse, parts.embedder, parts.dense_fault)
     receipts = _receipts(service, redis)
+    ledger = _ledger(service, redis)
     injection = InjectionService(
         InjectionParts(
             recall=recall,
             fallback=DeterministicSelector(usable.profile if usable else None),
             triage=_selector(service, parts),
-            ledger=_ledger(service, redis),
+            ledger=ledger,
             receipts=receipts,
             config_for=parts.live.for_agent,
             clock=utc_now,
+            profile=usable.profile if usable else None,
         )
     )
     stack.push_async_callback(injection.drain)
@@ -122,6 +125,7 @@ def _assemble(settings: Settings, redis: "Redis | None", stack: AsyncExitStack, 
         config_for=parts.live.for_agent,
         clock=utc_now,
         ledger_name=ledger_key,
+        sessions=SessionService(ledger, parts.live.for_agent),
         settings=parts.live,
         about=about,
     )

@@ -1,17 +1,28 @@
 """From a choice to an answer and its receipt. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from hooks.blocks import block_id
-from hooks.contract import Engine, InjectedItem, InjectionRequest, InjectionResult, ItemSource, Outcome, Reason
+from hooks.contract import (
+    BlockFormat,
+    Engine,
+    InjectedItem,
+    InjectionRequest,
+    InjectionResult,
+    ItemSource,
+    Outcome,
+    Reason,
+    Retention,
+)
 
-from .budget import fit
+from .budget import Limits, fit
 from .deadline import Deadline
-from .models import Candidate, Dropped, ModelUsage, Selection, Verdict
+from .dedup import compact
+from .models import Candidate, Dropped, LedgerEntry, ModelUsage, Selection, Verdict
 from .receipt import ConsideredMemory, ModelReceipt, Receipt
-from .render import Line, block, body, measure, shown_text
+from .render import Line, block, body, shown_text
 from .settings import InjectionConfig
 from .stages import Stages
 
@@ -29,59 +40,85 @@ class Turn:
     receipt_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a candidate; `of` is the memory that says the same, where that is why it is out."""
+
+    candidate: Candidate
+    verdict: Verdict
+    of: str | None = None
+
+
 class Verdicts:
     """What became of every memory that was looked at; a later verdict replaces an earlier one."""
 
     def __init__(self) -> None:
-        self._fates: dict[str, tuple[Candidate, Verdict]] = {}
+        self._fates: dict[str, Fate] = {}
 
     def drop(self, dropped: Iterable[Dropped]) -> None:
-        self._fates.update({entry.candidate.memory.id: (entry.candidate, entry.verdict) for entry in dropped})
+        for entry in dropped:
+            self._fates[entry.candidate.memory.id] = Fate(entry.candidate, entry.verdict, entry.of)
 
     def choose(self, chosen: Iterable[Candidate]) -> None:
-        self._fates.update({candidate.memory.id: (candidate, Verdict.CHOSEN) for candidate in chosen})
+        self._fates.update({candidate.memory.id: Fate(candidate, Verdict.CHOSEN) for candidate in chosen})
 
-    def fates(self) -> list[tuple[Candidate, Verdict]]:
+    def fates(self) -> list[Fate]:
         """Candidates with their fate, the best scores first."""
-        return sorted(self._fates.values(), key=lambda fate: (-fate[0].score, fate[0].memory.id))
+        return sorted(self._fates.values(), key=lambda fate: (-fate.candidate.score, fate.candidate.memory.id))
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a request comes to, before it is put into the words of the contract."""
+    """What a request comes to, before it is put into the words of the contract; `lines` and `chosen` go together."""
 
     outcome: Outcome
     reason: Reason | None
     degraded: bool = False
     engine: Engine = Engine.NONE
     lines: tuple[Line, ...] = ()
-    scores: Mapping[str, float] | None = None
+    chosen: tuple[Candidate, ...] = ()
     selection: Selection | None = None
-    fates: tuple[tuple[Candidate, Verdict], ...] = ()
+    fates: tuple[Fate, ...] = ()
 
 
 def conclude_selection(turn: Turn, selection: Selection, verdicts: Verdicts, failure: Reason | None) -> Conclusion:
     """Fit the choice into the budget and say what came of it; `failure` is why the answer is degraded."""
     verdicts.drop(selection.dropped)
     verdicts.choose(selection.chosen)
-    kept, over = fit(
-        selection.chosen,
-        [_line(candidate, turn.config) for candidate in selection.chosen],
-        max_items=min(turn.config.max_items, turn.config.max_total),
-        max_chars=min(turn.config.max_chars, turn.request.render.max_chars or turn.config.max_chars),
-        measure=measure(turn.request.render.format),
-    )
-    verdicts.drop(over)
-    outcome, reason = (Outcome.INJECTED, None) if kept else empty_outcome(verdicts)
+    style = turn.request.render.format
+    chosen = _in_order(selection.chosen, style)
+    fitted = fit(chosen, [_line(candidate, turn.config) for candidate in chosen], _limits(turn), style)
+    verdicts.drop(fitted.dropped)
+    outcome, reason = (Outcome.INJECTED, None) if fitted.lines else empty_outcome(verdicts)
+    by_id = {candidate.memory.id: candidate for candidate in chosen}
     return Conclusion(
         outcome=outcome,
         reason=failure or reason,
         degraded=failure is not None,
         engine=selection.engine,
-        lines=tuple(kept),
-        scores={candidate.memory.id: candidate.score for candidate in selection.chosen},
+        lines=fitted.lines,
+        chosen=tuple(by_id[line.memory.id] for line in fitted.lines),
         selection=selection,
         fates=tuple(verdicts.fates()),
+    )
+
+
+def _in_order(chosen: Sequence[Candidate], style: BlockFormat) -> tuple[Candidate, ...]:
+    """The order of the block: as chosen, what was found for this message before what is pinned.
+
+    With sections it is the other way round: there the titles say what is what.
+    """
+    first = ItemSource.PINNED if style is BlockFormat.SECTIONS else ItemSource.CONTEXTUAL
+    return tuple(sorted(chosen, key=lambda candidate: candidate.source is not first))
+
+
+def _limits(turn: Turn) -> Limits:
+    config, asked = turn.config, turn.request.render.max_chars
+    return Limits(
+        contextual=config.max_items,
+        total=config.max_total,
+        chars=min(config.max_chars, asked or config.max_chars),
+        tokens=config.max_tokens,
     )
 
 
@@ -93,11 +130,11 @@ def conclude_empty(verdicts: Verdicts, failure: Reason | None) -> Conclusion:
 
 def empty_outcome(verdicts: Verdicts) -> tuple[Outcome, Reason]:
     """Why a block is empty: what became of the best of the memories that were candidates at all."""
-    fates = [verdict for _, verdict in verdicts.fates()]
+    fates = [fate.verdict for fate in verdicts.fates()]
     running = [verdict for verdict in fates if verdict is not Verdict.BELOW_FLOOR]
     if not running:
         return Outcome.NONE_RELEVANT, Reason.BELOW_FLOOR if fates else Reason.NOTHING_RECALLED
-    if Verdict.OVER_CHARS in running:
+    if Verdict.OVER_CHARS in running or Verdict.OVER_TOKENS in running:
         return Outcome.NONE_RELEVANT, Reason.OVER_BUDGET
     if running[0] is Verdict.ALREADY_SHOWN:
         return Outcome.ALL_DUPLICATE, Reason.ALREADY_SHOWN
@@ -107,7 +144,7 @@ def empty_outcome(verdicts: Verdicts) -> tuple[Outcome, Reason]:
 def _line(candidate: Candidate, config: InjectionConfig) -> Line:
     memory = candidate.memory
     text = shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets)
-    return Line(memory, text, ItemSource.CONTEXTUAL)
+    return Line(memory, text, candidate.source)
 
 
 def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:
@@ -122,15 +159,33 @@ def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:
         memory_context=whole,
         text=body(conclusion.lines, style) if whole else None,
         block_id=block_id(whole) if whole else None,
-        items=_items(conclusion.lines, conclusion.scores or {}),
+        items=_items(conclusion),
         turn_id=turn.request.turn_id,
         receipt_id=turn.receipt_id,
+        history_cap=turn.config.max_injected_blocks_in_history,
         elapsed_ms=turn.stages.elapsed_ms,
         stages=turn.stages.as_dict(),
     )
 
 
-def _items(lines: Sequence[Line], scores: Mapping[str, float]) -> tuple[InjectedItem, ...]:
+def shown_by(turn: Turn, conclusion: Conclusion, number: int, block: str) -> dict[str, LedgerEntry]:
+    """What the ledger is to count as shown once `block` is delivered; an ephemeral one is gone after its turn."""
+    if turn.request.retention is Retention.EPHEMERAL:
+        return {}
+    return {
+        line.memory.id: LedgerEntry(
+            version=line.memory.version,
+            turn=number,
+            block_id=block,
+            text=line.text,
+            vector=compact(candidate.vector),
+            lasting=turn.request.retention is Retention.SYSTEM,
+        )
+        for line, candidate in zip(conclusion.lines, conclusion.chosen, strict=True)
+    }
+
+
+def _items(conclusion: Conclusion) -> tuple[InjectedItem, ...]:
     return tuple(
         InjectedItem(
             id=line.memory.id,
@@ -139,9 +194,9 @@ def _items(lines: Sequence[Line], scores: Mapping[str, float]) -> tuple[Injected
             created_at=line.memory.created_at,
             occurred_at=line.memory.occurred_at,
             source=line.source,
-            score=scores.get(line.memory.id),
+            score=candidate.score,
         )
-        for line in lines
+        for line, candidate in zip(conclusion.lines, conclusion.chosen, strict=True)
     )
 
 
@@ -160,7 +215,8 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         reason=result.reason,
         engine=result.engine,
         degraded=result.degraded,
-        considered=tuple(_considered(candidate, verdict, turn.config) for candidate, verdict in conclusion.fates),
+        considered=tuple(_considered(fate, turn.config) for fate in conclusion.fates),
+        chosen=tuple(line.memory.id for line in conclusion.lines),
         block_id=result.block_id,
         model=_model_receipt(selection.usage, selection.prompt_id) if selection and selection.usage else None,
         stages=result.stages,
@@ -168,8 +224,8 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
     )
 
 
-def _considered(candidate: Candidate, verdict: Verdict, config: InjectionConfig) -> ConsideredMemory:
-    memory = candidate.memory
+def _considered(fate: Fate, config: InjectionConfig) -> ConsideredMemory:
+    candidate, memory = fate.candidate, fate.candidate.memory
     return ConsideredMemory(
         id=memory.id,
         type=memory.type,
@@ -179,7 +235,9 @@ def _considered(candidate: Candidate, verdict: Verdict, config: InjectionConfig)
         cosine=candidate.cosine,
         keyword=candidate.keyword,
         score=candidate.score,
-        verdict=verdict,
+        source=candidate.source,
+        verdict=fate.verdict,
+        duplicate_of=fate.of,
     )
 
 

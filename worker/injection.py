@@ -1,10 +1,9 @@
 """The use case: one request in, one answer out. The only place that decides model, fallback or nothing."""
 
 import asyncio
-import hashlib
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
@@ -12,12 +11,22 @@ import structlog
 from hooks.contract import InjectionRequest, InjectionResult, Mode, Outcome, Reason
 
 from .background import Background
-from .conclusion import Conclusion, Turn, Verdicts, conclude_empty, conclude_selection, receipt_of, result_of
+from .conclusion import (
+    Conclusion,
+    Turn,
+    Verdicts,
+    conclude_empty,
+    conclude_selection,
+    receipt_of,
+    result_of,
+    shown_by,
+)
 from .deadline import Deadline
 from .dedup import deduplicate, still_shown
 from .errors import ModelError, QueueError, StoreError
 from .fallback import is_unsure
 from .models import (
+    EmbedderProfile,
     LedgerEntry,
     LedgerKey,
     LedgerView,
@@ -26,6 +35,7 @@ from .models import (
     RecallTool,
     Selection,
     SelectionTask,
+    turn_key_of,
     visible_to,
 )
 from .protocols import Ledger, ReceiptStore, Selector
@@ -70,7 +80,10 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class InjectionParts:
-    """What the service is built from; `triage` is missing where no model is configured."""
+    """What the service is built from; `triage` is missing where no model is configured.
+
+    `profile` is that of the embedder, missing where its vectors are not used.
+    """
 
     recall: Recall
     fallback: Selector
@@ -79,6 +92,7 @@ class InjectionParts:
     receipts: ReceiptStore
     config_for: Callable[[str], InjectionConfig]
     clock: Callable[[], datetime]
+    profile: EmbedderProfile | None = None
 
 
 class InjectionService:
@@ -141,11 +155,11 @@ class InjectionService:
             depth=turn.config.context_window_depth,
         )
         verdicts = Verdicts()
-        fresh = _without_shown(recalled, shown, verdicts)
+        fresh = self._without_shown(turn, recalled, shown, verdicts)
         if not fresh.candidates:
             return conclude_empty(verdicts, recalled.degraded)
         selection, failure = await self._choose(turn, fresh, shown, verdicts)
-        return conclude_selection(turn, selection, verdicts, failure or recalled.degraded)
+        return conclude_selection(turn, self._without_repeats(turn, selection), verdicts, failure or recalled.degraded)
 
     async def _choose(
         self, turn: Turn, recalled: Recalled, shown: Shown, verdicts: Verdicts
@@ -192,17 +206,37 @@ class InjectionService:
         """Recall for the model: the request's own scope, and nothing that the session has been shown."""
 
         async def recall(query: RecallQuery) -> Recalled:
-            return _without_shown(await self._recall(turn, query), shown, verdicts)
+            return self._without_shown(turn, await self._recall(turn, query), shown, verdicts)
 
         return recall
 
+    def _without_shown(self, turn: Turn, recalled: Recalled, shown: Shown, verdicts: Verdicts) -> Recalled:
+        """What was recalled, without what is in the context already and what says the same twice."""
+        with turn.stages("dedup"):
+            fresh, repeated = deduplicate(recalled.candidates, shown, self._threshold(turn))
+        verdicts.drop([*recalled.dropped, *repeated])
+        return replace(recalled, candidates=fresh)
+
+    def _without_repeats(self, turn: Turn, selection: Selection) -> Selection:
+        """The choice, where several searches may each have brought a wording of the same."""
+        chosen, repeated = deduplicate(selection.chosen, {}, self._threshold(turn))
+        return replace(selection, chosen=chosen, dropped=(*selection.dropped, *repeated))
+
+    def _threshold(self, turn: Turn) -> float | None:
+        """The cosine from which two memories say the same; `None` where vectors are not used."""
+        profile, configured = self._parts.profile, turn.config.semantic_threshold
+        return profile.duplicate if configured is None and profile is not None else configured
+
     async def _view(self, turn: Turn) -> LedgerView:
-        if turn.request.dry_run:
-            return LedgerView()
+        """What the session has been shown; a dry run looks and begins no turn."""
         key, turn_key = _ledger_key(turn.request), _turn_key(turn.request)
+        ledger, depth = self._parts.ledger, turn.config.context_window_depth
         try:
             async with asyncio.timeout(turn.deadline.within(LEDGER_LIMIT).remaining()):
-                return await self._parts.ledger.view(key, turn_key)
+                if turn.request.dry_run:
+                    view = await ledger.peek(key)
+                    return replace(view, turn=view.turn + 1)
+                return await ledger.view(key, turn_key, depth=depth)
         except (QueueError, TimeoutError):
             log.warning("ledger_unavailable")
             return LedgerView()
@@ -212,9 +246,7 @@ class InjectionService:
         result = result_of(turn, conclusion)
         if result.block_id is None or turn.request.dry_run:
             return self._recorded(turn, conclusion, result)
-        shown = {
-            line.memory.id: LedgerEntry(line.memory.version, view.turn, result.block_id) for line in conclusion.lines
-        }
+        shown = shown_by(turn, conclusion, view.turn, result.block_id)
         key, turn_key = _ledger_key(turn.request), _turn_key(turn.request)
         try:
             async with asyncio.timeout(turn.deadline.within(LEDGER_LIMIT).remaining()):
@@ -247,19 +279,12 @@ def _asks_model(turn: Turn, settled: Selection) -> bool:
     return mode is Mode.ALWAYS or (mode is Mode.ESCALATE and is_unsure(settled))
 
 
-def _without_shown(recalled: Recalled, shown: Shown, verdicts: Verdicts) -> Recalled:
-    fresh, repeated = deduplicate(recalled.candidates, shown)
-    verdicts.drop([*recalled.dropped, *repeated])
-    return Recalled(recalled.query, fresh, recalled.dropped, recalled.degraded)
-
-
 def _ledger_key(request: InjectionRequest) -> LedgerKey:
     return LedgerKey(request.scope.tenant, request.session_id, request.agent_id)
 
 
 def _turn_key(request: InjectionRequest) -> str:
-    """The turn's id and a hash of its message: a caller that uses an id twice must not get a stale block."""
-    return f"{request.turn_id}:{hashlib.sha256(request.message.encode()).hexdigest()[:12]}"
+    return turn_key_of(request.turn_id, request.message)
 
 
 def _delivery(request: InjectionRequest) -> Delivery:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hooks.contract import Engine, Key, Reason, RecentMessage, Scope, Text, UtcTime
+from hooks.contract import Engine, ItemSource, Key, Reason, RecentMessage, Scope, Text, UtcTime
 
 Vector = tuple[float, ...]
 
@@ -221,6 +221,7 @@ class Candidate:
     relevance: float
     score: float
     vector: Vector | None = None
+    source: ItemSource = ItemSource.CONTEXTUAL
 
 
 class Verdict(StrEnum):
@@ -234,12 +235,16 @@ class Verdict(StrEnum):
     NOT_SELECTED = "not_selected"
     OVER_ITEMS = "over_items"
     OVER_CHARS = "over_chars"
+    OVER_TOKENS = "over_tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
+    """A candidate that is out, and why; `of` is the id of the memory that it says the same as, where that is why."""
+
     candidate: Candidate
     verdict: Verdict
+    of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,20 +339,32 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A memory that a session has been shown: its version, the turn's number and the block that carried it."""
+    """A memory that a session has been shown: its version, the turn's number and the block that carried it.
+
+    `text` is what the block said. `vector` is the memory's dense vector, one signed byte per dimension: what was shown
+    is compared, not what the store holds since. A `lasting` entry stands in the system prompt: it neither ages out
+    nor goes with a compaction.
+    """
 
     version: int
     turn: int
     block_id: str
+    text: str = ""
+    vector: bytes | None = None
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerView:
-    """What the ledger knows at the start of a turn; `replay` is this turn's earlier answer as JSON."""
+    """What the ledger knows at the start of a turn; `replay` is this turn's earlier answer as JSON.
+
+    `pending` is the turn after which a compaction began that has not ended yet.
+    """
 
     turn: int = 1
     shown: dict[str, LedgerEntry] = field(default_factory=dict)
     replay: str | None = None
+    pending: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +374,17 @@ class LedgerKey:
     tenant: str
     session_id: str
     agent_id: str
+
+
+def turn_key_of(turn_id: str, message: str) -> str:
+    """A turn's id and a digest of its message: a caller that uses an id twice must not get a stale block."""
+    return f"{turn_id}:{hashlib.sha256(message.encode()).hexdigest()[:12]}"
+
+
+def turn_id_of(turn_key: str) -> str:
+    """The turn that a key belongs to; a key without a digest is the turn's id itself."""
+    turn_id, _, digest = turn_key.rpartition(":")
+    return turn_id or digest
 
 
 def visible_to(scope: Scope, agent_id: str, shared_users: Sequence[str], now: datetime, replay: bool) -> Visibility:

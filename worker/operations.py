@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import Field
 
-from hooks.contract import InjectionRequest, Key, Scope, Text, UtcTime
-from hooks.wire import INJECT
+from hooks.contract import InjectionRequest, Key, Scope, SessionEvent, Text, UtcTime
+from hooks.wire import INJECT, SESSION_EVENT
 
 from .answers import Answer, Operation
 from .config import LiveSettings
@@ -22,6 +22,7 @@ from .models import DomainModel, LedgerKey, Memory, MemoryType, RecallQuery, vis
 from .protocols import ReceiptStore, StoreEngine
 from .recall import Recall, RecallScope
 from .render import shown_text
+from .sessions import SessionService, shown_in
 from .settings import InjectionConfig
 from .stages import Stages
 from .transfer import memory_from
@@ -34,6 +35,7 @@ EXPORT = "export"
 RECEIPT = "receipt"
 RECEIPTS = "receipts"
 HEALTH = "health"
+SESSION_SHOW = "session_show"
 SETTINGS_GET = "settings_get"
 SETTINGS_PATCH = "settings_patch"
 SETTINGS_RESET = "settings_reset"
@@ -98,6 +100,29 @@ class SettingsPatchPayload(SettingsPayload):
     unset: tuple[Text, ...] = ()
 
 
+class SessionPayload(TenantPayload):
+    session_id: Key
+
+
+class SessionOperations:
+    """Take what happened to sessions, and say what they have been shown."""
+
+    def __init__(self, sessions: SessionService) -> None:
+        self._sessions = sessions
+
+    def table(self) -> dict[str, Operation]:
+        return {SESSION_EVENT: self.event, SESSION_SHOW: self.show}
+
+    async def event(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        result = await self._sessions.handle(SessionEvent.model_validate(payload), deadline)
+        return Answer(result.model_dump(mode="json"))
+
+    async def show(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = SessionPayload.model_validate(payload)
+        views = await self._sessions.show(wanted.tenant, wanted.session_id)
+        return Answer({"session_id": wanted.session_id, "agents": shown_in(views)})
+
+
 class SettingsOperations:
     """Read and change settings; `None` as an agent stands for all of them together."""
 
@@ -136,6 +161,7 @@ class Operations:
         config_for: Callable[[str], InjectionConfig],
         clock: Callable[[], datetime],
         ledger_name: Callable[[LedgerKey], str],
+        sessions: SessionService,
         settings: LiveSettings,
         about: dict[str, Any],
     ) -> None:
@@ -147,6 +173,7 @@ class Operations:
         self._config_for = config_for
         self._clock = clock
         self._ledger_name = ledger_name
+        self._sessions = sessions
         self._settings = settings
         self._about = about
 
@@ -163,6 +190,7 @@ class Operations:
             RECEIPTS: self.receipts,
             HEALTH: self.health,
             **SettingsOperations(self._settings).table(),
+            **SessionOperations(self._sessions).table(),
         }
 
     async def inject(self, payload: dict[str, Any], deadline: Deadline) -> Answer:

@@ -16,7 +16,6 @@ A file has front matter between two lines `---` and sections under level-one hea
 """
 
 import json
-import math
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import PromptError
+from .tokens import estimate_tokens
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _HEADING = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
@@ -222,22 +222,6 @@ def clip_middle(text: str, limit: int) -> str:
         return text
     head = (limit - 3) // 2
     return f"{text[:head]} … {text[len(text) - (limit - 3 - head) :]}"
-
-
-_DENSE = re.compile(r"[\u0e00-\u0eff\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff]")
-_LETTERS = re.compile(r"[A-Za-z ]")
-
-
-def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has, rather too many than too few.
-
-    3.5 letters or spaces a token, one for a digit, a sign or a letter outside English, 1.5 for an East Asian
-    character or emoji: 4 to 21 % above what a 49,000-token vocabulary was measured to make of English notes; larger
-    vocabularies make fewer.
-    """
-    dense = len(_DENSE.findall(text))
-    letters = len(_LETTERS.findall(text))
-    return math.ceil(letters / 3.5 + (len(text) - letters - dense) + dense * 1.5)
 
 
 def estimate_messages(messages: tuple[Message, ...]) -> int:

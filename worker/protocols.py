@@ -1,6 +1,6 @@
 """What the decision logic needs from the outside world; implemented in `worker.adapters`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from .deadline import Deadline
@@ -109,13 +109,54 @@ class Selector(Protocol):
 
 
 class Ledger(Protocol):
-    """What each session has been shown. `offer` is undone by nothing and counts for nothing until it is committed."""
+    """What each session has been shown, per agent. Every method raises `QueueError` and nothing else of its own.
 
-    async def view(self, key: LedgerKey, turn_id: str) -> LedgerView: ...
+    A turn key is a turn's id and, after the last colon, a digest of the request: requests of one turn share its
+    number and nothing else. What is offered counts for nothing until it is committed.
+    """
 
-    async def offer(self, key: LedgerKey, turn_id: str, answer: str, shown: dict[str, LedgerEntry]) -> None: ...
+    async def view(self, key: LedgerKey, turn_key: str, *, depth: int) -> LedgerView:
+        """What was shown in the last `depth` turns, and lasting entries; older ones are forgotten.
 
-    async def commit(self, key: LedgerKey, turn_id: str) -> bool: ...
+        A turn that is not known yet begins; a known one has its number, and its answer where it has one.
+        """
+        ...
+
+    async def peek(self, key: LedgerKey) -> LedgerView:
+        """Everything that counts as shown, without beginning a turn; turn 0 where nothing is known."""
+        ...
+
+    async def offer(self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry]) -> None: ...
+
+    async def commit(self, key: LedgerKey, turn_key: str) -> bool: ...
+
+    async def agents(self, tenant: str, session_id: str) -> tuple[str, ...]:
+        """The agents of a session that have a ledger."""
+        ...
+
+    async def reset(self, key: LedgerKey) -> int:
+        """Forget everything, offers and answers included; the number of memories that counted as shown."""
+        ...
+
+    async def drop(self, key: LedgerKey, entries: Mapping[str, LedgerEntry]) -> int:
+        """Forget these entries, as far as they are still as given; ends a pending compaction."""
+        ...
+
+    async def pend(self, key: LedgerKey) -> None:
+        """A compaction of what was shown up to now has begun."""
+        ...
+
+    async def adopt(self, key: LedgerKey, turn: int, entries: Mapping[str, LedgerEntry]) -> int:
+        """Count these as shown too and go on from that turn's number; entries that are there already stand."""
+        ...
+
+    async def withdraw(self, key: LedgerKey, turn_id: str) -> int:
+        """What a turn has committed was not shown after all; a later commit of it counts again."""
+        ...
+
+    async def blocks(self, tenant: str, block_ids: Sequence[str]) -> dict[str, LedgerEntry]:
+        """The memories of blocks that were offered to any session of the tenant."""
+        ...
 
 
 class ReceiptStore(Protocol):

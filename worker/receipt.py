@@ -4,13 +4,16 @@ from datetime import datetime
 
 from pydantic import Field
 
-from hooks.contract import Engine, InjectionRequest, Outcome, Reason, UtcTime
+from hooks.contract import Engine, InjectionRequest, ItemSource, Outcome, Reason, UtcTime
 
 from .models import DomainModel, MemoryType, Verdict
 
 
 class ConsideredMemory(DomainModel):
-    """One candidate and its fate; `text` is as the block would show it."""
+    """One candidate and its fate; `text` is as the block would show it.
+
+    `duplicate_of` is the id of the memory that says the same, where that is why it is out.
+    """
 
     id: str
     type: MemoryType
@@ -20,7 +23,9 @@ class ConsideredMemory(DomainModel):
     cosine: float | None = None
     keyword: float | None = None
     score: float
+    source: ItemSource = ItemSource.CONTEXTUAL
     verdict: Verdict
+    duplicate_of: str | None = None
 
 
 class ModelReceipt(DomainModel):
@@ -37,7 +42,7 @@ class ModelReceipt(DomainModel):
 
 
 class Receipt(DomainModel):
-    """Enough to explain a request and to run it again."""
+    """Enough to explain a request and to run it again; `chosen` are the ids of the block's memories in its order."""
 
     id: str
     at: UtcTime
@@ -51,6 +56,7 @@ class Receipt(DomainModel):
     engine: Engine = Engine.NONE
     degraded: bool = False
     considered: tuple[ConsideredMemory, ...] = ()
+    chosen: tuple[str, ...] = ()
     block_id: str | None = None
     model: ModelReceipt | None = None
     stages: dict[str, float] = Field(default_factory=dict)

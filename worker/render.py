@@ -5,7 +5,7 @@ and can neither close the frame nor open a role of its own.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -87,11 +87,3 @@ def block(lines: Sequence[Line], style: BlockFormat) -> str | None:
         return None
     opening, closing = FRAME_OF[style]
     return f"{opening}\n{NOTICE}\n{body(lines, style)}\n{closing}"
-
-
-Measure = Callable[[Sequence[Line]], int]
-
-
-def measure(style: BlockFormat) -> Measure:
-    """A function that gives the length of the block that some lines would make, in characters."""
-    return lambda lines: len(block(lines, style) or "")

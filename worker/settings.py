@@ -36,6 +36,12 @@ class Fusion(StrEnum):
     RRF = "rrf"
 
 
+class OnCompaction(StrEnum):
+    DROPPED = "dropped"
+    RESET = "reset"
+    KEEP = "keep"
+
+
 class InjectionConfig(SettingsModel):
     """How memories are injected; one frozen snapshot serves a whole request."""
 
@@ -98,6 +104,12 @@ class InjectionConfig(SettingsModel):
     max_items: int = Field(default=5, ge=1, le=50, description="Most memories in a block.")
     max_total: int = Field(default=25, ge=1, le=100, description="Hard cap on memories in a block, over every source.")
     max_chars: int = Field(default=6000, ge=200, le=100_000, description="Most characters of a block.")
+    max_tokens: int | None = Field(
+        default=None,
+        ge=50,
+        le=100_000,
+        description="Most tokens of a block, by an estimate that errs upwards; unset: no such limit.",
+    )
     max_item_chars: int = Field(
         default=600,
         ge=40,
@@ -112,6 +124,24 @@ class InjectionConfig(SettingsModel):
     max_recalls: int = Field(default=3, ge=1, le=3, description="Most searches per request, the first one included.")
     context_window_depth: int = Field(
         default=10, ge=1, le=1000, description="Turns after which a memory that was shown may be shown again."
+    )
+    semantic_threshold: float | None = Field(
+        default=None,
+        ge=0.0,
+        le=1.0,
+        description="Cosine from which two memories say the same; unset takes the value measured for the embedder.",
+    )
+    on_compaction: OnCompaction = Field(
+        default=OnCompaction.DROPPED,
+        description="What a compacted context makes the ledger forget: dropped (what is no longer visible; everything "
+        "where the caller does not say what is), reset (everything) or keep (nothing).",
+    )
+    max_injected_blocks_in_history: int = Field(
+        default=3,
+        ge=0,
+        le=100,
+        description="Blocks that a conversation's history may hold, the newest included; 0 removes all of them after "
+        "their turn. Callers get it as `history_cap`.",
     )
 
     @property

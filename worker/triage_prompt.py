@@ -7,7 +7,8 @@ from hooks.contract import Reason
 
 from .errors import ModelError, PromptError
 from .models import Candidate, ChatRequest, SelectionTask
-from .prompts import Message, Prompt, clip_middle, estimate_messages, estimate_tokens, neutralise, quote
+from .prompts import Message, Prompt, clip_middle, estimate_messages, neutralise, quote
+from .tokens import estimate_tokens
 
 VARIABLES = frozenset({"now", "task", "candidates", "most"})
 SECTIONS = ("search", "results", "final", "repair")

@@ -107,6 +107,7 @@ async def open_service(
             receipts=receipts,
             config_for=lambda _: settings,
             clock=lambda: NOW,
+            profile=used.profile,
         )
     )
     try:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from hooks.blocks import FRAMES, NOTICE, block_id, find_blocks, strip_blocks
 from hooks.contract import BlockFormat, InjectionResult, ItemSource, Outcome
-from worker.budget import fit
+from worker.budget import Limits, fit
 from worker.models import Candidate, Memory, MemoryType, Verdict
-from worker.render import Line, block, flatten, measure, shown_text
+from worker.render import Line, block, body, flatten, shown_text
 
 NOTED = datetime(2026, 1, 10, 9, tzinfo=UTC)
 
@@ -93,11 +93,11 @@ def test_strip_takes_off_what_prefix_put_on(message: str, content: str, style: B
 def test_budget_is_never_exceeded(contents: list[str], max_chars: int, max_items: int) -> None:
     lines = [line_of(content) for content in contents]
     candidates = [Candidate(line.memory, 0.5, None, 0.5, 0.5) for line in lines]
-    kept, dropped = fit(candidates, lines, max_items=max_items, max_chars=max_chars, measure=measure(BlockFormat.XML))
-    assert len(block(kept, BlockFormat.XML) or "") <= max_chars
-    assert len(kept) <= max_items
-    assert len(kept) + len(dropped) == len(lines)
-    assert {entry.verdict for entry in dropped} <= {Verdict.OVER_CHARS, Verdict.OVER_ITEMS}
+    fitted = fit(candidates, lines, Limits(max_items, 25, max_chars), BlockFormat.XML)
+    assert len(block(fitted.lines, BlockFormat.XML) or "") <= max_chars
+    assert len(fitted.lines) <= max_items
+    assert len(fitted.lines) + len(fitted.dropped) == len(lines)
+    assert {entry.verdict for entry in fitted.dropped} <= {Verdict.OVER_CHARS, Verdict.OVER_ITEMS}
 
 
 @given(st.text(max_size=500), st.integers(40, 200))
@@ -110,6 +110,17 @@ def test_flat_text_is_one_short_line(text: str, limit: int) -> None:
 def test_block_id_names_the_text() -> None:
     assert block_id("a") == block_id("a")
     assert block_id("a") != block_id("b")
+
+
+@pytest.mark.parametrize("style", list(BlockFormat))
+def test_block_id_is_the_same_in_a_frame_of_the_hosts_own(style: BlockFormat) -> None:
+    lines = [line_of("Tyler builds Nexus"), line_of("Sarah leads")]
+    whole = block(lines, style)
+    assert whole is not None
+    opening, closing = FRAMES[0]
+    assert block_id(f"{opening}\n{body(lines, style)}\n{closing}") == block_id(whole)
+    assert block_id(whole.replace("\n", "\r\n")) == block_id(whole)
+    assert find_blocks(whole.replace("\n", "\r\n"))
 
 
 def test_block_in_the_middle_of_a_message_is_found_and_stripped() -> None:
