@@ -72,6 +72,11 @@ class Reason(StrEnum):
     MODE_OFF = "mode_off"
     EMPTY_MESSAGE = "empty_message"
     SOURCE_SKIPPED = "source_skipped"
+    SLASH_COMMAND = "slash_command"
+    SKIP_PATTERN = "skip_pattern"
+    EMOJI_ONLY = "emoji_only"
+    GREETING = "greeting"
+    ACKNOWLEDGEMENT = "acknowledgement"
 
     NOTHING_RECALLED = "nothing_recalled"
     BELOW_FLOOR = "below_floor"

@@ -7,14 +7,15 @@ saved while the service runs goes on top of that in `worker.config`.
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hooks.contract import Mode
 
@@ -42,6 +43,40 @@ class OnCompaction(StrEnum):
     KEEP = "keep"
 
 
+class Language(StrEnum):
+    """Languages whose phrases and time expressions are known."""
+
+    ENGLISH = "en"
+    FRENCH = "fr"
+    GERMAN = "de"
+    SPANISH = "es"
+    PORTUGUESE = "pt"
+    ITALIAN = "it"
+    JAPANESE = "ja"
+    CHINESE = "zh"
+    KOREAN = "ko"
+
+
+class Enrichment(StrEnum):
+    """When a query takes in earlier turns: for messages that need them, never, or for every message."""
+
+    ON = "on"
+    OFF = "off"
+    ALWAYS = "always"
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_compiles)]
+"""A regular expression of Python's `re`."""
+
+
 class InjectionConfig(SettingsModel):
     """How memories are injected; one frozen snapshot serves a whole request."""
 
@@ -52,6 +87,26 @@ class InjectionConfig(SettingsModel):
     )
     skip_sources: tuple[str, ...] = Field(
         default=("retrigger", "heartbeat"), description="Sources of a request that never get memory."
+    )
+    languages: tuple[Language, ...] = Field(
+        default=tuple(Language),
+        description="Languages in which greetings, acknowledgements, follow-ups and times are understood.",
+    )
+    skip_small_talk: bool = Field(
+        default=True, description="Search nothing for greetings, acknowledgements and messages without a word."
+    )
+    skip_patterns: tuple[Pattern, ...] = Field(
+        default=(
+            r"(?i)\s*(heartbeat|ping|\[session (started|resumed|ended)\]|keep-?alive)[.!]?\s*",
+            r"(?i)\s*\S+ (joined|left) (the )?(channel|room|server|group)[.!]?\s*",
+            r"(?i)\s*\S+ reacted with \S+ to (your|a) message[.!]?\s*",
+        ),
+        description="Regular expressions; a message that one of them matches as a whole is not searched with.",
+    )
+    force_patterns: tuple[Pattern, ...] = Field(
+        default=(),
+        description="Regular expressions; a message in which one of them is found is searched with, whatever its "
+        "source and its wording.",
     )
     shared_users: tuple[str, ...] = Field(
         default=(), description="Owners whose memories everybody of the tenant may see."
@@ -89,7 +144,28 @@ class InjectionConfig(SettingsModel):
         default=2000,
         ge=50,
         le=20_000,
-        description="Most characters of a message that are searched with; the tail is kept.",
+        description="Most characters that are searched with; the questions, the beginning and the end are kept.",
+    )
+    strip_patterns: tuple[Pattern, ...] = Field(
+        default=(
+            (
+                r"(?im)^(?:[^\n`]{0,60}\b(?:details|metadata|info|context|trusted)\b[^\n`]{0,20}:[ \t]*\n)?```json\n"
+                r"(?=[^`]{0,4000}\"(?:message_?id|sender|chat_?id|conversation_?(?:id|label))\")[^`]{0,4000}\n"
+                r"```[ \t]*$"
+            ),
+            r"(?m)^\[(?:[A-Z][a-z]{2} )?\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}[^\]\n]{0,20}\][ \t]*",
+            r"(?im)^(?:sender|channel|chat|room|message[ _-]?id|timestamp|conversation)[ \t]?:[ \t][^\n]{0,200}$",
+            r"(?s)<system-reminder>(?:(?!<system-reminder>).){0,8000}?</system-reminder>",
+        ),
+        description="Regular expressions of what a host wraps around a message; left out of the query, never out of "
+        "the message itself.",
+    )
+    query_enrichment: Enrichment = Field(
+        default=Enrichment.ON,
+        description="Earlier turns in the query: on (for a message that says too little by itself), off, or always.",
+    )
+    query_context_chars: int = Field(
+        default=400, ge=50, le=4000, description="Most characters of earlier turns that a query takes in."
     )
 
     relative_cut: float = Field(

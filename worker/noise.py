@@ -1,0 +1,143 @@
+"""Tells what a person wrote from what was pasted or wrapped around it. Pure; every step is linear in the text.
+
+Removed are own blocks, host envelopes (by configured patterns), fenced code, runs of log lines, lines that repeat in
+one shape, and blobs such as base64. What was removed is kept apart, since an error line may be the very question.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+
+from hooks.blocks import strip_blocks
+
+SCANNED_HEAD = 8_000
+SCANNED_TAIL = 24_000
+"""Characters of a longer text that are looked at."""
+
+LOG_RUN = 3
+"""Log lines, or lines of code, in a row from which they count as pasted."""
+
+REPEATS = 5
+"""How often a line must occur, numbers aside, to count as pasted."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
+_BLOB = re.compile(r"[!-~]{120,}")
+_STRETCH = re.compile(r"(\S)\1{15,}")
+_DIGITS = re.compile(r"\d+")
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
+_LOG_LINE = re.compile(
+    r"""\s{0,40}(?:
+      [\[(<]?\d{4}[-/.]\d\d[-/.]\d\d[T ,_]\s?\d\d:?\d\d      # 2026-02-03T08:12, 2026/02/03 08:12
+    | [\[(]?\d\d:\d\d:\d\d\b                                 # [08:12:44]
+    | \[\s{0,8}\d{1,9}\.\d{1,9}\]                            # [  812.440]
+    | [A-Z][a-z]{2}\s{1,2}\d{1,2}\s\d\d:\d\d:\d\d            # Feb  3 08:12:44
+    | [\[(<]?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL)\b[\])>:\s]
+    | at\s[\w$.<>/]{3,200}[(:]                               # at package.Class.method(
+    | File\s"[^"\n]{1,300}",\sline\s\d
+    | \d{1,4}:?\s{1,8}(?:0x[0-9a-f]{4}|\w{1,60}::|\S{1,60}\s\S{1,80}\s\+\s\d)
+    | [\w./\\-]{1,200}\.\w{1,5}:\d{1,6}(?::\d{1,6})?[:\s]    # src/map.rs:418:22:
+    )""",
+    re.VERBOSE,
+)
+_CODE_LINE = re.compile(
+    r"\s{0,80}(?:(?:def|class|func|fn|import|from|return|public|private|static|const|let|var|void|int|package|using|"
+    r"namespace|struct|impl|#include|SELECT|INSERT|UPDATE|FROM|WHERE|JOIN)\b.{0,200}[({;:=,*]|[{}\])]+[;,]?\s{0,8}$|"
+    r"[^\n]{1,200}(?:[{};]|=>|\)\s?:)\s{0,8}$|[+-](?![ \d-]).{0,200}[;({)]\s{0,8}$)"
+)
+_TELLING = re.compile(
+    r"(?i)error|exception|fail|fatal|panic|denied|refused|timed? ?out|timeout|abort|crash|cannot|unable|not found|"
+    r"missing|killed|invalid|warn|exit code|nack|busy"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Separated:
+    """What a person wrote, line by line, and the pasted lines."""
+
+    prose: str
+    pasted: tuple[str, ...] = ()
+
+
+def separated(text: str, patterns: Sequence[str] = ()) -> Separated:
+    """`text` in its parts; `patterns` are regular expressions of what to leave out altogether."""
+    plain = _CONTROL.sub(" ", _clipped(strip_blocks(text)).replace("\r\n", "\n"))
+    bare = _without_blobs(_without_envelope(plain, patterns))
+    lines = [line for line in bare.split("\n") if line and not line.isspace()]
+    noisy = _noisy(lines)
+    prose = [line for line, is_noise in zip(lines, noisy, strict=True) if not is_noise]
+    pasted = [line for line, is_noise in zip(lines, noisy, strict=True) if is_noise and _has_words(line)]
+    return Separated("\n".join(prose).strip(), tuple(pasted))
+
+
+def telling_lines(pasted: Sequence[str], limit: int) -> str:
+    """The pasted lines that say what went wrong, else the last one, each shape once, in at most `limit` characters."""
+    found: dict[str, str] = {}
+    for line in pasted:
+        if _TELLING.search(line[:400]):
+            found.setdefault(_shape(line), " ".join(line.split()))
+    lines = list(found.values())[:4] or [" ".join(line.split()) for line in pasted[-1:]]
+    return " ".join(line[: max(40, limit // len(lines))] for line in lines)[:limit]
+
+
+def _clipped(text: str) -> str:
+    if len(text) <= SCANNED_HEAD + SCANNED_TAIL:
+        return text
+    return f"{text[:SCANNED_HEAD]}\n{text[-SCANNED_TAIL:]}"
+
+
+def _without_envelope(text: str, patterns: Sequence[str]) -> str:
+    """`text` without what `patterns` match; unchanged where nothing would be left."""
+    bare = text
+    for pattern in patterns:
+        bare = _compiled(pattern).sub(" ", bare)
+    return bare if _has_words(bare) else text
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _without_blobs(text: str) -> str:
+    return _STRETCH.sub(r"\1\1\1", _BLOB.sub(lambda blob: blob[0][:60] if "://" in blob[0][:60] else " ", text))
+
+
+def _has_words(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def _shape(line: str) -> str:
+    return _DIGITS.sub("0", line[:200].strip())
+
+
+def _noisy(lines: Sequence[str]) -> list[bool]:
+    shapes = [_shape(line) for line in lines]
+    counts = Counter(shapes)
+    repeated = [len(shape) > 3 and counts[shape] >= REPEATS for shape in shapes]
+    pasted = [fenced or often for fenced, often in zip(_fenced(lines), repeated, strict=True)]
+    for looks in (_LOG_LINE, _CODE_LINE):
+        _mark_runs(lines, looks, pasted)
+    return pasted
+
+
+def _fenced(lines: Sequence[str]) -> list[bool]:
+    """Which lines are inside a fence, its own lines included; a fence that is not closed does not count."""
+    marks = [index for index, line in enumerate(lines) if _FENCE.match(line)]
+    inside = [False] * len(lines)
+    for opening, closing in zip(marks[::2], marks[1::2], strict=False):
+        inside[opening : closing + 1] = [True] * (closing - opening + 1)
+    return inside
+
+
+def _mark_runs(lines: Sequence[str], looks: re.Pattern[str], pasted: list[bool]) -> None:
+    """Mark runs of at least `LOG_RUN` lines that look so."""
+    alike = [looks.match(line[:400]) is not None for line in lines]
+    start = 0
+    for is_alike, run in groupby(alike):
+        size = sum(1 for _ in run)
+        if is_alike and size >= LOG_RUN:
+            pasted[start : start + size] = [True] * size
+        start += size
