@@ -17,7 +17,7 @@ from hooks.queue import QueueClient, Reply
 from .corpus import TENANT, messages
 from .measure import Check, RangeChart, Result, Series, StackChart, interleaved, latency_checks
 from .options import Options
-from .processes import BenchError, running_service, scratch
+from .processes import BenchError, Service, running_service, scratch
 from .progress import bar
 from .stores import EMBEDDED, make_store
 
@@ -45,12 +45,15 @@ class Stand:
     """One service that is measured, and what was measured: milliseconds in all, and per part."""
 
     memories: int
+    service: Service
     tap: Tap
     hook: PreExecutionHook
     total: list[float] = field(default_factory=list)
     parts: dict[str, list[float]] = field(default_factory=dict)
     outcomes: "Counter[str]" = field(default_factory=Counter)
     """How the answers ended, those under load included."""
+    processor_ms: list[float] = field(default_factory=list)
+    """What the service used per answer; empty where the system does not say."""
 
     @property
     def label(self) -> str:
@@ -74,27 +77,32 @@ def run(options: Options, progress: Progress) -> Result:
     """One service per size, all running at the same time, asked in turn."""
     plan = _plan(options)
     with ExitStack() as stack:
-        urls = {}
+        services = {}
         for size in plan.sizes:
             data_dir = stack.enter_context(scratch())
             make_store(data_dir, size, options.out / "cache", progress)
-            urls[size] = stack.enter_context(running_service(data_dir, "--model", "none"))
-        return asyncio.run(_measure(urls, plan, progress))
+            services[size] = stack.enter_context(running_service(data_dir, "--model", "none"))
+        return asyncio.run(_measure(services, plan, progress))
 
 
-async def _measure(urls: dict[int, str], plan: Plan, progress: Progress) -> Result:
+async def _measure(services: dict[int, Service], plan: Plan, progress: Progress) -> Result:
     texts = messages()
     async with AsyncExitStack() as stack:
         stands = []
-        for size, url in urls.items():
-            tap = Tap(url)
-            stands.append(Stand(size, tap, await stack.enter_async_context(PreExecutionHook(queue=tap))))
+        for size, service in services.items():
+            tap = Tap(service.url)
+            stands.append(Stand(size, service, tap, await stack.enter_async_context(PreExecutionHook(queue=tap))))
         for stand in interleaved(stands, WARM_UP):
             await _ask(stand, next(texts))
+        used = [stand.service.processor_ms() for stand in stands]
         with bar(progress, "deterministic: one caller", plan.rounds * len(stands)) as advance:
             for stand in interleaved(stands, plan.rounds):
                 _note(stand, *await _ask(stand, next(texts)))
                 advance()
+        for stand, before in zip(stands, used, strict=True):
+            after = stand.service.processor_ms()
+            if before is not None and after is not None:
+                stand.processor_ms.append((after - before) / plan.rounds)
         rates = {}
         with bar(progress, "deterministic: full load", len(stands)) as advance:
             for stand in stands:
@@ -155,6 +163,11 @@ def _result(stands: list[Stand], rates: dict[int, tuple[float, list[float]]]) ->
     crowd = [_series(f"{stand.label}, {CALLERS} callers", rates[stand.memories][1], stand) for stand in stands]
     rate = [Series.of(f"{stand.label}, full load", [rates[stand.memories][0]], "answers/s") for stand in stands]
     parts = [Series.of(f"{stand.label}: {name}", values) for stand in stands for name, values in stand.parts.items()]
+    parts += [
+        Series.of(f"{stand.label}: processor time of the service per answer", stand.processor_ms)
+        for stand in stands
+        if stand.processor_ms
+    ]
     checks = [
         check
         for size, limits in LIMITS.items()

@@ -57,7 +57,7 @@ def run(options: Options, progress: Progress) -> Result:
         data_dir = stack.enter_context(scratch())
         make_store(data_dir, QUICK_MEMORIES if options.quick else MEMORIES, options.out / "cache", progress)
         whole = stack.enter_context(running_service(data_dir, "--model", "none"))
-        return _result(_measure({SCRIPT: url, SHIM: url, SHIM_WHOLE: whole}, rounds, progress))
+        return _result(_measure({SCRIPT: url, SHIM: url, SHIM_WHOLE: whole.url}, rounds, progress))
 
 
 def _measure(urls: dict[str, str], rounds: int, progress: Progress) -> dict[str, list[float]]:

@@ -51,8 +51,8 @@ def run(options: Options, progress: Progress) -> Result:
         data_dir = stack.enter_context(scratch())
         make_store(data_dir, QUICK_MEMORIES if options.quick else MEMORIES, options.out / "cache", progress)
         chosen = ("--model", "openai/scripted", "--model-api-base", f"{server.url}/v1")
-        url = stack.enter_context(running_service(data_dir, *chosen))
-        return _result(asyncio.run(_measure(url, server, options, progress)))
+        service = stack.enter_context(running_service(data_dir, *chosen))
+        return _result(asyncio.run(_measure(service.url, server, options, progress)))
 
 
 async def _measure(url: str, server: ModelServer, options: Options, progress: Progress) -> Found:

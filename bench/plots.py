@@ -45,7 +45,7 @@ def _figure(title: str, rows: int) -> tuple[Figure, Axes]:
 
 def _label_rows(axes: Axes, names: list[str]) -> None:
     axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
+    axes.set_ylim(len(names) - 0.5, -0.9)
 
 
 def _range_figure(chart: RangeChart, series: list[Series]) -> Figure:

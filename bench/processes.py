@@ -10,6 +10,7 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -91,12 +92,30 @@ def running_queue_worker(kind: str, url: str) -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running `meeseeks up`: the address of its queue, and the id of the process that answers."""
+
+    url: str
+    pid: int
+
+    def processor_ms(self) -> float | None:
+        """Processor time that the process has used so far; `None` where the system does not say."""
+        file = Path(f"/proc/{self.pid}/stat")
+        if not file.is_file():
+            return None
+        # the name in parentheses may hold anything; user and system time are fields 14 and 15 of the line
+        fields = file.read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
-def running_service(data_dir: Path, *options: str) -> Iterator[str]:
-    """`meeseeks up` on a data folder; the address of its queue."""
+def running_service(data_dir: Path, *options: str) -> Iterator[Service]:
+    """`meeseeks up` on a data folder."""
     command = [sys.executable, "-m", "worker", "--data-dir", str(data_dir), "up", "--json", *options]
     with running(command, "}") as said:
-        yield str(json.loads(said)["redis"])
+        about = json.loads(said)
+        yield Service(about["redis"], about["pid"])
 
 
 class ModelServer:

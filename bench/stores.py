@@ -1,13 +1,18 @@
 """Stores full of made-up memories, written before a service opens them."""
 
 import asyncio
+import inspect
+import shutil
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from rich.progress import Progress
 
+from worker import payload
+from worker.adapters import edge_shard
 from worker.adapters.bm25 import Bm25Encoder
 from worker.adapters.edge_store import EdgeStore
 from worker.adapters.minilm import PROFILE, MiniLmEmbedder
@@ -15,7 +20,7 @@ from worker.app import store_path
 from worker.models import StoredMemory, Vector
 from worker.service_settings import ServiceSettings
 
-from .corpus import TENANT, digest, memories
+from .corpus import RECIPE, TENANT, digest, memories
 from .progress import bar
 
 EMBEDDED = 10_000
@@ -28,9 +33,26 @@ BATCH = 64
 Matrix = npt.NDArray[np.float32]
 
 
+LAYOUT = (payload, edge_shard)
+"""Modules that decide how a store lies on disk."""
+
+
 def make_store(data_dir: Path, number: int, cache: Path, progress: Progress) -> None:
-    """A data folder whose store holds the first `number` memories; vectors come from `cache` where they can."""
-    asyncio.run(_make_store(data_dir, number, cache, progress))
+    """A data folder whose store holds the first `number` memories, made once and then copied from `cache`."""
+    kept = cache / f"store-{number}-{_key()}"
+    if not kept.is_dir():
+        draft = kept.with_suffix(".new")
+        shutil.rmtree(draft, ignore_errors=True)
+        asyncio.run(_make_store(draft, number, cache, progress))
+        draft.replace(kept)
+    shutil.copytree(kept, data_dir, dirs_exist_ok=True)
+
+
+def _key() -> str:
+    """Names everything that the files of a store depend on."""
+    sources = [inspect.getsource(module) for module in LAYOUT]
+    recipes = [PROFILE.fingerprint, Bm25Encoder("english").config_hash, str(RECIPE), version("qdrant-edge-py")]
+    return digest([*sources, *recipes])
 
 
 async def _make_store(data_dir: Path, number: int, cache: Path, progress: Progress) -> None:
