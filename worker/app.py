@@ -43,6 +43,7 @@ from .fallback import DeterministicSelector
 from .injection import InjectionParts, InjectionService
 from .keeper import Keeper
 from .live_triage import LivePrompts, LiveTriage
+from .memory_operations import MemoryOperations
 from .operations import Operations
 from .prompts import default_prompts_dir
 from .protocols import ChatModel, Embedder, Ledger, ReceiptStore, Selector, StoreEngine
@@ -119,7 +120,7 @@ def _assemble(settings: Settings, redis: "Redis | None", stack: AsyncExitStack, 
     operations = Operations(
         injection=injection,
         recall=recall,
-        keeper=Keeper(parts.engine, parts.sparse, usable),
+        memories=_memories(service, parts, usable),
         engine=parts.engine,
         receipts=receipts,
         config_for=parts.live.for_agent,
@@ -130,6 +131,11 @@ def _assemble(settings: Settings, redis: "Redis | None", stack: AsyncExitStack, 
         about=about,
     )
     return Core(operations.table(), parts.engine, parts.embedder, parts.model, about)
+
+
+def _memories(service: ServiceSettings, parts: Parts, usable: Embedder | None) -> MemoryOperations:
+    mask = service.mask_secrets_at_write
+    return MemoryOperations(Keeper(parts.engine, parts.sparse, usable, mask=mask), utc_now, mask=mask)
 
 
 async def _open_live(

@@ -17,21 +17,16 @@ from .answers import Answer, Operation
 from .config import LiveSettings
 from .deadline import Deadline
 from .injection import InjectionService
-from .keeper import Keeper
-from .models import DomainModel, LedgerKey, Memory, MemoryType, RecallQuery, visible_to
+from .memory_operations import MemoryOperations, TenantPayload
+from .models import DomainModel, LedgerKey, MemoryType, RecallQuery, visible_to
 from .protocols import ReceiptStore, StoreEngine
 from .recall import Recall, RecallScope
 from .render import shown_text
 from .sessions import SessionService, shown_in
 from .settings import InjectionConfig
 from .stages import Stages
-from .transfer import memory_from
 
 RECALL = "recall"
-REMEMBER = "remember"
-PUT = "put"
-FORGET = "forget"
-EXPORT = "export"
 RECEIPT = "receipt"
 RECEIPTS = "receipts"
 HEALTH = "health"
@@ -39,13 +34,6 @@ SESSION_SHOW = "session_show"
 SETTINGS_GET = "settings_get"
 SETTINGS_PATCH = "settings_patch"
 SETTINGS_RESET = "settings_reset"
-
-MAX_BATCH = 200
-"""Memories that one `put` may carry."""
-
-
-class TenantPayload(DomainModel):
-    tenant: Key = "default"
 
 
 class RecallPayload(DomainModel):
@@ -60,23 +48,6 @@ class RecallPayload(DomainModel):
     until: UtcTime | None = None
     now: UtcTime | None = None
     limit: int = Field(default=10, ge=1, le=100)
-
-
-class RememberPayload(TenantPayload):
-    memory: dict[str, Any]
-
-
-class PutPayload(TenantPayload):
-    memories: tuple[Memory, ...] = Field(max_length=MAX_BATCH)
-
-
-class ForgetPayload(TenantPayload):
-    ids: tuple[Key, ...] = Field(min_length=1, max_length=MAX_BATCH)
-
-
-class ExportPayload(TenantPayload):
-    cursor: str | None = None
-    limit: int = Field(default=100, ge=1, le=MAX_BATCH)
 
 
 class ReceiptPayload(TenantPayload):
@@ -155,7 +126,7 @@ class Operations:
         *,
         injection: InjectionService,
         recall: Recall,
-        keeper: Keeper,
+        memories: MemoryOperations,
         engine: StoreEngine,
         receipts: ReceiptStore,
         config_for: Callable[[str], InjectionConfig],
@@ -167,7 +138,7 @@ class Operations:
     ) -> None:
         self._injection = injection
         self._recall = recall
-        self._keeper = keeper
+        self._memories = memories
         self._engine = engine
         self._receipts = receipts
         self._config_for = config_for
@@ -182,13 +153,10 @@ class Operations:
         return {
             INJECT: self.inject,
             RECALL: self.recall,
-            REMEMBER: self.remember,
-            PUT: self.put,
-            FORGET: self.forget,
-            EXPORT: self.export,
             RECEIPT: self.receipt,
             RECEIPTS: self.receipts,
             HEALTH: self.health,
+            **self._memories.table(),
             **SettingsOperations(self._settings).table(),
             **SessionOperations(self._sessions).table(),
         }
@@ -221,31 +189,6 @@ class Operations:
             for candidate in recalled.candidates[: wanted.limit]
         ]
         return Answer({"memories": hits, "degraded": recalled.degraded, "stages": stages.as_dict()})
-
-    async def remember(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
-        wanted = RememberPayload.model_validate(payload)
-        memory = memory_from(wanted.memory, self._clock())
-        present = await self._keeper.get(wanted.tenant, [memory.id])
-        if "id" not in wanted.memory and present and present[0].content == memory.content:
-            return Answer({"id": memory.id, "stored": "unchanged"})
-        stored = await self._keeper.put(wanted.tenant, [memory])
-        verb = "created" if stored.created else "updated" if stored.updated else "unchanged"
-        return Answer({"id": memory.id, "stored": verb, "without_vector": bool(stored.without_vector)})
-
-    async def put(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
-        wanted = PutPayload.model_validate(payload)
-        stored = await self._keeper.put(wanted.tenant, wanted.memories)
-        return Answer({key: len(value) if isinstance(value, tuple) else value for key, value in asdict(stored).items()})
-
-    async def forget(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
-        wanted = ForgetPayload.model_validate(payload)
-        return Answer({"forgotten": await self._keeper.forget(wanted.tenant, wanted.ids)})
-
-    async def export(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
-        wanted = ExportPayload.model_validate(payload)
-        page = await self._keeper.page(wanted.tenant, limit=wanted.limit, cursor=wanted.cursor)
-        memories = [memory.model_dump(mode="json", exclude_defaults=True) for memory in page.memories]
-        return Answer({"memories": memories, "cursor": page.cursor})
 
     async def receipt(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
         wanted = ReceiptPayload.model_validate(payload)

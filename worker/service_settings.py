@@ -39,6 +39,10 @@ class ServiceSettings(SettingsModel):
     embedder_dimension: int | None = Field(
         default=None, ge=1, description="Length of the vectors, for embedders that do not say."
     )
+    mask_secrets_at_write: bool = Field(
+        default=False,
+        description="Mask passwords, keys and tokens before a memory is stored; what was masked is lost.",
+    )
     model: str | None = Field(
         default=None,
         description="Chat model that triages, in litellm's notation; unset: a local Ollama, else none.",

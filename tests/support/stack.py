@@ -18,7 +18,7 @@ from typing import Any
 
 from hooks import InjectionResult, PreExecutionHook
 from hooks.queue import QueueClient
-from worker.operations import EXPORT, PUT
+from worker.memory_operations import EXPORT, PUT
 
 ROOT = Path(__file__).parents[2]
 MODEL = "openai/scripted"

@@ -5,15 +5,18 @@ import typer
 from .demo import demo
 from .doctor import doctor
 from .injecting import inject, receipt
-from .memories import export_memories, forget, import_memories, recall, remember
+from .memories import forget, list_memories, recall, relate, remember, show_memory, update
 from .options import common
 from .serving import up, worker
 from .settings import settings
+from .transfers import export_memories, import_memories
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.callback()(common)
-for _command in (up, worker, remember, recall, inject, receipt, forget, doctor, demo):
+for _command in (up, worker, remember, update, relate, forget, recall, inject, receipt, doctor, demo):
     app.command()(_command)
+app.command("show")(show_memory)
+app.command("list")(list_memories)
 app.command("import")(import_memories)
 app.command("export")(export_memories)
 app.add_typer(settings, name="settings")

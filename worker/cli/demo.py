@@ -18,9 +18,9 @@ import typer
 from hooks import InjectionRequest, InjectionResult, Outcome, PreExecutionHook
 from hooks.queue import QueueClient
 from worker.cli.backend import QueueBackend
-from worker.cli.memories import put_all
 from worker.cli.options import AsJson, run, settings_of
 from worker.cli.output import console, fail, milliseconds, print_json, say, table
+from worker.cli.transfers import put_all
 from worker.errors import MeeseeksError
 from worker.models import Memory
 from worker.prompts import default_prompts_dir

@@ -12,7 +12,8 @@ from worker.cli.backend import Backend, open_backend
 from worker.cli.options import AsJson, run, settings_or_fault
 from worker.cli.output import milliseconds, print_json, say, show, table
 from worker.errors import MeeseeksError
-from worker.operations import FORGET, HEALTH, REMEMBER
+from worker.memory_operations import FORGET, REMEMBER
+from worker.operations import HEALTH
 from worker.settings import Settings
 
 CANARY_TENANT = "meeseeks-doctor"

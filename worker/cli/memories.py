@@ -2,30 +2,17 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
 
-from worker.cli.backend import Backend, open_backend
-from worker.cli.options import (
-    Agent,
-    AsJson,
-    Tenant,
-    User,
-    run,
-    settings_of,
-)
+from worker.cli.backend import open_backend
+from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
 from worker.cli.output import errors, fail, print_json, say, scores, show, table
-from worker.models import Memory, MemoryType
-from worker.operations import EXPORT, FORGET, PUT, RECALL, REMEMBER
-from worker.transfer import Rejected, read_lines, to_line
-
-BATCH = 100
-WRITE_BUDGET = 60.0
+from worker.memory_operations import EXPORT, FORGET, MAX_BATCH, RELATE, REMEMBER, SHOW, UPDATE
+from worker.models import MemoryType
+from worker.operations import RECALL
+from worker.settings import Settings
 
 
 def remember(
@@ -53,12 +40,7 @@ def remember(
     }
     if memory_id:
         memory["id"] = memory_id
-
-    async def work() -> dict[str, Any]:
-        async with open_backend(settings) as backend:
-            return await backend.call(REMEMBER, {"tenant": tenant, "memory": memory})
-
-    done = run(work(), as_json=as_json)
+    done = _ask(settings, REMEMBER, {"tenant": tenant, "memory": memory}, as_json=as_json)
     print_json(done) if as_json else say(f"{done['stored']}: {done['id']}")
 
 
@@ -68,103 +50,118 @@ def forget(
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Delete memories for good."""
+    """Delete memories for good, with every mention of them in others."""
     settings = settings_of(context, as_json=as_json)
-
-    async def work() -> dict[str, Any]:
-        async with open_backend(settings) as backend:
-            return await backend.call(FORGET, {"tenant": tenant, "ids": ids})
-
-    done = run(work(), as_json=as_json)
+    done = _ask(settings, FORGET, {"tenant": tenant, "ids": ids}, as_json=as_json)
     print_json(done) if as_json else say(f"forgotten: {done['forgotten']} of {len(ids)}")
     if done["forgotten"] < len(ids):
         raise typer.Exit(1)
 
 
-def import_memories(
+def update(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="JSON Lines, one memory per line.", exists=True, dir_okay=False)],
+    memory_id: Annotated[str, typer.Argument(metavar="ID", help="Which memory.")],
+    content: Annotated[str | None, typer.Argument(help="Its new text; - reads standard input.")] = None,
+    kind: Annotated[MemoryType | None, typer.Option("--type", help="What kind of memory it is.")] = None,
+    importance: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="How important it is, 0 to 1.")] = None,
+    entity: Annotated[list[str] | None, typer.Option(help="Names it is about, instead of those it has.")] = None,
+    valid_until: Annotated[
+        str | None, typer.Option(help="From then on it is not recalled; `never` takes that back.")
+    ] = None,
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Import memories from a file. Lines that cannot be taken are reported, and nothing is stored twice."""
+    """Change a memory; what is not said stays as it is. A new text is its next version."""
     settings = settings_of(context, as_json=as_json)
-    memories, rejected = _read(file, as_json=as_json)
+    given = {
+        "content": sys.stdin.read() if content == "-" else content,
+        "type": kind.value if kind else None,
+        "importance": importance,
+        "entities": entity,
+        "valid_until": valid_until,
+    }
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if valid_until == "never":
+        changes["valid_until"] = None
+    if not changes:
+        fail("nothing is to be changed; give a new text or an option", as_json=as_json)
+    done = _ask(settings, UPDATE, {"tenant": tenant, "id": memory_id, "changes": changes}, as_json=as_json)
+    memory = done["memory"]
+    print_json(done) if as_json else say(f"updated: {memory['id']}, version {memory.get('version', 1)}")
 
-    async def work() -> dict[str, int]:
-        async with open_backend(settings) as backend:
-            return await put_all(backend, tenant, memories, show_progress=not as_json)
 
-    done: dict[str, Any] = run(work(), as_json=as_json)
+def relate(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(help="Id of the memory that gets the relation.")],
+    kind: Annotated[str, typer.Argument(help="Any word; `updates` and `supersedes` make the target out of date.")],
+    target: Annotated[str, typer.Argument(help="Id of the memory that it points at.")],
+    tenant: Tenant = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Relate a memory to another one."""
+    settings = settings_of(context, as_json=as_json)
+    payload = {"tenant": tenant, "source": source, "kind": kind, "target": target}
+    done = _ask(settings, RELATE, payload, as_json=as_json)
+    print_json(done) if as_json else say(f"{source} {kind} {target}")
+
+
+def show_memory(
+    context: typer.Context,
+    memory_id: Annotated[str, typer.Argument(metavar="ID", help="Which memory.")],
+    tenant: Tenant = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Show one memory, what it replaced, what replaced it, and what is related to it."""
+    settings = settings_of(context, as_json=as_json)
+    found = _ask(settings, SHOW, {"tenant": tenant, "id": memory_id}, as_json=as_json)
     if as_json:
-        print_json({**done, "rejected": [{"line": entry.line, "reason": entry.reason} for entry in rejected]})
-    else:
-        say(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in done.items() if count) or "nothing to do")
-        for entry in rejected:
-            errors.print(f"line {entry.line}: {entry.reason}", markup=False)
-    if rejected:
-        raise typer.Exit(1)
+        print_json(found)
+        return
+    memory = found["memory"]
+    say(memory["content"])
+    fields = [[name, _cell(value)] for name, value in memory.items() if name != "content"]
+    show(table(None, ["field", "value"], fields))
+    for title, names in (("replaced", "earlier"), ("replaced by", "later"), ("related", "related")):
+        if found[names]:
+            show(table(title, ["id", "since", "memory"], [_row(entry)[1:] for entry in found[names]]))
 
 
-def _read(file: Path, *, as_json: bool) -> tuple[list[Memory], list[Rejected]]:
-    try:
-        with file.open(encoding="utf-8") as lines:
-            entries = [entry for _, entry in read_lines(lines, datetime.now(UTC))]
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{file}: {error}", as_json=as_json)
-    memories = [entry for entry in entries if isinstance(entry, Memory)]
-    return memories, [entry for entry in entries if isinstance(entry, Rejected)]
-
-
-async def put_all(backend: Backend, tenant: str, memories: Sequence[Memory], *, show_progress: bool) -> dict[str, int]:
-    """Store memories in batches; the sums of what the batches report."""
-    totals: dict[str, int] = {}
-    with Progress(console=errors, disable=not show_progress, transient=True) as progress:
-        task = progress.add_task("importing", total=len(memories))
-        for batch in _batches(memories):
-            payload = {"tenant": tenant, "memories": [json.loads(to_line(memory)) for memory in batch]}
-            for name, count in (await backend.call(PUT, payload, budget=WRITE_BUDGET)).items():
-                totals[name] = totals.get(name, 0) + count
-            progress.advance(task, len(batch))
-    return totals
-
-
-def _batches(memories: Sequence[Memory]) -> Iterator[Sequence[Memory]]:
-    for start in range(0, len(memories), BATCH):
-        yield memories[start : start + BATCH]
-
-
-def export_memories(
+def list_memories(
     context: typer.Context,
-    file: Annotated[Path | None, typer.Argument(help="Where to write JSON Lines; standard output by default.")] = None,
+    kinds: Annotated[list[MemoryType] | None, typer.Option("--type", help="Only these types; may be repeated.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Only what this user owns.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="Most memories to show.")] = 20,
+    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Export every memory of a tenant as JSON Lines; `import` reads it back."""
+    """List memories page by page, superseded ones too, in no order that means anything."""
     settings = settings_of(context, as_json=as_json)
-
-    async def work() -> list[dict[str, Any]]:
-        async with open_backend(settings) as backend:
-            return [memory async for memory in _all_memories(backend, tenant)]
-
-    memories = run(work(), as_json=as_json)
-    lines = "".join(json.dumps(memory, ensure_ascii=False) + "\n" for memory in memories)
-    if file is None:
-        sys.stdout.write(lines)
+    payload = {"tenant": tenant, "types": kinds or [], "user": user, "limit": limit, "cursor": cursor}
+    page = _ask(settings, EXPORT, payload, as_json=as_json)
+    if as_json:
+        print_json(page)
         return
-    file.write_text(lines, encoding="utf-8")
-    print_json({"exported": len(memories), "file": str(file)}) if as_json else say(f"exported: {len(memories)}")
+    show(table(None, ["type", "id", "since", "memory"], [_row(entry) for entry in page["memories"]]))
+    say(f"more: --cursor {page['cursor']}" if page["cursor"] else "that is all")
 
 
-async def _all_memories(backend: Backend, tenant: str) -> Any:
-    cursor: str | None = None
-    while True:
-        page = await backend.call(EXPORT, {"tenant": tenant, "cursor": cursor}, budget=WRITE_BUDGET)
-        for memory in page["memories"]:
-            yield memory
-        cursor = page["cursor"]
-        if cursor is None:
-            return
+def _row(memory: dict[str, Any]) -> list[str]:
+    outdated = " (out of date)" if memory.get("superseded_by") or memory.get("superseded_at") else ""
+    since = (memory.get("created_at") or "")[:10]
+    return [memory.get("type", MemoryType.FACT.value), memory["id"], since, memory["content"] + outdated]
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _ask(settings: Settings, operation: str, payload: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
+    async def work() -> dict[str, Any]:
+        async with open_backend(settings) as backend:
+            return await backend.call(operation, payload)
+
+    return run(work(), as_json=as_json)
 
 
 def recall(
@@ -188,12 +185,7 @@ def recall(
         "scope": {"tenant": tenant, "user": user},
         "agent_id": agent,
     }
-
-    async def work() -> dict[str, Any]:
-        async with open_backend(settings) as backend:
-            return await backend.call(RECALL, payload)
-
-    found = run(work(), as_json=as_json)
+    found = _ask(settings, RECALL, payload, as_json=as_json)
     if as_json:
         print_json(found)
         return
