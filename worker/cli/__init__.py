@@ -8,6 +8,7 @@ from .injecting import inject, receipt
 from .memories import forget, list_memories, recall, relate, remember, show_memory, update
 from .options import common
 from .serving import up, worker
+from .sessions import session
 from .settings import settings
 from .transfers import export_memories, import_memories
 
@@ -20,3 +21,4 @@ app.command("list")(list_memories)
 app.command("import")(import_memories)
 app.command("export")(export_memories)
 app.add_typer(settings, name="settings")
+app.add_typer(session, name="session")

@@ -1,0 +1,264 @@
+"""Ledgers: in a real Valkey, and the same behaviour in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from hooks.contract import Reason
+from hooks.queue import connect
+from tests.support.valkey import forget, running_valkey, sync_redis
+from worker.adapters.memory_ledger import MemoryLedger
+from worker.adapters.redis_ledger import KEPT_TURNS, RedisLedger, ledger_key
+from worker.errors import QueueError
+from worker.models import LedgerEntry, LedgerKey
+from worker.protocols import Ledger
+
+KEY = LedgerKey("tenant", "session", "agent")
+DEPTH = 100
+
+
+async def give(ledger: Ledger, turn_key: str, *names: str, key: LedgerKey = KEY, **fields: Any) -> int:
+    """One delivered turn that shows some memories in one block; the turn's number."""
+    view = await ledger.view(key, turn_key, depth=DEPTH)
+    block = f"block-{view.turn}"
+    shown = {name: LedgerEntry(1, view.turn, block, **fields) for name in names}
+    await ledger.offer(key, turn_key, "answer", shown)
+    assert await ledger.commit(key, turn_key)
+    return view.turn
+
+
+async def shown(ledger: Ledger, key: LedgerKey = KEY) -> set[str]:
+    return set((await ledger.peek(key)).shown)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running_valkey() as server:
+        yield server.url
+
+
+@pytest.fixture
+async def redis(url: str) -> AsyncIterator[Any]:
+    client = connect(url)
+    yield client
+    await client.aclose()
+    forget(url)
+
+
+@pytest.fixture
+def kept(redis: Any) -> RedisLedger:
+    return RedisLedger(redis, ttl_s=60)
+
+
+@pytest.fixture(params=["memory", "redis"])
+def ledger(request: pytest.FixtureRequest) -> Ledger:
+    """Either kind; a server is only asked where it is needed."""
+    if request.param == "memory":
+        return MemoryLedger()
+    found: RedisLedger = request.getfixturevalue("kept")
+    return found
+
+
+def entry(turn: int, version: int = 1) -> LedgerEntry:
+    return LedgerEntry(version=version, turn=turn, block_id=f"block-{turn}")
+
+
+async def test_turns_are_numbered_and_a_repeated_one_keeps_its_number(ledger: Ledger) -> None:
+    views = [await ledger.view(KEY, turn_id, depth=DEPTH) for turn_id in ("a", "b", "a", "c")]
+    assert [view.turn for view in views] == [1, 2, 1, 3]
+    assert views[0].shown == {}
+    assert all(view.replay is None for view in views)
+
+
+async def test_what_is_offered_counts_once_it_is_committed(ledger: Ledger) -> None:
+    await ledger.view(KEY, "a", depth=DEPTH)
+    await ledger.offer(KEY, "a", '{"answer":1}', {"m1": entry(1), "\u00fc:2": entry(1, version=7)})
+    before = await ledger.view(KEY, "b", depth=DEPTH)
+    assert await ledger.commit(KEY, "a")
+    assert await ledger.commit(KEY, "a")
+    after = await ledger.view(KEY, "b", depth=DEPTH)
+    assert before.shown == {}
+    assert after.shown == {"m1": entry(1), "\u00fc:2": entry(1, version=7)}
+
+
+async def test_an_answered_turn_is_replayed_and_its_first_answer_stands(ledger: Ledger) -> None:
+    await ledger.view(KEY, "a", depth=DEPTH)
+    await ledger.offer(KEY, "a", "first \u20ac", {"m1": entry(1)})
+    await ledger.offer(KEY, "a", "second", {"m2": entry(1)})
+    assert (await ledger.view(KEY, "a", depth=DEPTH)).replay == "first \u20ac"
+    assert await ledger.commit(KEY, "a")
+    assert set((await ledger.view(KEY, "b", depth=DEPTH)).shown) == {"m1"}
+
+
+async def test_only_what_was_offered_can_be_committed(ledger: Ledger) -> None:
+    assert not await ledger.commit(KEY, "never seen")
+    await ledger.view(KEY, "seen", depth=DEPTH)
+    assert not await ledger.commit(KEY, "seen")
+    await ledger.offer(KEY, "seen", "nothing to show", {})
+    assert await ledger.commit(KEY, "seen")
+
+
+async def test_a_turn_may_be_offered_without_having_been_viewed(ledger: Ledger) -> None:
+    await ledger.offer(KEY, "a", "answer", {"m1": entry(1)})
+    assert await ledger.commit(KEY, "a")
+    assert (await ledger.view(KEY, "b", depth=DEPTH)).turn == 2
+
+
+async def test_a_memory_shown_again_is_counted_from_its_last_turn(ledger: Ledger) -> None:
+    for turn, turn_id in enumerate(("a", "b"), 1):
+        await ledger.view(KEY, turn_id, depth=DEPTH)
+        await ledger.offer(KEY, turn_id, "answer", {"m1": entry(turn, version=turn)})
+        await ledger.commit(KEY, turn_id)
+    assert (await ledger.view(KEY, "c", depth=DEPTH)).shown == {"m1": entry(2, version=2)}
+
+
+async def test_sessions_agents_and_tenants_do_not_see_each_other(ledger: Ledger) -> None:
+    await ledger.offer(KEY, "a", "answer", {"m1": entry(1)})
+    await ledger.commit(KEY, "a")
+    for other in (LedgerKey("other", "session", "agent"), LedgerKey("tenant", "session", "other")):
+        assert (await ledger.view(other, "a", depth=DEPTH)).shown == {}
+
+
+def test_no_two_ledgers_share_a_key() -> None:
+    keys = [
+        LedgerKey("a:b", "c", "d"),
+        LedgerKey("a", "b:c", "d"),
+        LedgerKey("a", "b", "c:d"),
+        LedgerKey("a%3Ab", "c", "d"),
+        LedgerKey("\u00e9" * 512, "s", "a"),
+        LedgerKey("\u00e9" * 511, "s", "a"),
+    ]
+    names = {ledger_key(key) for key in keys}
+    assert len(names) == len(keys)
+    assert all(len(name) <= 250 and name.isascii() for name in names)
+
+
+async def test_parallel_turns_lose_nothing(ledger: Ledger) -> None:
+    async def one(number: int) -> int:
+        turn_id = f"turn-{number}"
+        view = await ledger.view(KEY, turn_id, depth=DEPTH)
+        await ledger.offer(KEY, turn_id, "answer", {f"m{number}": entry(view.turn)})
+        assert await ledger.commit(KEY, turn_id)
+        return view.turn
+
+    turns = await asyncio.gather(*(one(number) for number in range(12)))
+    assert sorted(turns) == list(range(1, 13))
+    assert set((await ledger.view(KEY, "last", depth=DEPTH)).shown) == {f"m{number}" for number in range(12)}
+
+
+async def test_old_turns_are_forgotten_and_what_they_showed_is_not(kept: RedisLedger, url: str) -> None:
+    for number in range(KEPT_TURNS + 20):
+        await give(kept, f"turn-{number}:0123456789ab", f"m{number}")
+    with sync_redis(url) as client:
+        fields = client.hkeys(ledger_key(KEY))
+    for family in (b"t:", b"r:", b"i:", b"u:"):
+        assert sum(field.startswith(family) for field in fields) == KEPT_TURNS
+    assert len(await shown(kept)) == KEPT_TURNS + 20
+    assert not await kept.commit(KEY, "turn-3:0123456789ab")
+
+
+async def test_p6_what_was_shown_long_ago_is_forgotten(ledger: Ledger) -> None:
+    for number in range(1, 6):
+        await give(ledger, str(number), f"m{number}", lasting=number == 1)
+    view = await ledger.view(KEY, "6", depth=3)
+    assert view.turn == 6
+    assert set(view.shown) == {"m1", "m4", "m5"}
+    assert await shown(ledger) == {"m1", "m4", "m5"}
+
+
+async def test_requests_of_one_turn_share_its_number_and_nothing_else(ledger: Ledger) -> None:
+    await ledger.offer(KEY, "a:one", "first", {"m1": entry(1)})
+    view = await ledger.view(KEY, "a:two", depth=DEPTH)
+    assert (view.turn, view.replay) == (1, None)
+    assert (await ledger.view(KEY, "a:one", depth=DEPTH)).replay == "first"
+    assert (await ledger.view(KEY, "a:b:one", depth=DEPTH)).turn == 2
+
+
+async def test_entries_come_back_as_they_were_given(ledger: Ledger) -> None:
+    given = LedgerEntry(3, 1, "b", 'He said "no"\n\u20ac, "turn":9, "lasting":true', bytes(range(256)), lasting=False)
+    await ledger.offer(KEY, "a", "answer", {"m1": given})
+    await ledger.commit(KEY, "a")
+    assert (await ledger.view(KEY, "b", depth=1)).shown == {}
+    await ledger.offer(KEY, "b", "answer", {"m1": given})
+    await ledger.commit(KEY, "b")
+    assert (await ledger.peek(KEY)).shown == {"m1": given}
+
+
+async def test_looking_begins_no_turn(ledger: Ledger) -> None:
+    assert (await ledger.peek(KEY)).turn == 0
+    assert await ledger.agents("tenant", "session") == ()
+    await give(ledger, "a", "m1")
+    assert (await ledger.peek(KEY)).turn == 1
+    assert (await ledger.view(KEY, "b", depth=DEPTH)).turn == 2
+
+
+async def test_agents_of_a_session_are_known_until_they_are_reset(ledger: Ledger) -> None:
+    other = LedgerKey("tenant", "session", "scout")
+    await give(ledger, "a", "m1", "m2")
+    await give(ledger, "a", "m1", key=other)
+    assert await ledger.agents("tenant", "session") == ("agent", "scout")
+    assert await ledger.reset(KEY) == 2
+    assert await ledger.reset(KEY) == 0
+    assert await ledger.agents("tenant", "session") == ("scout",)
+    assert await shown(ledger, other) == {"m1"}
+
+
+async def test_a_late_commit_after_a_reset_counts_nothing(ledger: Ledger) -> None:
+    await ledger.offer(KEY, "a", "answer", {"m1": entry(1)})
+    await ledger.reset(KEY)
+    assert not await ledger.commit(KEY, "a")
+    assert await shown(ledger) == set()
+
+
+async def test_dropping_spares_what_was_shown_again_meanwhile(ledger: Ledger) -> None:
+    await give(ledger, "a", "m1", "m2")
+    seen = (await ledger.peek(KEY)).shown
+    await give(ledger, "b", "m1")
+    assert await ledger.drop(KEY, seen) == 1
+    assert await shown(ledger) == {"m1"}
+
+
+async def test_a_compaction_is_pending_until_something_is_dropped(ledger: Ledger) -> None:
+    await ledger.pend(KEY)
+    assert (await ledger.peek(KEY)).pending is None
+    await give(ledger, "a", "m1")
+    await ledger.pend(KEY)
+    assert (await ledger.view(KEY, "b", depth=DEPTH)).pending == 1
+    await ledger.drop(KEY, {})
+    assert (await ledger.peek(KEY)).pending is None
+
+
+async def test_adopted_entries_count_and_the_turns_go_on(ledger: Ledger) -> None:
+    await give(ledger, "a", "m1")
+    assert await ledger.adopt(KEY, 7, {"m1": entry(5), "m2": entry(6)}) == 1
+    assert (await ledger.peek(KEY)).shown == {"m1": LedgerEntry(1, 1, "block-1"), "m2": entry(6)}
+    assert await ledger.adopt(KEY, 7, {"m1": entry(5), "m2": entry(6)}) == 0
+    assert (await ledger.view(KEY, "b", depth=DEPTH)).turn == 8
+
+
+async def test_a_withdrawn_turn_counts_again_once_it_is_delivered(ledger: Ledger) -> None:
+    await give(ledger, "a:0123456789ab", "m1")
+    await give(ledger, "b:0123456789ab", "m2")
+    assert await ledger.withdraw(KEY, "b") == 1
+    assert await ledger.withdraw(KEY, "b") == 0
+    assert await ledger.withdraw(KEY, "never seen") == 0
+    assert await shown(ledger) == {"m1"}
+    assert await ledger.commit(KEY, "b:0123456789ab")
+    assert await shown(ledger) == {"m1", "m2"}
+
+
+async def test_blocks_are_known_to_every_session_of_the_tenant(ledger: Ledger) -> None:
+    await give(ledger, "a", "m1", "m2")
+    assert set(await ledger.blocks("tenant", ["block-1", "unknown"])) == {"m1", "m2"}
+    assert await ledger.blocks("other", ["block-1"]) == {}
+    assert await ledger.blocks("tenant", []) == {}
+
+
+async def test_a_ledger_out_of_reach_is_an_error_with_its_reason() -> None:
+    client = connect("unix:///no/such/socket")
+    with pytest.raises(QueueError) as caught:
+        await RedisLedger(client, 60).view(KEY, "a", depth=DEPTH)
+    await client.aclose()
+    assert caught.value.reason is Reason.QUEUE_UNAVAILABLE
