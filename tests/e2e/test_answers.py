@@ -120,13 +120,18 @@ async def test_a_request_of_nonsense_is_answered(hook: PreExecutionHook) -> None
 
 
 async def test_tenants_see_nothing_of_each_other(service: Stack, hook: PreExecutionHook) -> None:
-    content = "Database migrations are written with Django and never by hand"
-    await put(service.url, [fact("alembic", content)], tenant="other")
-    theirs = await ask(hook, MIGRATION, scope={"tenant": "other"}, mode="deterministic")
-    ours = await ask(hook, MIGRATION, mode="deterministic")
+    theirs_only = {
+        "alembic": "Database migrations are written with Django and never by hand",
+        "cat": "The office cat sleeps on the printer",
+        "lunch": "Lunch is at noon",
+    }
+    await put(service.url, [fact(key, content) for key, content in theirs_only.items()], tenant="other")
+    message = "Are database migrations written by hand?"
+    theirs = await ask(hook, message, scope={"tenant": "other"}, mode="deterministic")
+    ours = await ask(hook, message, mode="deterministic")
     assert "Django" in (theirs.result.memory_context or "")
     assert "Django" not in (ours.result.memory_context or "Django")
-    assert await exported(service.url, "other") == {"alembic": content}
+    assert await exported(service.url, "other") == theirs_only
     assert set(await exported(service.url)) == {"alembic", "tuesday", "invoices"}
     queue = QueueClient(service.url)
     found = (await queue.ask(RECALL, {"query": DEPLOYMENT, "scope": {"tenant": "other"}}, budget=3.0)).body

@@ -14,6 +14,15 @@ pytestmark = pytest.mark.timeout(150)
 DEADLINE_MS = 1200
 
 
+@pytest.fixture(autouse=True)
+async def _unpaused(hook: PreExecutionHook, model: ModelServer) -> None:
+    """The model is asked at the start of each test, whatever the one before has done to it."""
+    end = time.monotonic() + CircuitBreaker().pause + 10.0
+    while (await ask(hook, INVOICES)).result.engine is not Engine.LLM:
+        assert time.monotonic() < end
+        await asyncio.sleep(0.5)
+
+
 async def degraded(hook: PreExecutionHook, model: ModelServer, reason: Reason) -> tuple[float, int]:
     """The deterministic answer and its reason; the caller's seconds and the number of requests to the model."""
     before = len(model.chats())

@@ -33,7 +33,7 @@ from tests.support.stack import (
 from tests.support.valkey import running_valkey, sync_redis
 from worker.adapters.valkey import EmbeddedValkey
 from worker.cli.backend import QueueBackend
-from worker.cli.transfers import put_all
+from worker.cli.memories import put_all
 from worker.errors import QueueError
 from worker.operations import HEALTH
 from worker.transfer import memory_from

@@ -1,0 +1,162 @@
+"""The `meeseeks` command: through the running service, on the store itself, and with bad input."""
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooks import Engine, Outcome, PreExecutionHook
+from tests.support.stack import (
+    FACTS,
+    INVOICES,
+    MIGRATION,
+    MODEL,
+    MODEL_KEY,
+    ModelServer,
+    Stack,
+    ask,
+    assert_discreet,
+    command,
+)
+
+pytestmark = pytest.mark.timeout(150)
+
+TENANT = ("--tenant", "cli")
+DIRECT = {"MEESEEKS_MODEL": "none"}
+LINES = (
+    '{"content": "The printer on the third floor is out of order", "type": "fact"}',
+    "not JSON",
+    '{"content": "Lunch is at noon", "importance": 7}',
+    '{"text": "Lunch is at half past twelve on Fridays"}',
+)
+
+
+def said(ran: "subprocess.CompletedProcess[str]", status: int = 0) -> Any:
+    """The JSON that a command has printed."""
+    assert ran.returncode == status, ran
+    assert "Traceback" not in ran.stderr
+    return json.loads(ran.stdout)
+
+
+async def through(service: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return await asyncio.to_thread(service.command, *arguments)
+
+
+async def test_commands_work_through_the_service_that_owns_the_store(service: Stack, tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    file.write_text("\n".join(LINES), encoding="utf-8")
+    made = said(await through(service, "remember", "The wiki moved to a new host in May", *TENANT, "--json"))
+    assert made["stored"] == "created"
+    again, imported = await asyncio.gather(
+        through(service, "remember", "The wiki moved to a new host in May", *TENANT, "--json"),
+        through(service, "import", str(file), *TENANT, "--json"),
+    )
+    assert said(again) == {"id": made["id"], "stored": "unchanged"}
+    counts = said(imported, 1)
+    assert counts["created"] == 2
+    assert [rejected["line"] for rejected in counts["rejected"]] == [2, 3]
+    found, exported = await asyncio.gather(
+        through(service, "recall", "where is the wiki", *TENANT, "--json"), through(service, "export", *TENANT)
+    )
+    assert said(found)["memories"][0]["id"] == made["id"]
+    contents = [json.loads(line)["content"] for line in exported.stdout.splitlines()]
+    assert len(contents) == 3
+    assert "Lunch is at half past twelve on Fridays" in contents
+    forgotten, unknown = await asyncio.gather(
+        through(service, "forget", made["id"], *TENANT, "--json"),
+        through(service, "forget", "nothing-like-that", *TENANT, "--json"),
+    )
+    assert said(forgotten) == {"forgotten": 1}
+    assert said(unknown, 1) == {"forgotten": 0}
+
+
+async def test_an_injection_is_explained_by_its_receipt(service: Stack, model: ModelServer) -> None:
+    model.behave(keep=["Alembic"])
+    scope = ("--tenant", "acme", "--session", "explained", "--json")
+    result = said(await through(service, "inject", f"{MIGRATION} {INVOICES}", *scope))
+    assert (result["outcome"], result["engine"]) == (Outcome.INJECTED, Engine.LLM)
+    kept, listed, shown = await asyncio.gather(
+        through(service, "receipt", result["receipt_id"], "--tenant", "acme", "--json"),
+        through(service, "receipt", "--tenant", "acme", "--json"),
+        through(service, "receipt", result["receipt_id"], "--tenant", "acme"),
+    )
+    receipt = said(kept)
+    fates = {entry["id"]: entry["verdict"] for entry in receipt["considered"]}
+    assert fates["alembic"] == "chosen"
+    assert fates["invoices"] == "not_selected"
+    assert receipt["model"]["name"] == MODEL
+    assert receipt["model"]["calls"] == 1
+    assert receipt["block_id"] == result["block_id"]
+    assert MODEL_KEY not in kept.stdout
+    assert result["receipt_id"] in [entry["id"] for entry in said(listed)["receipts"]]
+    assert "chosen" in shown.stdout
+    assert "alembic" in shown.stdout
+
+
+async def test_the_doctor_finds_a_healthy_service(service: Stack, model: ModelServer) -> None:
+    found = said(await through(service, "doctor", "--json"))
+    checks = {check["name"]: check for check in found["checks"]}
+    assert found["healthy"]
+    assert checks["model"]["detail"] == MODEL
+    assert checks["canary"]["ok"]
+    assert MODEL_KEY not in json.dumps(found)
+
+
+async def test_the_log_holds_no_text_and_no_secret(service: Stack, hook: PreExecutionHook, model: ModelServer) -> None:
+    await ask(hook, MIGRATION)
+    model.behave(mode="error_500")
+    await ask(hook, f"{INVOICES} {MIGRATION}")
+    model.behave(mode="ok")
+    await ask(hook, INVOICES)
+    assert '"event": "answered"' in service.log
+    assert_discreet(service.log)
+
+
+async def test_commands_open_the_store_themselves_where_no_service_runs(tmp_path: Path) -> None:
+    async def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return await asyncio.to_thread(command, tmp_path, *arguments, variables=DIRECT)
+
+    file = tmp_path / "facts.jsonl"
+    file.write_text("".join(json.dumps(memory) + "\n" for memory in FACTS), encoding="utf-8")
+    assert said(await run("import", str(file), "--json"))["created"] == len(FACTS)
+    result = said(await run("inject", MIGRATION, "--json"))
+    assert [item["id"] for item in result["items"]] == ["alembic"]
+    assert said(await run("receipt", result["receipt_id"], "--json"))["outcome"] == Outcome.INJECTED
+    assert said(await run("forget", "tuesday", "--json")) == {"forgotten": 1}
+    exported = await run("export")
+    assert {json.loads(line)["id"] for line in exported.stdout.splitlines()} == {"alembic", "invoices"}
+
+
+BAD_INPUT: tuple[tuple[tuple[str, ...], dict[str, str], str], ...] = (
+    (("recall", ""), {}, "query"),
+    (("remember", "   "), {}, "content: blank"),
+    (("inject", "hello", "--mode", "sometimes"), {}, "mode"),
+    (("receipt", "nothing-like-that"), {}, "nothing-like-that"),
+    (("up",), {"MEESEEKS_MAX_JOBS": "many"}, "max_jobs"),
+    (("up",), {"MEESEEKS_EMBEDDER": "magic"}, "use minilm"),
+    (("up",), {"MEESEEKS_REDIS_URL": "http://example.org"}, "address of Redis"),
+    (("worker",), {}, "meeseeks up"),
+    (("doctor",), {"MEESEEKS_REDIS_URL": "redis://127.0.0.1:1"}, "cannot be reached"),
+)
+
+
+async def test_bad_input_is_named(tmp_path: Path) -> None:
+    slots = asyncio.Semaphore(3)
+
+    async def run(number: int, arguments: tuple[str, ...], variables: dict[str, str]) -> Any:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        settings = {**DIRECT, "MEESEEKS_EMBEDDER": "none", **variables}
+        async with slots:
+            return await asyncio.to_thread(command, folder, *arguments, variables=settings)
+
+    answers = await asyncio.gather(*(run(number, *case[:2]) for number, case in enumerate(BAD_INPUT)))
+    for ran, (_, _, words) in zip(answers, BAD_INPUT, strict=True):
+        told = " ".join((ran.stdout + ran.stderr).split())
+        assert ran.returncode == 1, told
+        assert words in told
+        assert "Traceback" not in told
+        assert len(told) < 600

@@ -1,0 +1,84 @@
+"""The worker's event loop stays free while it waits for a slow model and an import runs.
+
+What is measured: the way of a request that the worker skips (queue, event loop, answer; no embedding, no search, no
+model), sent 20 times a second. Per second the worst one counts, and of those the median: it stays below 50 ms where
+the cores are the test's own. Other processes on them can only make it worse, so the best of three rounds counts, and
+what the same requests take beforehand is allowed for.
+"""
+
+import asyncio
+import json
+import logging
+import statistics
+import uuid
+from pathlib import Path
+
+import pytest
+
+from hooks import Outcome, PreExecutionHook
+from tests.support.stack import INVOICES, MIGRATION, NOISE_S, ModelServer, Stack, ask, ask_until, fact
+
+pytestmark = pytest.mark.timeout(150)
+
+RATE = 20
+LAG_S = 0.050
+UNANSWERED_S = 1.0
+"""What a probe counts that came back without the worker's answer."""
+
+MOST_ALLOWANCE_S = 0.300
+"""Most that is allowed for what the requests take beforehand."""
+
+MEMORIES = 300
+ROUNDS = 3
+
+
+async def lag_until(hook: PreExecutionHook, end: "asyncio.Future[object]") -> float:
+    """Send probes until `end` is done, whatever became of those before; the median of each second's worst."""
+
+    async def probe() -> float:
+        answered = await ask(hook, MIGRATION, source="heartbeat")
+        return answered.seconds if answered.result.outcome is Outcome.SKIPPED else UNANSWERED_S
+
+    probes: list[asyncio.Task[float]] = []
+    while not end.done() or len(probes) < RATE:
+        probes.append(asyncio.create_task(probe()))
+        await asyncio.sleep(1 / RATE)
+    seconds = await asyncio.gather(*probes)
+    return statistics.median(max(seconds[start : start + RATE]) for start in range(0, len(seconds) - RATE + 1, RATE))
+
+
+async def ask_while(running: "asyncio.Future[object]", hook: PreExecutionHook, pause: float, **fields: str) -> None:
+    while not running.done():
+        await ask(hook, INVOICES, **fields)
+        await asyncio.sleep(pause)
+
+
+async def round_with_import(hook: PreExecutionHook, service: Stack, file: Path) -> float:
+    """The lag while memories are imported, a model call is waited for and deterministic requests come in."""
+    arguments = ("import", str(file), "--tenant", uuid.uuid4().hex, "--json")
+    importing = asyncio.create_task(asyncio.to_thread(service.command, *arguments))
+    lag, *_ = await asyncio.gather(
+        lag_until(hook, importing),
+        ask_while(importing, hook, 0.0),
+        ask_while(importing, hook, 0.2, mode="deterministic"),
+    )
+    assert json.loads((await importing).stdout)["created"] == MEMORIES
+    return lag
+
+
+async def test_neither_a_slow_model_nor_an_import_blocks_the_worker(
+    service: Stack, hook: PreExecutionHook, model: ModelServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "memories.jsonl"
+    lines = [json.dumps(fact(f"n{number}", f"Fact {number} of the long list")) for number in range(MEMORIES)]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    model.behave(delay=1.0)
+    calm = await lag_until(hook, asyncio.ensure_future(asyncio.sleep(3.0)))
+    allowed = LAG_S + NOISE_S + min(3 * calm, MOST_ALLOWANCE_S)
+    lags: list[float] = []
+    while len(lags) < ROUNDS and min(lags, default=allowed) >= allowed:
+        lags.append(await round_with_import(hook, service, file))
+    measured = f"worst of a second: {lags} s, {calm:.3f} s beforehand"
+    logging.getLogger(__name__).info(measured)
+    assert min(lags) < allowed, measured
+    await ask_until(hook, INVOICES, within=5.0, mode="deterministic")
