@@ -47,6 +47,7 @@ from .memory_operations import MemoryOperations
 from .operations import Operations
 from .prompts import default_prompts_dir
 from .protocols import ChatModel, Embedder, Ledger, ReceiptStore, Selector, StoreEngine
+from .query import prepare
 from .recall import Recall
 from .service_settings import ServiceSettings
 from .sessions import SessionService
@@ -75,6 +76,7 @@ async def open_core(
     """Everything that answers requests, warmed up; without `redis`, sessions and receipts are kept locally."""
     async with AsyncExitStack() as stack:
         service = settings.service
+        await asyncio.to_thread(prepare)
         embedder = await _open_embedder(service, stack)
         sparse = Bm25Encoder(service.language)
         engine = await _open_engine(service, embedder, sparse.config_hash, stack)

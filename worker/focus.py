@@ -67,7 +67,7 @@ def focus(request: InjectionRequest, config: InjectionConfig) -> Focus:
     enriched = bounded(f"{text[: limit - len(subject) - 1]} {subject}", limit)
     if config.query_enrichment is Enrichment.ALWAYS or says_too_little(alone, known):
         return Focus(enriched, borrowed=True, alternatives=(alone,))
-    return Focus(alone, alternatives=(enriched,) if refers(alone, known) else ())
+    return Focus(alone, alternatives=(enriched,) if len(alone) <= LONG and refers(alone, known) else ())
 
 
 def focused_query(request: InjectionRequest, config: InjectionConfig) -> str:
@@ -77,6 +77,8 @@ def focused_query(request: InjectionRequest, config: InjectionConfig) -> str:
 
 def says_too_little(text: str, known: Lexicon) -> bool:
     """Whether `text` names no subject: hardly a word with a meaning, or few and one that points back."""
+    if len(text) > LONG:
+        return False
     content = content_tokens(text, known)
     return content <= STUB_TOKENS or (content <= VAGUE_TOKENS and refers(text, known))
 
@@ -109,7 +111,7 @@ def _text(raw: str, config: InjectionConfig, known: Lexicon) -> str:
         return parts.prose
     if content_tokens(parts.prose[:2000], known) < FEW_TOKENS:
         return _with_paste(parts)
-    return f"{parts.prose}\n{telling_lines(parts.pasted, PASTED)}"
+    return f"{parts.prose}\n{telling_lines(parts.pasted, PASTED)}".strip()
 
 
 def _with_paste(parts: Separated) -> str:

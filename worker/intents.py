@@ -7,7 +7,7 @@ from .lexicon import content_tokens, lexicon
 from .settings import Language
 
 MOST_INTENTS = 4
-MOST_CHARS = 4000
+MOST_CHARS = 2000
 """Characters of a message that are looked at."""
 
 LEAST_CONTENT = 2
@@ -29,14 +29,17 @@ def intents(text: str, languages: Sequence[Language] = tuple(Language)) -> tuple
     belongs to the one before it.
     """
     known = lexicon(tuple(languages))
-    parts: list[str] = []
+    parts: list[tuple[str, int]] = []
     for piece in _BREAK.split(_BULLET.sub("\n", text[:MOST_CHARS])):
         part = " ".join(piece.split())
-        if parts and min(content_tokens(part, known), content_tokens(parts[-1], known)) < LEAST_CONTENT:
-            parts[-1] = f"{parts[-1]} {part}".strip()
+        content = content_tokens(part, known)
+        if parts and min(content, parts[-1][1]) < LEAST_CONTENT:
+            before, counted = parts.pop()
+            parts.append((f"{before} {part}".strip(), counted + content))
         elif part:
-            parts.append(part)
+            parts.append((part, content))
     if len(parts) < 2:
         return (text,)
-    last = " ".join(parts[MOST_INTENTS - 1 :])
-    return (*parts[: MOST_INTENTS - 1], *([last] if last else []))
+    found = [part for part, _ in parts]
+    last = " ".join(found[MOST_INTENTS - 1 :])
+    return (*found[: MOST_INTENTS - 1], *([last] if last else []))

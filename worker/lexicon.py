@@ -46,11 +46,36 @@ Phrase = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Phrases:
+    """A set of phrases; `longest` has the length of the longest one for every first token."""
+
+    known: frozenset[Phrase]
+    longest: Mapping[str, int]
+
+    def size_at(self, words: Sequence[str], start: int) -> int:
+        """How many of `words` from `start` on are one phrase, the longest such; 0 for none."""
+        most = min(self.longest.get(words[start], 0), len(words) - start)
+        return next((size for size in range(most, 0, -1) if tuple(words[start : start + size]) in self.known), 0)
+
+    def in_any(self, words: Sequence[str]) -> bool:
+        """Whether any phrase stands in `words`."""
+        return any(self.size_at(words, start) for start in range(len(words)))
+
+
+def phrases_of(known: Iterable[Phrase]) -> Phrases:
+    kept = frozenset(phrase for phrase in known if phrase)
+    longest: dict[str, int] = {}
+    for phrase in kept:
+        longest[phrase[0]] = max(len(phrase), longest.get(phrase[0], 0))
+    return Phrases(kept, longest)
+
+
+@dataclass(frozen=True, slots=True)
 class Grammar:
     """Words of one language that name nothing by themselves; `references` point at something said before."""
 
-    stop_words: frozenset[Phrase]
-    references: frozenset[Phrase]
+    stop_words: Phrases
+    references: Phrases
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +85,7 @@ class Lexicon:
     phrases: Mapping[Phrase, frozenset[PhraseKind]]
     longest: int
     addressed: frozenset[Phrase]
-    force: frozenset[Phrase]
+    force: Phrases
     grammars: tuple[Grammar, ...]
 
 
@@ -84,8 +109,9 @@ def tokens(text: str) -> list[str]:
     return _TOKEN.findall(_STRETCHED.sub(r"\1", folded))
 
 
-def phrase_file(name: str) -> dict[str, Any]:
-    """The contents of one file of phrases."""
+@cache
+def phrase_file(name: str) -> Mapping[str, Any]:
+    """The contents of one file of phrases, read once."""
     path = resources.files(__package__).joinpath("phrases", f"{name}.toml")
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
@@ -93,7 +119,7 @@ def phrase_file(name: str) -> dict[str, Any]:
 @cache
 def lexicon(languages: tuple[Language, ...]) -> Lexicon:
     """The phrases of `languages` and those that all share."""
-    tables = [_read(name) for name in (COMMON, *languages)]
+    tables = [phrase_file(name) for name in (COMMON, *languages)]
     kinds: dict[Phrase, frozenset[PhraseKind]] = {}
     for kind in PhraseKind:
         for phrase in _phrases(tables, kind):
@@ -102,25 +128,9 @@ def lexicon(languages: tuple[Language, ...]) -> Lexicon:
         phrases=kinds,
         longest=max(map(len, kinds)),
         addressed=_phrases(tables, "addressed"),
-        force=_phrases(tables, "force"),
+        force=phrases_of(_phrases(tables, "force")),
         grammars=tuple(_grammar([tables[0], table]) for table in tables[1:]) or (_grammar(tables),),
     )
-
-
-def longest_at(words: Sequence[str], start: int, known: frozenset[Phrase], longest: int = 6) -> int:
-    """How many of `words` from `start` on are one phrase of `known`, the longest such; 0 for none."""
-    most = min(longest, len(words) - start)
-    return next((size for size in range(most, 0, -1) if tuple(words[start : start + size]) in known), 0)
-
-
-def contains(words: Sequence[str], known: frozenset[Phrase]) -> bool:
-    """Whether any phrase of `known` stands in `words`."""
-    return any(longest_at(words, start, known, 8) for start in range(len(words)))
-
-
-def _grammar(tables: Sequence[Mapping[str, Any]]) -> Grammar:
-    references = _phrases(tables, "references")
-    return Grammar(_phrases(tables, "stop_words") | references, references)
 
 
 def content_tokens(text: str, known: Lexicon) -> int:
@@ -137,13 +147,18 @@ def refers(text: str, known: Lexicon) -> bool:
     """Whether `text` points at something said before ("that one"), in the language that has most of its stop words."""
     words = tokens(text)
     grammar = min(known.grammars, key=lambda grammar: _content(words, grammar))
-    return contains(words, grammar.references)
+    return grammar.references.in_any(words)
+
+
+def _grammar(tables: Sequence[Mapping[str, Any]]) -> Grammar:
+    references = _phrases(tables, "references")
+    return Grammar(phrases_of(_phrases(tables, "stop_words") | references), phrases_of(references))
 
 
 def _content(words: Sequence[str], grammar: Grammar) -> int:
     whole, halves, start = 0, 0, 0
     while start < len(words):
-        size = longest_at(words, start, grammar.stop_words)
+        size = grammar.stop_words.size_at(words, start)
         if size:
             start += size
             continue
@@ -153,11 +168,6 @@ def _content(words: Sequence[str], grammar: Grammar) -> int:
             whole += not _UNSPACED_CHARACTER.match(word)
         start += 1
     return whole + (halves + 1) // 2
-
-
-@cache
-def _read(name: str) -> dict[str, Any]:
-    return phrase_file(name)
 
 
 def _phrases(tables: Iterable[Mapping[str, Any]], key: str) -> frozenset[Phrase]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
-from hooks.blocks import strip_blocks
+from hooks.blocks import FRAMES, strip_blocks
 
 SCANNED_HEAD = 8_000
 SCANNED_TAIL = 24_000
@@ -23,10 +23,13 @@ LOG_RUN = 3
 REPEATS = 5
 """How often a line must occur, numbers aside, to count as pasted."""
 
+MOST_TOLD = 4
+"""Most pasted lines that go into a query."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
 _BLOB = re.compile(r"[!-~]{120,}")
 _STRETCH = re.compile(r"(\S)\1{15,}")
-_DIGITS = re.compile(r"\d+")
+_WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 _LOG_LINE = re.compile(
     r"""\s{0,40}(?:
@@ -47,9 +50,9 @@ _CODE_LINE = re.compile(
     r"namespace|struct|impl|#include|SELECT|INSERT|UPDATE|FROM|WHERE|JOIN)\b.{0,200}[({;:=,*]|[{}\])]+[;,]?\s{0,8}$|"
     r"[^\n]{1,200}(?:[{};]|=>|\)\s?:)\s{0,8}$|[+-](?![ \d-]).{0,200}[;({)]\s{0,8}$)"
 )
-_TELLING = re.compile(
-    r"(?i)error|exception|fail|fatal|panic|denied|refused|timed? ?out|timeout|abort|crash|cannot|unable|not found|"
-    r"missing|killed|invalid|warn|exit code|nack|busy"
+_TELLING = (
+    *("error", "exception", "fail", "fatal", "panic", "denied", "refused", "timed out", "timeout", "abort", "crash"),
+    *("cannot", "unable", "not found", "missing", "killed", "invalid", "warn", "exit code", "nack", "busy"),
 )
 
 
@@ -63,7 +66,7 @@ class Separated:
 
 def separated(text: str, patterns: Sequence[str] = ()) -> Separated:
     """`text` in its parts; `patterns` are regular expressions of what to leave out altogether."""
-    plain = _CONTROL.sub(" ", _clipped(strip_blocks(text)).replace("\r\n", "\n"))
+    plain = _CONTROL.sub(" ", _clipped(without_blocks(text)).replace("\r\n", "\n"))
     bare = _without_blobs(_without_envelope(plain, patterns))
     lines = [line for line in bare.split("\n") if line and not line.isspace()]
     noisy = _noisy(lines)
@@ -72,13 +75,16 @@ def separated(text: str, patterns: Sequence[str] = ()) -> Separated:
     return Separated("\n".join(prose).strip(), tuple(pasted))
 
 
+def without_blocks(text: str) -> str:
+    """`text` without injected blocks; quick where there are none."""
+    return strip_blocks(text) if any(opening in text for opening, _ in FRAMES) else text
+
+
 def telling_lines(pasted: Sequence[str], limit: int) -> str:
-    """The pasted lines that say what went wrong, else the last one, each shape once, in at most `limit` characters."""
-    found: dict[str, str] = {}
-    for line in pasted:
-        if _TELLING.search(line[:400]):
-            found.setdefault(_shape(line), " ".join(line.split()))
-    lines = list(found.values())[:4] or [" ".join(line.split()) for line in pasted[-1:]]
+    """The pasted lines that say what went wrong, each shape once, in at most `limit` characters."""
+    shapes = {_shape(line): line for line in reversed(pasted)}
+    told = [line for line in reversed(shapes.values()) if any(word in line[:400].lower() for word in _TELLING)]
+    lines = [" ".join(line[:400].split()) for line in told[:MOST_TOLD]]
     return " ".join(line[: max(40, limit // len(lines))] for line in lines)[:limit]
 
 
@@ -110,7 +116,7 @@ def _has_words(text: str) -> bool:
 
 
 def _shape(line: str) -> str:
-    return _DIGITS.sub("0", line[:200].strip())
+    return line[:200].strip().translate(_WITHOUT_DIGITS)
 
 
 def _noisy(lines: Sequence[str]) -> list[bool]:

@@ -16,13 +16,16 @@ from functools import lru_cache
 
 from hooks.contract import InjectionRequest, Mode, Reason
 
-from .lexicon import Lexicon, PhraseKind, contains, lexicon, tokens
-from .noise import separated
+from .lexicon import Lexicon, PhraseKind, lexicon, tokens
+from .noise import separated, without_blocks
 from .settings import InjectionConfig
 from .small_talk import is_go_ahead, small_talk
 
 PATTERN_CHARS = 2000
 """Characters at the start and at the end of a message in which patterns and phrases are looked for."""
+
+LONG = 10_000
+"""Characters from which a message is no small talk, whatever it is made of."""
 
 _SLASH_COMMAND = re.compile(
     r"/(?!(?:bin|boot|dev|etc|home|lib|media|mnt|opt|proc|root|run|srv|sys|tmp|usr|var)\b)[A-Za-z][\w:-]{0,60}(?=\s|$)"
@@ -44,6 +47,8 @@ def skip_reason(request: InjectionRequest, config: InjectionConfig) -> Reason | 
     forced = any(_compiled(pattern).search(ends) for pattern in config.force_patterns)
     if not forced and request.source in config.skip_sources:
         return Reason.SOURCE_SKIPPED
+    if len(request.message) > LONG and (bare := without_blocks(request.message).lstrip()) and len(bare) > LONG:
+        return Reason.SLASH_COMMAND if not forced and _SLASH_COMMAND.match(bare) else None
     message = separated(request.message, config.strip_patterns)
     task = (request.task_description or "").strip()
     if not message.prose and not message.pasted and not task:
@@ -56,7 +61,7 @@ def skip_reason(request: InjectionRequest, config: InjectionConfig) -> Reason | 
 def _content_rule(message: str, task: str, request: InjectionRequest, config: InjectionConfig) -> Reason | None:
     known = lexicon(config.languages)
     ends = _ends(message)
-    if contains(tokens(ends), known.force):
+    if known.force.in_any(tokens(ends)):
         return None
     if _SLASH_COMMAND.match(message):
         return Reason.SLASH_COMMAND

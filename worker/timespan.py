@@ -25,6 +25,8 @@ MOST_AMOUNT = 400
 YEARS = (1990, 2100)
 """Years that are taken for years."""
 
+_CENTURIES = ("19", "20")
+
 _TICK = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
 
@@ -51,9 +53,13 @@ class _Words:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One expression: how it is found, and the span that it means (`None`: none that makes sense)."""
+    """One expression: how it is found, and the span that it means (`None`: none that makes sense).
+
+    A text without any of the `needles` cannot hold it; looking for those is much quicker.
+    """
 
     pattern: re.Pattern[str]
+    needles: tuple[str, ...]
     meaning: Callable[[re.Match[str], datetime], "_Span | None"]
 
 
@@ -76,9 +82,18 @@ def time_span(text: str, now: datetime, languages: Sequence[Language]) -> TimeSp
     return TimeSpan(since.astimezone(UTC), until.astimezone(UTC) - _TICK, rest, plain[start:end])
 
 
-def _found(folded: str, now: datetime, languages: tuple[Language, ...]) -> Iterator[tuple[int, int, _Span]]:
+def prepare(languages: Sequence[Language]) -> None:
+    """Read what `time_span` needs for `languages`, which it would otherwise do when it is first asked."""
     for language in (None, *languages):
-        for rule in _rules(language):
+        _rules(language)
+
+
+def _found(folded: str, now: datetime, languages: tuple[Language, ...]) -> Iterator[tuple[int, int, _Span]]:
+    present = {}
+    for rule in (rule for language in (None, *languages) for rule in _rules(language)):
+        if rule.needles not in present:
+            present[rule.needles] = any(needle in folded for needle in rule.needles)
+        if present[rule.needles]:
             for match in rule.pattern.finditer(folded):
                 if (span := _meaning(rule, match, now)) is not None:
                     yield match.start(), match.end(), span
@@ -107,7 +122,7 @@ def _rules(language: Language | None) -> tuple[_Rule, ...]:
     spaced = table.get("spaced", True)
     fixed = [_fixed_rule(text, meaning, spaced) for text, meaning in table["fixed"].items()]
     made = [
-        _Rule(_template(text, slots, spaced), _MEANINGS[kind](words))
+        _Rule(_template(text, slots, spaced), _needles(text, words), _MEANINGS[kind](words))
         for kind, texts in table["rules"].items()
         for text in texts
     ]
@@ -146,6 +161,19 @@ def _template(text: str, slots: Mapping[str, str], spaced: bool) -> re.Pattern[s
     return _bounded("".join(pieces), spaced)
 
 
+def _needles(template: str, words: _Words) -> tuple[str, ...]:
+    """What a text must hold one of to match `template`."""
+    for slot, needles in (("month", words.months), ("weekday", words.weekdays), ("unit", words.units)):
+        if f"{slot}}}" in template:
+            return tuple(needles)
+    word = _longest_word(re.sub(r"\{\w+\}", " ", template))
+    return (word,) if word else tuple("0123456789")
+
+
+def _longest_word(text: str) -> str:
+    return max(re.split(r"[\s'’]+", fold(text)), key=len)
+
+
 def _literal(text: str) -> str:
     return re.sub(r"(?:\\ )+", r"\\s{1,3}", re.escape(fold(text))).replace("'", "['’]")
 
@@ -157,15 +185,20 @@ def _bounded(pattern: str, spaced: bool) -> re.Pattern[str]:
 
 def _fixed_rule(text: str, meaning: str, spaced: bool) -> _Rule:
     unit, offset = meaning.split()
-    return _Rule(_bounded(_literal(text), spaced), lambda _, now: _unit_span(now, unit, int(offset)))
+    return _Rule(
+        _bounded(_literal(text), spaced), (_longest_word(text),), lambda _, now: _unit_span(now, unit, int(offset))
+    )
 
 
 def _numeric_rules() -> tuple[_Rule, ...]:
     day, month, year = r"(?P<day>\d\d?)", r"(?P<month>\d\d?)", r"(?P<year>(?:19|20)\d\d)"
     dates = [rf"{year}-{month}-{day}", rf"{year}/{month}/{day}", rf"{day}\.{month}\.{year}"]
-    found = [_Rule(re.compile(rf"(?<![\w.-]){text}(?![\w-])"), _numeric_date) for text in dates]
+    found = [_Rule(re.compile(rf"(?<![\w.-]){text}(?![\w-])"), _CENTURIES, _numeric_date) for text in dates]
     months = re.compile(rf"(?<![\w./-]){year}-(?P<month>0[1-9]|1[0-2])(?![\w/-])")
-    return (*found, _Rule(months, lambda match, now: _month_of(now, int(match["year"]), int(match["month"]))))
+    return (
+        *found,
+        _Rule(months, _CENTURIES, lambda match, now: _month_of(now, int(match["year"]), int(match["month"]))),
+    )
 
 
 def _numeric_date(match: re.Match[str], now: datetime) -> _Span:
