@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import Progress
 
-from worker import payload
-from worker.adapters import edge_shard
+from worker import naming, payload
+from worker.adapters import edge_shard, edge_wire
 from worker.adapters.bm25 import Bm25Encoder
 from worker.adapters.edge_store import EdgeStore
 from worker.adapters.minilm import PROFILE, MiniLmEmbedder
 from worker.app import store_path
 from worker.models import StoredMemory, Vector
+from worker.naming import keyword_text
 from worker.service_settings import ServiceSettings
 
 from .corpus import RECIPE, TENANT, digest, memories
@@ -33,7 +34,7 @@ BATCH = 64
 Matrix = npt.NDArray[np.float32]
 
 
-LAYOUT = (payload, edge_shard)
+LAYOUT = (payload, naming, edge_shard, edge_wire)
 """Modules that decide how a store lies on disk."""
 
 
@@ -67,7 +68,7 @@ async def _make_store(data_dir: Path, number: int, cache: Path, progress: Progre
         with bar(progress, f"storing {number:,} memories", -(-number // BATCH)) as advance:
             for start in range(0, number, BATCH):
                 batch = kept[start : start + BATCH]
-                await store.put([StoredMemory(m, next(vectors), sparse.passage(m.content)) for m in batch])
+                await store.put([StoredMemory(m, next(vectors), sparse.passage(keyword_text(m))) for m in batch])
                 advance()
     finally:
         await engine.aclose()

@@ -1,7 +1,7 @@
 """From the points that the legs of a search found to hits: exact cut of ties, merging, missing cosines."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import mul
 from typing import Any
@@ -45,6 +45,12 @@ def usable(vector: Vector | None, dimension: int) -> Vector | None:
     return vector if math.isfinite(length) and length > 0.0 else None
 
 
+def check_askable(requests: Collection[object]) -> None:
+    """Raise `StoreError` when no query of a search has anything to be asked by."""
+    if not requests:
+        raise StoreError("neither leg of the search can be used: there are no terms and no usable dense vector")
+
+
 def settled(found: list[Found], limit: int, asked: int) -> bool:
     """Whether the best `limit` are certain: equal scores at the cut do not go on beyond what was asked for."""
     if len(found) < asked or asked >= MOST_ASKED or limit == 0:
@@ -68,6 +74,19 @@ def filled(chosen: Iterable[Found], known: Iterable[Found]) -> list[Found]:
     """The chosen points with the content of the known ones and their own scores."""
     content = {point.point_id: point for point in known}
     return [replace(content[point.point_id], score=point.score) for point in chosen if point.point_id in content]
+
+
+@dataclass(frozen=True, slots=True)
+class Legs:
+    """The legs of one search: its dense query where that can be used, and what each leg found."""
+
+    query: Vector | None
+    dense: list[Found]
+    sparse: list[Found]
+
+    def hits(self) -> list[Hit]:
+        """Both legs as hits; a keyword score of nothing is none."""
+        return merge(self.query, self.dense, [point for point in self.sparse if point.score > 0.0])
 
 
 def merge(query: Vector | None, dense: list[Found], sparse: list[Found]) -> list[Hit]:
@@ -96,6 +115,12 @@ def _cosine(query: Vector | None, stored: Vector | None, length: float) -> float
 def _hit(point: Found, cosine: float | None, keyword: float | None) -> Hit | None:
     memory = readable(point.point_id, point.payload)
     return None if memory is None else Hit(memory, cosine, keyword, point.vector)
+
+
+def unscored(point: Found) -> Hit | None:
+    """A point that no query found."""
+    memory = readable(point.point_id, point.payload)
+    return None if memory is None else Hit(memory, None, None, point.vector)
 
 
 def readable(point_id: str, payload: Mapping[str, Any] | None) -> Memory | None:

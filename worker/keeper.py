@@ -14,6 +14,7 @@ import structlog
 from .errors import EmbedderError, MemoryRejected, NotFound
 from .masking import mask_secrets
 from .models import SUPERSEDING, Memory, MemoryFilter, Page, Relation, StoredMemory, Vector
+from .naming import keyword_text
 from .protocols import Embedder, MemoryStore, SparseEncoder, StoreEngine
 from .transfer import changed, check_content
 
@@ -166,16 +167,18 @@ class Keeper:
     ) -> int:
         """Store what differs from `known`; the number of memories that had to be stored without a vector.
 
-        Where the content is the known one, the vectors stay as they are.
+        Where what it is found by is the same, the vectors stay as they are.
         """
         differing = [memory for memory in memories if memory != known.get(memory.id)]
-        amended = [one for one in differing if one.id in known and known[one.id].content == one.content]
-        new = [one for one in differing if one.id not in known or known[one.id].content != one.content]
+        amended = [one for one in differing if _reads_as(one, known.get(one.id))]
+        new = [one for one in differing if not _reads_as(one, known.get(one.id))]
         vectors = await self._vectors([memory.content for memory in new])
         self._note(tenant, [memory.id for memory in differing])
         if new:
             pairs = zip(new, vectors, strict=True)
-            await store.put([StoredMemory(one, vector, self._sparse.passage(one.content)) for one, vector in pairs])
+            await store.put(
+                [StoredMemory(one, vector, self._sparse.passage(keyword_text(one))) for one, vector in pairs]
+            )
         if amended:
             await store.amend(amended)
         return sum(vector is None for vector in vectors)
@@ -188,6 +191,11 @@ class Keeper:
         except EmbedderError as error:
             log.warning("stored_without_vectors", memories=len(texts), error=str(error))
             return [None] * len(texts)
+
+
+def _reads_as(memory: Memory, known: Memory | None) -> bool:
+    """Whether both vectors of a memory that is there would come out the same."""
+    return known is not None and (memory.content, memory.entities) == (known.content, known.entities)
 
 
 def _masked(memory: Memory) -> Memory:

@@ -96,7 +96,8 @@ class Visibility:
     """Which memories of the tenant a request may see.
 
     `users`, `agents` and `projects` are the owners that may be seen besides "everybody". `valid_at` drops what is
-    superseded or expired at that time; `created_until` drops what is younger (replay only).
+    superseded or expired at that time, but leaves superseded ones if `superseded`, for what they lead to;
+    `created_until` drops what is younger (replay only).
     """
 
     users: tuple[str, ...] = ()
@@ -104,6 +105,7 @@ class Visibility:
     projects: tuple[str, ...] = ()
     valid_at: datetime | None = None
     created_until: datetime | None = None
+    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ class MemoryFilter:
     """What a search is narrowed to, on top of what may be seen at all; `None` sees everything of the tenant.
 
     `user` narrows to what one user owns, `pointing_at` to what names one of these ids: as the target of a relation or
-    as what it was superseded by.
+    as what it was superseded by. `entities` are whole names, `names` keys of `worker.naming`. `since` and `until` hold
+    for when something was noted or for when it happened, either will do; `importance` is the least.
     """
 
     visibility: Visibility | None = None
@@ -121,6 +124,17 @@ class MemoryFilter:
     until: datetime | None = None
     user: str | None = None
     pointing_at: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    importance: float | None = None
+
+
+class SortKey(StrEnum):
+    """What the best come first by: the latest `created_at` (unknown ones last), or the highest importance."""
+
+    RECENT = "recent"
+    IMPORTANCE = "importance"
 
 
 @dataclass(frozen=True, slots=True)

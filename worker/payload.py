@@ -5,7 +5,7 @@ Times are whole microseconds since 1970, which 64-bit floats hold exactly until 
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -15,16 +15,20 @@ from pydantic import ValidationError
 from hooks.contract import clean_text
 
 from .errors import StoreError
-from .models import EmbedderProfile, Memory, MemoryFilter, StoredMemory, Visibility
+from .models import EmbedderProfile, Memory, MemoryFilter, SortKey, StoredMemory, Visibility
+from .naming import name_keys
 
 DENSE = "dense"
 SPARSE = "bm25"
 MEMORY = "memory"
 
 TENANT = "tenant"
-KEYWORD_KEYS = (TENANT, "user", "agent", "project", "type", "entities", "points_at")
-NUMBER_KEYS = ("created_ts", "superseded_ts", "valid_until_ts")
-"""Every key that a filter may name; both engines need an index on each of them."""
+KEYWORD_KEYS = (TENANT, "user", "agent", "project", "type", "entities", "names", "channel", "points_at")
+NUMBER_KEYS = ("created_ts", "superseded_ts", "valid_until_ts", "times")
+FRACTION_KEYS = ("importance",)
+"""Every key that a filter or an order may name; both engines need an index on each of them."""
+
+SORT_KEYS = {SortKey.RECENT: "created_ts", SortKey.IMPORTANCE: "importance"}
 
 EVERYBODY = ""
 """Stored as the owner of a memory that has none, so that "everybody or one of these" is a single condition."""
@@ -60,7 +64,7 @@ class AtLeast:
     """The number under `key` is `bound` or more."""
 
     key: str
-    bound: int
+    bound: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,23 @@ class Above:
     bound: int
 
 
-Condition = Equals | AnyOf | AtLeast | AtMost | Above
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The number under `key`, or one of them, is from `low` to `high`, both included."""
+
+    key: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsPoint:
+    """The point's id is among `points`."""
+
+    points: tuple[str, ...]
+
+
+Condition = Equals | AnyOf | AtLeast | AtMost | Above | Within | IsPoint
 
 
 def tenant_name(name: str) -> str:
@@ -118,10 +138,12 @@ def payload_of(tenant: str, memory: Memory) -> dict[str, Any]:
         "project": memory.scope.project or EVERYBODY,
         "type": memory.type.value,
         "entities": [entity.casefold() for entity in memory.entities],
+        "names": name_keys(memory.entities),
         "points_at": _pointed_at(memory),
         "created_ts": LONG_AGO if memory.created_at is None else timestamp(memory.created_at),
         "superseded_ts": _superseded(memory),
         "valid_until_ts": FAR_FUTURE if memory.valid_until is None else timestamp(memory.valid_until),
+        "times": [timestamp(moment) for moment in (memory.created_at, memory.occurred_at) if moment is not None],
         "importance": memory.importance,
         "channel": memory.channel or "",
         MEMORY: memory.model_dump_json(),
@@ -159,15 +181,27 @@ def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]
         return tuple(found)
     if where.visibility is not None:
         found += _visible(where.visibility)
-    if where.types:
-        found.append(AnyOf("type", tuple(kind.value for kind in where.types)))
-    if where.entities:
-        found.append(AnyOf("entities", tuple(str(clean_text(entity)).casefold() for entity in where.entities)))
     if where.user is not None:
         found.append(Equals("user", str(clean_text(where.user))))
-    if where.pointing_at:
-        found.append(AnyOf("points_at", tuple(str(clean_text(key)) for key in where.pointing_at)))
-    return (*found, *_created(where.since, where.until))
+    if where.importance is not None:
+        found.append(AtLeast("importance", where.importance))
+    if where.ids:
+        found.append(IsPoint(tuple(point_id(tenant_name(tenant), key) for key in where.ids)))
+    return (*found, *_narrowed(where), *_dated(where.since, where.until))
+
+
+def _narrowed(where: MemoryFilter) -> Iterator[Condition]:
+    wanted = {
+        "type": [kind.value for kind in where.types],
+        "entities": [str(clean_text(entity)).casefold() for entity in where.entities],
+        "names": where.names,
+        "channel": map(clean_text, where.channels),
+        "points_at": map(clean_text, where.pointing_at),
+    }
+    for key, values in wanted.items():
+        allowed = tuple(map(str, values))
+        if allowed:
+            yield AnyOf(key, allowed)
 
 
 def _visible(visibility: Visibility) -> list[Condition]:
@@ -178,7 +212,9 @@ def _visible(visibility: Visibility) -> list[Condition]:
     ]
     if visibility.valid_at is not None:
         now = timestamp(visibility.valid_at)
-        found += [Above("superseded_ts", now), Above("valid_until_ts", now)]
+        found.append(Above("valid_until_ts", now))
+        if not visibility.superseded:
+            found.append(Above("superseded_ts", now))
     if visibility.created_until is not None:
         found.append(AtMost("created_ts", timestamp(visibility.created_until)))
     return found
@@ -188,12 +224,12 @@ def _owners(names: tuple[str, ...]) -> tuple[str, ...]:
     return (EVERYBODY, *(str(clean_text(name)) for name in names))
 
 
-def _created(since: datetime | None, until: datetime | None) -> list[Condition]:
-    """A search narrowed by date brings dated memories only."""
+def _dated(since: datetime | None, until: datetime | None) -> list[Condition]:
+    """A search narrowed by time brings what was noted or happened then."""
     if since is None and until is None:
         return []
-    bounds: list[Condition] = [AtLeast("created_ts", LONG_AGO + 1 if since is None else timestamp(since))]
-    return bounds if until is None else [*bounds, AtMost("created_ts", timestamp(until))]
+    low = LONG_AGO if since is None else timestamp(since)
+    return [Within("times", low, FAR_FUTURE if until is None else timestamp(until))]
 
 
 @dataclass(frozen=True, slots=True)

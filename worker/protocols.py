@@ -20,6 +20,7 @@ from .models import (
     RecallTool,
     Selection,
     SelectionTask,
+    SortKey,
     SparseVector,
     StoredMemory,
     StoreHealth,
@@ -59,6 +60,17 @@ class MemoryStore(Protocol):
     """The memories of one tenant. Every method raises `StoreError` and nothing else of its own."""
 
     async def search(self, query: HybridQuery) -> list[Hit]: ...
+
+    async def search_many(self, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
+        """Several searches in one request; one list of hits each, as `search` brings it.
+
+        A query without terms and without a usable vector brings none; that all are such is an error.
+        """
+        ...
+
+    async def ordered(self, where: MemoryFilter, by: SortKey, *, limit: int) -> list[Hit]:
+        """The first memories in an order that no query has a part in, equal ones by id; hits without scores."""
+        ...
 
     async def get(self, ids: Sequence[str]) -> list[Memory]: ...
 

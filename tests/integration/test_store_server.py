@@ -14,7 +14,7 @@ from tests.support.store import ENCODER, direction, memory, near, profile, query
 from worker.adapters.server_store import ServerStore
 from worker.errors import StoreError
 from worker.models import MemoryFilter
-from worker.payload import KEYWORD_KEYS, NUMBER_KEYS
+from worker.payload import FRACTION_KEYS, KEYWORD_KEYS, NUMBER_KEYS
 
 QUESTION = direction("question")
 
@@ -183,7 +183,8 @@ async def test_callers_at_the_start_share_one_preparation(double: QdrantDouble) 
     opened = connect(double.url)
     await asyncio.gather(*(opened.tenant(f"t{index}").count() for index in range(10)))
     assert double.seen.count("PUT /collections/memories") == 1
-    assert double.seen.count("PUT /collections/memories/index") == len(KEYWORD_KEYS) + len(NUMBER_KEYS)
+    keys = (*KEYWORD_KEYS, *NUMBER_KEYS, *FRACTION_KEYS)
+    assert double.seen.count("PUT /collections/memories/index") == len(keys)
     await opened.aclose()
 
 

@@ -14,10 +14,10 @@ from worker.payload import (
     UNKNOWN_EMBEDDER,
     Above,
     AnyOf,
-    AtLeast,
     AtMost,
     Equals,
     StoreRecord,
+    Within,
     by_point,
     conditions,
     fitness,
@@ -113,18 +113,18 @@ def test_a_filter_names_everything_it_was_asked_for() -> None:
         AnyOf("user", ("", "u")),
         AnyOf("agent", ("", "a", "b")),
         AnyOf("project", ("",)),
-        Above("superseded_ts", at),
         Above("valid_until_ts", at),
+        Above("superseded_ts", at),
         AtMost("created_ts", at),
         AnyOf("type", ("todo",)),
         AnyOf("entities", ("bridge",)),
-        AtLeast("created_ts", timestamp(CREATED)),
-        AtMost("created_ts", at),
+        Within("times", timestamp(CREATED), at),
     )
 
 
 def test_a_search_up_to_a_date_leaves_undated_memories_out() -> None:
-    assert AtLeast("created_ts", LONG_AGO + 1) in conditions("t", MemoryFilter(until=CREATED))
+    assert payload_of("t", memory("m1", created_at=None))["times"] == []
+    assert Within("times", LONG_AGO, timestamp(CREATED)) in conditions("t", MemoryFilter(until=CREATED))
 
 
 def test_a_record_survives_json_and_nonsense_is_no_record() -> None:

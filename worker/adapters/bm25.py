@@ -20,7 +20,9 @@ from hooks.contract import clean_text
 from worker.errors import SettingsError
 from worker.models import SparseVector
 
-RECIPE_VERSION = 2
+RECIPE_VERSION = 3
+"""Counts the changes of this encoder and of what texts it is given (`worker.naming.keyword_text`)."""
+
 AVERAGE_LENGTH = 40.0
 """Tokens of an average memory; BM25 weighs longer texts down."""
 

@@ -6,18 +6,32 @@ loss of power and shortens the log.
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self, assert_never
+from typing import Any, Self
 from uuid import UUID
 
 import qdrant_edge as edge
 import structlog
 
 from worker.errors import StoreDamaged, StoreError
-from worker.hits import MOST_ASKED, SPARE, Found, best, filled, listed, merge, missing, readable, settled, usable
+from worker.hits import (
+    MOST_ASKED,
+    SPARE,
+    Found,
+    Legs,
+    best,
+    check_askable,
+    filled,
+    listed,
+    missing,
+    readable,
+    settled,
+    unscored,
+    usable,
+)
 from worker.models import (
     EmbedderProfile,
     Hit,
@@ -26,23 +40,16 @@ from worker.models import (
     Memory,
     MemoryFilter,
     Page,
-    SparseVector,
+    SortKey,
     StoredMemory,
     Vector,
 )
 from worker.payload import (
     DENSE,
-    KEYWORD_KEYS,
     MEMORY,
-    NUMBER_KEYS,
     SPARSE,
     TENANT,
     UNKNOWN_EMBEDDER,
-    Above,
-    AnyOf,
-    AtLeast,
-    AtMost,
-    Condition,
     Equals,
     Fitness,
     StoreRecord,
@@ -54,6 +61,7 @@ from worker.payload import (
 )
 
 from .edge_files import SideFile, StoreLock
+from .edge_wire import compile_filter, dense_params, found_in, index_operations, order, sparse_vector
 
 POINTS = "points"
 ADVICE = (
@@ -63,7 +71,10 @@ ADVICE = (
 LOUD_LOSS = 0.01
 """Share of missing points from which opening a store is an error in the log and not only a note of its health."""
 
-_Requests = dict[str, dict[str, Any]]
+_Key = tuple[int, str]
+"""The place of a query among those of a batch, and its leg."""
+
+_Requests = dict[_Key, dict[str, Any]]
 
 logger = structlog.get_logger()
 
@@ -137,48 +148,66 @@ class Shard:
         log("store_points_missing", path=str(self._folder), found=found, expected=expected)
         return (f"{lost} of {expected} memories are missing from the store at {self._folder}: {ADVICE}",)
 
-    def search(self, tenant: str, query: HybridQuery) -> list[Hit]:
-        """Both legs in one batch; see `worker.hits.merge` for what comes back and in which order."""
+    def search(self, tenant: str, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
+        """All legs of all queries in one batch; see `worker.hits.merge` for what comes back and in which order."""
         with vendor_errors("the search failed"):
-            return self._search(tenant, query)
+            requests: _Requests = {}
+            for place, query in enumerate(queries):
+                requests |= self._requests(tenant, place, query)
+            check_askable(requests)
+            found = self._found(requests)
+        legs = (
+            Legs(self._usable(query.dense), found.get((place, DENSE), []), found.get((place, SPARSE), []))
+            for place, query in enumerate(queries)
+        )
+        return [leg.hits() for leg in legs]
 
-    def _search(self, tenant: str, query: HybridQuery) -> list[Hit]:
+    def _requests(self, tenant: str, place: int, query: HybridQuery) -> _Requests:
+        """The legs of the query at `place`; none for a query without terms and without a usable vector."""
         dense = self._usable(query.dense)
-        where = compile_filter(conditions(tenant, query.where))
+        common = {"filter": compile_filter(conditions(tenant, query.where)), "limit": query.limit}
         requests: _Requests = {}
         if dense is not None:
-            requests[DENSE] = {"query": edge.Query.Nearest(list(dense), using=DENSE)}
+            requests[place, DENSE] = {"query": edge.Query.Nearest(list(dense), using=DENSE), **common}
         if query.sparse is not None and query.sparse.indices:
             corpus = compile_filter((Equals(TENANT, tenant),))
-            requests[SPARSE] = {
-                "query": edge.Query.Nearest(_sparse(query.sparse), using=SPARSE),
+            requests[place, SPARSE] = {
+                "query": edge.Query.Nearest(sparse_vector(query.sparse), using=SPARSE),
                 "params": edge.SearchParams(idf=edge.IdfParams(corpus=corpus)),
+                **common,
             }
-        if not requests:
-            raise StoreError("neither leg of the search can be used: there are no terms and no usable dense vector")
-        legs = self._legs(requests, where, query.limit)
-        return merge(dense, legs.get(DENSE, []), [point for point in legs.get(SPARSE, []) if point.score > 0.0])
+        return requests
+
+    def ordered(self, tenant: str, where: MemoryFilter, by: SortKey, limit: int) -> list[Hit]:
+        """The first memories in an order; those of equal rank by id, as far as they are among the spare ones."""
+        request = {"filter": compile_filter(conditions(tenant, where)), "limit": limit, "query": order(by)}
+        with vendor_errors("the memories could not be listed"):
+            found = self._found({(0, DENSE): request})[0, DENSE]
+        hits = map(unscored, found)
+        return [hit for hit in hits if hit is not None]
 
     def _usable(self, vector: Vector | None) -> Vector | None:
         made_by = self._side.record.embedder
         return usable(vector, made_by.dimension) if self.fitness.dense_usable and made_by is not None else None
 
-    def _legs(self, requests: _Requests, where: edge.Filter, limit: int) -> dict[str, list[Found]]:
+    def _found(self, requests: _Requests) -> dict[_Key, list[Found]]:
         """The best of each leg; content is read for those alone, which is cheaper here than with the scores."""
-        asked = min(MOST_ASKED, limit + SPARE)
-        legs = self._ask(requests, {"filter": where, "limit": asked})
-        tied = {name: requests[name] for name, found in legs.items() if not settled(found, limit, asked)}
-        legs.update(self._ask(tied, {"filter": where, "limit": MOST_ASKED}))
-        chosen = {name: best(found, limit) for name, found in legs.items()}
+        asked = {key: min(MOST_ASKED, request["limit"] + SPARE) for key, request in requests.items()}
+        legs = self._ask(requests, asked)
+        tied = {
+            key: requests[key] for key, found in legs.items() if not settled(found, requests[key]["limit"], asked[key])
+        }
+        legs.update(self._ask(tied, dict.fromkeys(tied, MOST_ASKED)))
+        chosen = {key: best(found, requests[key]["limit"]) for key, found in legs.items()}
         vectors = [DENSE] if self.fitness.dense_usable else False
         ids = missing(chain.from_iterable(chosen.values()), ())
-        content = list(map(_found, self._points.retrieve(list(ids), [MEMORY], vectors)))
-        return {name: filled(found, content) for name, found in chosen.items()}
+        content = list(map(found_in, self._points.retrieve(list(ids), [MEMORY], vectors))) if ids else []
+        return {key: filled(found, content) for key, found in chosen.items()}
 
-    def _ask(self, requests: _Requests, wanted: dict[str, Any]) -> dict[str, list[Found]]:
-        batch = [edge.QueryRequest(**request, **wanted) for request in requests.values()]
+    def _ask(self, requests: _Requests, asked: Mapping[_Key, int]) -> dict[_Key, list[Found]]:
+        batch = [edge.QueryRequest(**{**request, "limit": asked[key]}) for key, request in requests.items()]
         answers = self._points.query_batch(edge.QueryBatchRequest(batch)) if batch else []
-        return {name: list(map(_found, points)) for name, points in zip(requests, answers, strict=True)}
+        return {key: list(map(found_in, points)) for key, points in zip(requests, answers, strict=True)}
 
     def get(self, ids: Sequence[str]) -> list[Memory]:
         """The memories of these point ids, in the order asked; unknown ids are left out."""
@@ -207,7 +236,7 @@ class Shard:
             logger.warning("dense_vector_unusable", point_id=key, length=len(stored.dense))
         vectors: dict[str, Any] = {} if dense is None else {DENSE: list(dense)}
         if stored.sparse.indices:
-            vectors[SPARSE] = _sparse(stored.sparse)
+            vectors[SPARSE] = sparse_vector(stored.sparse)
         return edge.Point(key, vectors, payload_of(tenant, stored.memory))
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -245,7 +274,7 @@ class Shard:
                 offset=page_start(cursor), limit=limit, with_payload=[MEMORY, TENANT], with_vector=dense
             )
             records, following = self._points.scroll(request)
-        entries = [listed(found.point_id, found.payload, found.vector) for found in map(_found, records)]
+        entries = [listed(found.point_id, found.payload, found.vector) for found in map(found_in, records)]
         kept = tuple(entry for entry in entries if entry is not None)
         return Listing(kept, None if following is None else str(following), len(entries) - len(kept))
 
@@ -293,7 +322,7 @@ def _make(folder: Path, side: SideFile | None, record: StoreRecord) -> SideFile:
     if side is not None and side.points > 0:
         raise StoreDamaged(f"the folder {folder / POINTS} with {side.points} memories is gone: {ADVICE}")
     draft = folder / f"{POINTS}.new"
-    vectors = None if record.embedder is None else {DENSE: _dense_params(record.embedder.dimension)}
+    vectors = None if record.embedder is None else {DENSE: dense_params(record.embedder.dimension)}
     config = edge.EdgeConfig(
         vectors=vectors,
         sparse_vectors={SPARSE: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)},
@@ -302,13 +331,6 @@ def _make(folder: Path, side: SideFile | None, record: StoreRecord) -> SideFile:
     with vendor_errors(f"the memory store at {folder} could not be made"):
         shutil.rmtree(draft, ignore_errors=True)
         points = edge.EdgeShard.create(str(draft), config)
-        for key in KEYWORD_KEYS:
-            tenant = key == TENANT
-            params = edge.KeywordIndexParams(is_tenant=tenant, enable_hnsw=tenant)
-            points.update(edge.UpdateOperation.create_field_index(key, params))
-        for key in NUMBER_KEYS:
-            numbers = edge.IntegerIndexParams(lookup=False, range=True, enable_hnsw=False)
-            points.update(edge.UpdateOperation.create_field_index(key, numbers))
         points.flush()
         points.close()
         made = SideFile(record, 0)
@@ -320,7 +342,10 @@ def _make(folder: Path, side: SideFile | None, record: StoreRecord) -> SideFile:
 def _load(folder: Path) -> edge.EdgeShard:
     try:
         with vendor_errors(f"the memory store at {folder} cannot be opened"):
-            return edge.EdgeShard.load(str(folder / POINTS))
+            points = edge.EdgeShard.load(str(folder / POINTS))
+            for operation in index_operations():
+                points.update(operation)
+            return points
     except StoreError as error:
         raise StoreDamaged(f"{error}: {ADVICE}") from error
 
@@ -336,38 +361,3 @@ def _with_dense(folder: Path, points: edge.EdgeShard, side: SideFile, profile: E
         side = SideFile(StoreRecord(embedder_record(profile), side.record.bm25), side.points)
         side.write(folder)
     return side
-
-
-def _dense_params(dimension: int) -> edge.EdgeVectorParams:
-    return edge.EdgeVectorParams(size=dimension, distance=edge.Distance.Cosine)
-
-
-def _sparse(vector: SparseVector) -> edge.SparseVector:
-    return edge.SparseVector(list(vector.indices), list(vector.values))
-
-
-def _found(point: edge.ScoredPoint | edge.Record) -> Found:
-    vector: Any = point.vector.get(DENSE) if isinstance(point.vector, dict) else None
-    score = point.score if isinstance(point, edge.ScoredPoint) else 0.0
-    return Found(str(point.id), score, point.payload, None if vector is None else tuple(vector))
-
-
-def compile_filter(wanted: tuple[Condition, ...]) -> edge.Filter:
-    """All of `wanted` in the engine's terms."""
-    return edge.Filter(must=[_compile(condition) for condition in wanted])
-
-
-def _compile(condition: Condition) -> edge.FieldCondition:
-    match condition:
-        case Equals(key, value):
-            return edge.FieldCondition(key=key, match=edge.MatchValue(value))
-        case AnyOf(key, values):
-            return edge.FieldCondition(key=key, match=edge.MatchAny(list(values)))
-        case AtLeast(key, bound):
-            return edge.FieldCondition(key=key, range=edge.RangeFloat(gte=float(bound)))
-        case AtMost(key, bound):
-            return edge.FieldCondition(key=key, range=edge.RangeFloat(lte=float(bound)))
-        case Above(key, bound):
-            return edge.FieldCondition(key=key, range=edge.RangeFloat(gt=float(bound)))
-        case _:
-            assert_never(condition)

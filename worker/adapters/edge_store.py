@@ -24,6 +24,7 @@ from worker.models import (
     Memory,
     MemoryFilter,
     Page,
+    SortKey,
     StoredMemory,
     StoreHealth,
 )
@@ -148,7 +149,13 @@ class EdgeTenant:
         self._tenant = tenant
 
     async def search(self, query: HybridQuery) -> list[Hit]:
-        return await self._store.run(lambda: self._shard.search(self._tenant, query))
+        return (await self.search_many([query]))[0]
+
+    async def search_many(self, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
+        return await self._store.run(lambda: self._shard.search(self._tenant, queries))
+
+    async def ordered(self, where: MemoryFilter, by: SortKey, *, limit: int) -> list[Hit]:
+        return await self._store.run(lambda: self._shard.ordered(self._tenant, where, by, limit))
 
     async def get(self, ids: Sequence[str]) -> list[Memory]:
         points = self._points(ids)

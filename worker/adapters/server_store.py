@@ -2,9 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import Any, Self, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Self, TypeVar
 
 import httpx
 import structlog
@@ -20,44 +19,34 @@ from tenacity import (
 )
 
 from worker.errors import StoreError
-from worker.hits import MOST_ASKED, SPARE, Found, best, filled, listed, merge, missing, readable, settled, usable
+from worker.hits import (
+    listed,
+    usable,
+)
 from worker.models import (
     EmbedderProfile,
-    Hit,
-    HybridQuery,
     Listing,
-    Memory,
-    MemoryFilter,
-    Page,
-    StoredMemory,
     StoreHealth,
     Vector,
 )
 from worker.payload import (
     DENSE,
-    KEYWORD_KEYS,
     MEMORY,
-    NUMBER_KEYS,
     SPARSE,
     TENANT,
     UNKNOWN_EMBEDDER,
-    Equals,
     Fitness,
     StoreRecord,
-    by_point,
-    conditions,
     fitness,
     page_start,
-    payload_of,
-    point_id,
     tenant_name,
 )
 
-from .server_wire import brief, compile_filter, dense_params, found_in, sparse_model, transient, version_of
+from .server_tenant import ServerTenant
+from .server_wire import brief, dense_params, found_in, index_schemas, transient, version_of
 
 READ_TIMEOUT = 1.0
 WRITE_TIMEOUT = 10.0
-BATCH = 128
 
 TENANT_IDF_SINCE = (1, 19)
 """First server that can weigh terms by the tenant's own memories; older ones weigh by the whole collection."""
@@ -65,7 +54,6 @@ TENANT_IDF_SINCE = (1, 19)
 CONFLICT = 409
 
 T = TypeVar("T")
-_Requests = dict[str, dict[str, Any]]
 
 logger = structlog.get_logger()
 
@@ -125,7 +113,7 @@ class ServerStore:
             write_timeout=write_timeout,
         )
 
-    def tenant(self, name: str) -> "ServerTenant":
+    def tenant(self, name: str) -> ServerTenant:
         return ServerTenant(self, tenant_name(name))
 
     async def health(self) -> StoreHealth:
@@ -254,137 +242,6 @@ class ServerStore:
                 raise
 
     async def _create_indexes(self, existing: set[str]) -> None:
-        for key in KEYWORD_KEYS:
+        for key, schema in index_schemas():
             if key not in existing:
-                kind = models.KeywordIndexType.KEYWORD
-                schema = models.KeywordIndexParams(type=kind, is_tenant=True if key == TENANT else None)
                 await self.client.create_payload_index(self.collection, key, schema, wait=True)
-        for key in NUMBER_KEYS:
-            if key not in existing:
-                numbers = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
-                await self.client.create_payload_index(self.collection, key, numbers, wait=True)
-
-
-class ServerTenant:
-    """A `MemoryStore`: one tenant's memories on a server."""
-
-    def __init__(self, store: ServerStore, tenant: str) -> None:
-        self._store = store
-        self._tenant = tenant
-
-    async def search(self, query: HybridQuery) -> list[Hit]:
-        return await self._store.read(lambda: self._search(query))
-
-    async def _search(self, query: HybridQuery) -> list[Hit]:
-        dense = self._store.usable(query.dense)
-        requests: _Requests = {}
-        if dense is not None:
-            requests[DENSE] = {"query": list(dense), "using": DENSE}
-        if query.sparse is not None and query.sparse.indices:
-            requests[SPARSE] = {"query": sparse_model(query.sparse), "using": SPARSE, "params": self._idf()}
-        if not requests:
-            raise StoreError("neither leg of the search can be used: there are no terms and no usable dense vector")
-        legs = await self._legs(requests, compile_filter(conditions(self._tenant, query.where)), query.limit)
-        return merge(dense, legs.get(DENSE, []), [point for point in legs.get(SPARSE, []) if point.score > 0.0])
-
-    def _idf(self) -> models.SearchParams | None:
-        if not self._store.tenant_idf:
-            return None
-        corpus = compile_filter((Equals(TENANT, self._tenant),))
-        return models.SearchParams(idf=models.IdfCorpusParams(corpus=corpus))
-
-    async def _legs(self, requests: _Requests, where: models.Filter, limit: int) -> dict[str, list[Found]]:
-        asked = min(MOST_ASKED, limit + SPARE)
-        content: dict[str, Any] = {
-            "with_payload": [MEMORY],
-            "with_vector": [DENSE] if self._store.dense_usable else False,
-        }
-        legs = await self._ask(requests, {"filter": where, "limit": asked, **content})
-        tied = {name: requests[name] for name, found in legs.items() if not settled(found, limit, asked)}
-        for name, found in (await self._ask(tied, {"filter": where, "limit": MOST_ASKED})).items():
-            chosen = best(found, limit)
-            records = await self._store.retrieve(missing(chosen, legs[name]), dense=self._store.dense_usable)
-            legs[name] = filled(chosen, [*legs[name], *map(found_in, records)])
-        return {name: best(found, limit) for name, found in legs.items()}
-
-    async def _ask(self, requests: _Requests, wanted: dict[str, Any]) -> dict[str, list[Found]]:
-        if not requests:
-            return {}
-        batch = [models.QueryRequest(**request, **wanted) for request in requests.values()]
-        answers = await self._store.client.query_batch_points(self._store.collection, batch)
-        return {name: list(map(found_in, answer.points)) for name, answer in zip(requests, answers, strict=True)}
-
-    async def get(self, ids: Sequence[str]) -> list[Memory]:
-        points = self._points(ids)
-        records = await self._store.read(lambda: self._store.retrieve(points))
-        found = {str(record.id): readable(str(record.id), record.payload) for record in records}
-        return [memory for memory in map(found.get, points) if memory is not None]
-
-    async def put(self, memories: Sequence[StoredMemory]) -> None:
-        items = list(by_point(self._tenant, memories).items())
-        for start in range(0, len(items), BATCH):
-            await self._put(items[start : start + BATCH])
-
-    async def _put(self, items: list[tuple[str, StoredMemory]]) -> None:
-        async def do() -> None:
-            points = [self._point(key, stored) for key, stored in items]
-            await self._store.client.upsert(self._store.collection, points, wait=True)
-
-        await self._store.write(do)
-
-    async def amend(self, memories: Sequence[Memory]) -> None:
-        latest = {point_id(self._tenant, memory.id): memory for memory in memories}
-        existing = await self._existing(list(latest))
-        payloads = [(key, payload_of(self._tenant, latest[key])) for key in existing]
-        client, collection = self._store.client, self._store.collection
-        for start in range(0, len(payloads), BATCH):
-            batch = [
-                models.OverwritePayloadOperation(overwrite_payload=models.SetPayload(payload=payload, points=[key]))
-                for key, payload in payloads[start : start + BATCH]
-            ]
-            await self._store.write(partial(client.batch_update_points, collection, batch, wait=True))
-
-    async def _existing(self, points: list[str]) -> list[str]:
-        """Those of these point ids that there are."""
-        client, collection = self._store.client, self._store.collection
-        records = await self._store.read(
-            lambda: client.retrieve(collection, points, with_payload=False, with_vectors=False)
-        )
-        return [str(record.id) for record in records]
-
-    def _point(self, key: str, stored: StoredMemory) -> models.PointStruct:
-        dense = self._store.usable(stored.dense)
-        if dense is None and stored.dense is not None and self._store.dense_usable:
-            logger.warning("dense_vector_unusable", point_id=key, length=len(stored.dense))
-        vectors: dict[str, Any] = {} if dense is None else {DENSE: list(dense)}
-        if stored.sparse.indices:
-            vectors[SPARSE] = sparse_model(stored.sparse)
-        return models.PointStruct(id=key, vector=vectors, payload=payload_of(self._tenant, stored.memory))
-
-    async def delete(self, ids: Sequence[str]) -> int:
-        existing = await self._existing(self._points(ids))
-        if existing:
-            selector = models.PointIdsList(points=list(existing))
-            client, collection = self._store.client, self._store.collection
-            await self._store.write(lambda: client.delete(collection, selector, wait=True))
-        return len(existing)
-
-    async def scroll(self, where: MemoryFilter, *, limit: int, cursor: str | None = None) -> Page:
-        wanted, start = compile_filter(conditions(self._tenant, where)), page_start(cursor)
-        records, following = await self._store.read(
-            lambda: self._store.client.scroll(
-                self._store.collection, wanted, limit=limit, offset=start, with_payload=[MEMORY]
-            )
-        )
-        memories = [readable(str(record.id), record.payload) for record in records]
-        return Page(
-            tuple(memory for memory in memories if memory is not None), None if following is None else str(following)
-        )
-
-    async def count(self, where: MemoryFilter | None = None) -> int:
-        wanted = compile_filter(conditions(self._tenant, where))
-        client = self._store.client
-        return (await self._store.read(lambda: client.count(self._store.collection, wanted, exact=True))).count
-
-    def _points(self, ids: Sequence[str]) -> list[str]:
-        return list(dict.fromkeys(point_id(self._tenant, key) for key in ids))

@@ -1,6 +1,7 @@
 """Between the store's values and the models of Qdrant's client, and what its errors mean."""
 
 import re
+from collections.abc import Iterator
 from typing import Any, assert_never
 
 import httpx
@@ -9,8 +10,23 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from worker.hits import Found
-from worker.models import SparseVector
-from worker.payload import DENSE, Above, AnyOf, AtLeast, AtMost, Condition, Equals
+from worker.models import SortKey, SparseVector
+from worker.payload import (
+    DENSE,
+    FRACTION_KEYS,
+    KEYWORD_KEYS,
+    NUMBER_KEYS,
+    SORT_KEYS,
+    TENANT,
+    Above,
+    AnyOf,
+    AtLeast,
+    AtMost,
+    Condition,
+    Equals,
+    IsPoint,
+    Within,
+)
 
 RETRIED = frozenset({429, 500, 502, 503, 504})
 
@@ -42,6 +58,22 @@ def dense_params(dimension: int) -> models.VectorParams:
     return models.VectorParams(size=dimension, distance=models.Distance.COSINE)
 
 
+def index_schemas() -> Iterator[tuple[str, Any]]:
+    """Every key that a filter or an order may name, and how it is indexed."""
+    for key in KEYWORD_KEYS:
+        kind = models.KeywordIndexType.KEYWORD
+        yield key, models.KeywordIndexParams(type=kind, is_tenant=True if key == TENANT else None)
+    for key in NUMBER_KEYS:
+        yield key, models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
+    for key in FRACTION_KEYS:
+        yield key, models.FloatIndexParams(type=models.FloatIndexType.FLOAT)
+
+
+def order_by(by: SortKey) -> models.OrderByQuery:
+    """The highest first."""
+    return models.OrderByQuery(order_by=models.OrderBy(key=SORT_KEYS[by], direction=models.Direction.DESC))
+
+
 def sparse_model(vector: SparseVector) -> models.SparseVector:
     """A sparse vector in the client's terms."""
     return models.SparseVector(indices=list(vector.indices), values=list(vector.values))
@@ -50,7 +82,10 @@ def sparse_model(vector: SparseVector) -> models.SparseVector:
 def found_in(point: models.ScoredPoint | models.Record) -> Found:
     """A point that was found, or read by its id (then with score 0)."""
     vector: Any = point.vector.get(DENSE) if isinstance(point.vector, dict) else None
-    score = point.score if isinstance(point, models.ScoredPoint) else 0.0
+    if isinstance(point, models.ScoredPoint):
+        score = point.score if point.order_value is None else float(point.order_value)
+    else:
+        score = 0.0
     return Found(str(point.id), score, point.payload, None if vector is None else tuple(vector))
 
 
@@ -59,7 +94,7 @@ def compile_filter(wanted: tuple[Condition, ...]) -> models.Filter:
     return models.Filter(must=[_compile(condition) for condition in wanted])
 
 
-def _compile(condition: Condition) -> models.FieldCondition:
+def _compile(condition: Condition) -> models.FieldCondition | models.HasIdCondition:
     match condition:
         case Equals(key, value):
             return models.FieldCondition(key=key, match=models.MatchValue(value=value))
@@ -71,5 +106,9 @@ def _compile(condition: Condition) -> models.FieldCondition:
             return models.FieldCondition(key=key, range=models.Range(lte=bound))
         case Above(key, bound):
             return models.FieldCondition(key=key, range=models.Range(gt=bound))
+        case Within(key, low, high):
+            return models.FieldCondition(key=key, range=models.Range(gte=low, lte=high))
+        case IsPoint(points):
+            return models.HasIdCondition(has_id=list(points))
         case _:
             assert_never(condition)
