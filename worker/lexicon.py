@@ -144,10 +144,11 @@ def content_tokens(text: str, known: Lexicon) -> int:
 
 
 def refers(text: str, known: Lexicon) -> bool:
-    """Whether `text` points at something said before ("that one"), in the language that has most of its stop words."""
+    """Whether `text` points at something said before ("that one"), in a language that has most of its stop words."""
     words = tokens(text)
-    grammar = min(known.grammars, key=lambda grammar: _content(words, grammar))
-    return grammar.references.in_any(words)
+    counts = [_content(words, grammar) for grammar in known.grammars]
+    likely = (grammar for grammar, count in zip(known.grammars, counts, strict=True) if count == min(counts))
+    return any(grammar.references.in_any(words) for grammar in likely)
 
 
 def _grammar(tables: Sequence[Mapping[str, Any]]) -> Grammar:

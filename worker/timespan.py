@@ -298,18 +298,22 @@ def _weekday(direction: int) -> Callable[[_Words], Callable[[re.Match[str], date
     return rule
 
 
-def _date(words: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
+def _date(*, last_year: bool = False) -> Callable[[_Words], Callable[[re.Match[str], datetime], _Span | None]]:
     """A day of a month; without a year the likeliest one."""
 
-    def meaning(match: re.Match[str], now: datetime) -> _Span:
-        today = _midnight(now)
-        month, day = words.months[match["month"]], int(match["day"])
-        years = [int(match["year"])] if _named(match, "year") else [now.year - 1, now.year, now.year + 1]
-        days = [date for year in years if (date := _on(today, year, month, day)) is not None]
-        start = _likeliest(days, today)
-        return start, start + _DAY
+    def rule(words: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
+        def meaning(match: re.Match[str], now: datetime) -> _Span:
+            today = _midnight(now)
+            month, day = words.months[match["month"]], int(match["day"])
+            years = [now.year - 1] if last_year else [now.year - 1, now.year, now.year + 1]
+            years = [int(match["year"])] if _named(match, "year") else years
+            days = [date for year in years if (date := _on(today, year, month, day)) is not None]
+            start = _likeliest(days, today)
+            return start, start + _DAY
 
-    return meaning
+        return meaning
+
+    return rule
 
 
 def _day_of_month(_: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
@@ -376,7 +380,8 @@ _MEANINGS: Mapping[str, Callable[[_Words], Callable[[re.Match[str], datetime], _
     "weekday": _weekday(0),
     "past_weekday": _weekday(-1),
     "next_weekday": _weekday(1),
-    "date": _date,
+    "date": _date(),
+    "past_date": _date(last_year=True),
     "day_of_month": _day_of_month,
     "month": _month(0),
     "past_month": _month(-1),

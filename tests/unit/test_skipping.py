@@ -1,11 +1,13 @@
 """The skip ladder: which requests get no memory without a search, and why."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hooks.contract import InjectionRequest, Reason
-from worker.settings import InjectionConfig, Language
+from worker.errors import SettingsError
+from worker.settings import InjectionConfig, Language, Settings
 from worker.skipping import skip_reason
 
 PROPOSAL = (
@@ -161,6 +163,14 @@ def test_languages_limit_what_is_understood() -> None:
     english = {"languages": [Language.ENGLISH]}
     assert reason("thanks", english) is Reason.ACKNOWLEDGEMENT
     assert reason("moin", english) is None
+
+
+@pytest.mark.parametrize("key", ["force_patterns", "skip_patterns", "strip_patterns"])
+def test_a_bad_regular_expression_is_named(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "meeseeks.toml"
+    file.write_text(f'[memory_injection]\n{key} = ["ok", "(unclosed"]\n', encoding="utf-8")
+    with pytest.raises(SettingsError, match=rf"{key}.*\(unclosed.*not a regular expression"):
+        Settings.load({}, file)
 
 
 def test_long_input_is_not_skipped() -> None:
