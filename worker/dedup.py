@@ -134,37 +134,23 @@ def _repeats(
     contents: _Contents, candidates: Sequence[Candidate], shown: Mapping[str, LedgerEntry], threshold: float | None
 ) -> dict[int, str]:
     """Places of candidates that say what something else in the context says, with the id of that."""
-    others = [(key, entry) for key, entry in shown.items() if entry.text]
-    texts = {_folded(entry.text): key for key, entry in others}
+    said = {key: entry for key, entry in shown.items() if entry.text}
+    cosines = contents.vectors @ _compacted(list(said.values()), contents.vectors.shape[1]).T
     found: dict[int, str] = {}
-    near = _near_shown(contents.vectors, [entry for _, entry in others], threshold)
-    for place, candidate in enumerate(candidates):
-        memory = candidate.memory
-        if (same := texts.get(contents.texts[place])) is not None and same != memory.id:
-            found[place] = same
-            continue
-        for index in near.get(place, ()):
-            key, entry = others[index]
-            if key != memory.id and not differ(memory.content, entry.text):
-                found[place] = key
-                break
+    for column, (key, entry) in enumerate(said.items()):
+        left = [place for place in range(len(candidates)) if place not in found and candidates[place].memory.id != key]
+        for place in _alike(entry.text, cosines[:, column], left, contents, candidates, threshold):
+            found[place] = key
     return found
 
 
-def _near_shown(vectors: Matrix, entries: Sequence[LedgerEntry], threshold: float | None) -> dict[int, list[int]]:
-    """For each candidate the entries whose vectors are near its own, nearest first."""
-    if threshold is None or not entries or not len(vectors):
-        return {}
-    width = vectors.shape[1]
+def _compacted(entries: Sequence[LedgerEntry], width: int) -> Matrix:
+    """Unit rows of what `compact` made; zeros where there is none of this width."""
     rows = np.zeros((len(entries), width), dtype=np.float32)
     for row, entry in zip(rows, entries, strict=True):
         if entry.vector is not None and len(entry.vector) == width:
             row[:] = np.frombuffer(entry.vector, dtype=np.int8)
-    cosines = vectors @ _unit(rows).T
-    return {
-        int(place): [int(i) for i in np.argsort(-cosines[place]) if cosines[place, i] >= threshold]
-        for place in np.flatnonzero((cosines >= threshold).any(axis=1))
-    }
+    return _unit(rows)
 
 
 def _groups(
@@ -175,7 +161,8 @@ def _groups(
     groups = []
     while left:
         newest = left.pop(0)
-        group = _group(newest, left, contents, candidates, threshold)
+        content = candidates[newest].memory.content
+        group = _alike(content, contents.cosines[:, newest], left, contents, candidates, threshold)
         left = [place for place in left if place not in group]
         groups.append((newest, group))
     return groups
@@ -189,25 +176,33 @@ def _newest_first(candidates: Sequence[Candidate]) -> list[int]:
     return sorted(range(len(candidates)), key=age)
 
 
-def _group(
-    newest: int, left: Sequence[int], contents: _Contents, candidates: Sequence[Candidate], threshold: float | None
+def _alike(
+    text: str,
+    cosines: Matrix,
+    left: Sequence[int],
+    contents: _Contents,
+    candidates: Sequence[Candidate],
+    threshold: float | None,
 ) -> list[int]:
-    """Those of `left` that say what `newest` says, directly or in steps that do not lead away from it."""
-    content = candidates[newest].memory.content
-    group = [place for place in left if contents.texts[place] == contents.texts[newest]]
+    """Those of `left` that say what `text` says, directly or in steps that do not lead away from it.
+
+    `cosines` are those of `text` and every candidate.
+    """
+    folded = _folded(text)
+    group = [place for place in left if contents.texts[place] == folded]
     if threshold is None:
         return group
-    near = contents.cosines[newest] >= threshold - CHAIN_SLACK
+    near = cosines >= threshold - CHAIN_SLACK
     possible = [
         place
         for place in left
-        if near[place] and place not in group and not differ(candidates[place].memory.content, content)
+        if near[place] and place not in group and not differ(candidates[place].memory.content, text)
     ]
-    reached = [newest]
-    while reached:
-        step = [place for place in possible if (contents.cosines[reached, place] >= threshold).any()]
+    step = [place for place in possible if cosines[place] >= threshold]
+    while step:
+        group += step
         possible = [place for place in possible if place not in step]
-        group, reached = group + step, step
+        step = [place for place in possible if (contents.cosines[step, place] >= threshold).any()]
     return group
 
 

@@ -21,7 +21,7 @@ from worker.injection import Injection, InjectionParts, InjectionService
 from worker.keeper import Keeper
 from worker.models import Memory
 from worker.prompts import default_prompts_dir, load_prompts
-from worker.protocols import ChatModel, Embedder, StoreEngine
+from worker.protocols import ChatModel, Embedder, Ledger, StoreEngine
 from worker.recall import Recall
 from worker.receipt import Receipt
 from worker.render import shown_text
@@ -39,7 +39,7 @@ class Service:
     injection: InjectionService
     keeper: Keeper
     recall: Recall
-    ledger: MemoryLedger
+    ledger: Ledger
     receipts: FileReceipts
     config: InjectionConfig
     engine: StoreEngine
@@ -83,6 +83,7 @@ async def open_service(
     *,
     model: ChatModel | None = None,
     embedder: Embedder | None = None,
+    ledger: Ledger | None = None,
     **config: Any,
 ) -> AsyncIterator[Service]:
     """A service on a store in `folder`; `config` are settings of `[memory_injection]`."""
@@ -91,7 +92,8 @@ async def open_service(
     engine: StoreEngine = await EdgeStore.open(folder / "memories", profile=used.profile, bm25_hash=sparse.config_hash)
     settings = InjectionConfig.model_validate(config)
     recall = Recall(engine, sparse, used)
-    ledger, receipts = MemoryLedger(), FileReceipts(folder / "receipts")
+    ledger = ledger or MemoryLedger()
+    receipts = FileReceipts(folder / "receipts")
     prompt = load_prompts(default_prompts_dir())["triage"]
     triage = (
         LlmSelector(model, prompt, CircuitBreaker(), present=lambda text: shown_text(text, 400, mask=True))

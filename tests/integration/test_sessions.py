@@ -1,0 +1,282 @@
+"""Sessions over many turns: the real store and embedder, and a real Valkey for the ledger."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooks.blocks import find_blocks
+from hooks.contract import InjectionResult, Outcome, SessionEvent
+from hooks.history import cap_blocks, visible_block_ids
+from hooks.queue import connect
+from tests.support.cases import case
+from tests.support.scripted_model import ScriptedModel, offered
+from tests.support.service import Service, fact, ids, open_service
+from tests.support.valkey import forget, running_valkey
+from worker.adapters.redis_ledger import RedisLedger
+from worker.deadline import Deadline
+from worker.models import ChatRequest, LedgerKey, Verdict
+from worker.sessions import SessionService
+from worker.tokens import estimate_tokens
+
+TOWNS = (
+    *("Aldersund", "Brannik", "Corvale", "Dremmen", "Eskholm", "Farrow"),
+    *("Grelling", "Hestad", "Ibsel", "Jorvane", "Kelmis", "Lunde"),
+)
+KEY = fact("key", "The spare boat-shed key hangs behind the kayak rack at Lindholm")
+HULL = fact("hull", "Ottilie sands the hull of the boat every second April")
+QUESTION = "Where does the spare boat-shed key hang?"
+MAIN = LedgerKey("t1", "s1", "main")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running_valkey() as server:
+        yield server.url
+
+
+@pytest.fixture
+async def ledger(url: str) -> AsyncIterator[RedisLedger]:
+    client = connect(url)
+    yield RedisLedger(client, ttl_s=60)
+    await client.aclose()
+    forget(url)
+
+
+def everything(request: ChatRequest) -> str:
+    return json.dumps({"relevant": list(offered(request)), "sufficient": True})
+
+
+async def tell(service: Service, kind: str, session: str = "s1", **fields: Any) -> int:
+    """An event; the number of memories that it made the ledger forget or adopt."""
+    event = SessionEvent.model_validate({"type": kind, "session_id": session, "tenant": "t1", **fields})
+    handled = await SessionService(service.ledger, lambda _: service.config).handle(event, Deadline.after(5))
+    assert handled.done
+    return handled.forgotten + handled.adopted
+
+
+async def test_b05_parallel_requests_of_one_turn_lose_nothing(tmp_path: Path, ledger: RedisLedger) -> None:
+    async with open_service(tmp_path, ledger=ledger, max_total=case("B05")["config"]["max_total"]) as service:
+        facts = [fact(f"m{n}", f"The ferry office of {town} opens at {n + 6}:30") for n, town in enumerate(TOWNS)]
+        await service.put(facts)
+
+        async def ask(turn: int, number: int) -> InjectionResult:
+            question = f"When does the ferry office of {TOWNS[number]} open?"
+            return await service.ask(question, turn=f"turn-{turn}", deadline_ms=30_000)
+
+        first = await asyncio.gather(*(ask(1, number) for number in range(12)))
+        retried = await asyncio.gather(*(ask(1, number) for number in range(12)))
+        shown = await ledger.peek(MAIN)
+        second = await asyncio.gather(*(ask(2, number) for number in range(12)))
+    assert [ids(result) for result in first] == [[f"m{number}"] for number in range(12)]
+    assert [result.memory_context for result in retried] == [result.memory_context for result in first]
+    assert set(shown.shown) == {f"m{number}" for number in range(12)}
+    assert shown.turn == 1
+    assert {result.outcome for result in second} == {Outcome.ALL_DUPLICATE}
+
+
+async def test_b53_an_answer_that_came_too_late_was_not_shown(tmp_path: Path, ledger: RedisLedger) -> None:
+    given = case("B53")
+    async with open_service(tmp_path, ledger=ledger) as service:
+        await service.put(given["memories"])
+        late = await service.ask(given["request"]["message"], turn="4", commit=False)
+        assert (await ledger.peek(MAIN)).shown == {}
+        again = await service.ask(given["then"]["message"], turn="5")
+        third = await service.ask(given["then"]["message"], turn="6")
+    assert ids(late) == ids(again) == ["m1"]
+    assert third.outcome is Outcome.ALL_DUPLICATE
+
+
+WORDINGS = (
+    "Mireille takes oat milk in her coffee",
+    "Mireille has oat milk in her coffee",
+    "Mireille always takes oat milk in her coffee",
+    "In her coffee Mireille takes oat milk",
+    "Mireille drinks her coffee with oat milk",
+    "Mireille's coffee is with oat milk",
+    "For coffee, Mireille takes oat milk",
+    "Mireille likes oat milk in her coffee",
+)
+
+
+@pytest.mark.parametrize("path", ["model", "deterministic"])
+async def test_b35_eight_wordings_take_one_place(tmp_path: Path, path: str) -> None:
+    model = ScriptedModel([everything]) if path == "model" else None
+    wordings = [
+        fact(f"m{n}", text, created_at=f"2026-{1 + n // 8:02}-{1 + n % 8:02}T09:00:00Z")
+        for n, text in enumerate(WORDINGS, 1)
+    ]
+    visit = fact("m9", "Mireille's visit is on 9 March, she stays two nights", created_at="2026-01-20T09:00:00Z")
+    config: dict[str, Any] = {"max_total": 3, "confident_score": 0.2, "relative_cut": 0.2}
+    async with open_service(tmp_path, model=model, **config) as service:
+        await service.put([*wordings, visit])
+        result = await service.ask("Mireille is coming, what should I prepare?")
+        receipt = await service.receipt(result)
+        again = await service.ask("How does Mireille take her coffee?", turn="2")
+    assert set(ids(result)) == {"m8", "m9"}
+    considered = {entry.id: entry for entry in receipt.considered}
+    assert {considered[f"m{n}"].verdict for n in range(1, 8)} == {Verdict.DUPLICATE}
+    assert {considered[f"m{n}"].duplicate_of for n in range(1, 8)} == {"m8"}
+    assert not {f"m{n}" for n in range(1, 9)} & set(ids(again))
+
+
+async def test_semantic_threshold_is_what_the_setting_says(tmp_path: Path) -> None:
+    config: dict[str, Any] = {"confident_score": 0.2, "relative_cut": 0.2}
+    memories = [fact("m1", WORDINGS[0]), fact("m2", WORDINGS[1])]
+    for threshold, expected in ((1.0, 2), (0.9, 1)):
+        async with open_service(tmp_path / str(threshold), semantic_threshold=threshold, **config) as service:
+            await service.put(memories)
+            assert len(ids(await service.ask("What does Mireille take in her coffee?"))) == expected
+
+
+async def test_only_what_reached_the_block_counts_as_shown(tmp_path: Path, ledger: RedisLedger) -> None:
+    """Nothing that the budget cut, and nothing that was not delivered."""
+    model = ScriptedModel([everything])
+    async with open_service(tmp_path, model=model, ledger=ledger, max_total=1) as service:
+        await service.put([KEY, HULL])
+        first = await service.ask(f"{QUESTION} And who sands the hull of the boat?")
+        receipt = await service.receipt(first)
+        shown = (await ledger.peek(MAIN)).shown
+        second = await service.ask("Who sands the hull of the boat?", turn="2")
+    assert len(ids(first)) == 1
+    assert receipt.chosen == tuple(ids(first)) == tuple(shown)
+    assert {entry.verdict for entry in receipt.considered} >= {Verdict.CHOSEN, Verdict.OVER_ITEMS}
+    assert set(ids(second)).isdisjoint(ids(first))
+    assert len(ids(second)) == 1
+
+
+async def test_ephemeral_blocks_never_count_as_shown(tmp_path: Path, ledger: RedisLedger) -> None:
+    async with open_service(tmp_path, ledger=ledger) as service:
+        await service.put([KEY])
+        first = await service.ask(QUESTION, turn="1", retention="ephemeral")
+        retried = await service.ask(QUESTION, turn="1", retention="ephemeral")
+        second = await service.ask(QUESTION, turn="2", retention="history")
+    assert ids(first) == ids(second) == ["key"]
+    assert retried.memory_context == first.memory_context
+
+
+async def test_system_blocks_neither_age_nor_go_with_a_compaction(tmp_path: Path, ledger: RedisLedger) -> None:
+    async with open_service(tmp_path, ledger=ledger, context_window_depth=1) as service:
+        await service.put([KEY])
+        await service.ask(QUESTION, turn="1", retention="system")
+        await tell(service, "context.compacted")
+        later = [await service.ask(QUESTION, turn=str(turn), retention="system") for turn in (2, 3)]
+        assert await tell(service, "session.cleared") == 1
+        anew = await service.ask(QUESTION, turn="4", retention="system")
+    assert {result.outcome for result in later} == {Outcome.ALL_DUPLICATE}
+    assert ids(anew) == ["key"]
+
+
+async def test_p6_a_memory_may_come_again_after_the_window(tmp_path: Path, ledger: RedisLedger) -> None:
+    async with open_service(tmp_path, ledger=ledger, context_window_depth=2) as service:
+        await service.put([KEY])
+        outcomes = [ids(await service.ask(QUESTION, turn=str(turn))) for turn in range(1, 6)]
+    assert outcomes == [["key"], [], ["key"], [], ["key"]]
+
+
+async def test_window_of_ten_turns_prevents_excessive_repeats(tmp_path: Path) -> None:
+    async with open_service(tmp_path) as service:
+        await service.put([KEY])
+        outcomes = [bool(ids(await service.ask(QUESTION, turn=str(turn)))) for turn in range(1, 12)]
+    assert outcomes == [True, *[False] * 9, True]
+
+
+async def test_time_travel_is_seen_by_the_blocks_in_the_history(tmp_path: Path, ledger: RedisLedger) -> None:
+    """A run from an earlier checkpoint of the same session: the ledger remembers a block that the context has not."""
+    async with open_service(tmp_path, ledger=ledger) as service:
+        await service.put([KEY, HULL])
+        history: list[dict[str, str]] = []
+        for turn, question in enumerate((QUESTION, "Who sands the hull of the boat?")):
+            result = await service.ask(question, turn=str(turn), visible_blocks=visible_block_ids(history))
+            history.append({"role": "user", "content": result.prefix(question)})
+        seen = await service.ask(QUESTION, turn="3", visible_blocks=visible_block_ids(history))
+        travelled = await service.ask(QUESTION, turn="4", visible_blocks=visible_block_ids(history[1:]))
+        blind = await service.ask(QUESTION, turn="5")
+    assert seen.outcome is Outcome.ALL_DUPLICATE
+    assert ids(travelled) == ["key"]
+    assert blind.outcome is Outcome.ALL_DUPLICATE
+
+
+async def test_a_fork_knows_what_its_parent_was_shown(tmp_path: Path, ledger: RedisLedger) -> None:
+    async with open_service(tmp_path, ledger=ledger) as service:
+        await service.put([KEY])
+        first = await service.ask(QUESTION, turn="1")
+        unknown = await service.ask(QUESTION, turn="1", session_id="stranger", commit=False)
+        assert await tell(service, "session.forked", "child", parent_session_id="s1") == 1
+        assert await tell(service, "session.forked", "orphan", visible_blocks=[first.block_id]) == 1
+        forks = [await service.ask(QUESTION, turn="2", session_id=name) for name in ("child", "orphan")]
+    assert ids(unknown) == ["key"]
+    assert {fork.outcome for fork in forks} == {Outcome.ALL_DUPLICATE}
+
+
+@pytest.mark.parametrize(("policy", "comes_again"), [("dropped", True), ("reset", True), ("keep", False)])
+async def test_compaction_lets_memory_come_again_as_the_setting_says(
+    tmp_path: Path, ledger: RedisLedger, policy: str, comes_again: bool
+) -> None:
+    async with open_service(tmp_path, ledger=ledger, on_compaction=policy) as service:
+        await service.put([KEY])
+        await service.ask(QUESTION, turn="1")
+        await tell(service, "context.compacting")
+        pending = await service.ask(QUESTION, turn="2")
+        await tell(service, "context.compacted")
+        after = await service.ask(QUESTION, turn="3")
+    assert pending.outcome is Outcome.ALL_DUPLICATE
+    assert ids(after) == (["key"] if comes_again else [])
+
+
+async def test_a_failed_turn_is_told_again(tmp_path: Path, ledger: RedisLedger) -> None:
+    async with open_service(tmp_path, ledger=ledger) as service:
+        await service.put([KEY])
+        first = await service.ask(QUESTION, turn="1")
+        assert await tell(service, "turn.failed", turn_id="1") == 1
+        retried = await service.ask(QUESTION, turn="1")
+        shown_again = await service.ask(QUESTION, turn="2")
+    assert retried.memory_context == first.memory_context
+    assert shown_again.outcome is Outcome.ALL_DUPLICATE
+
+
+async def test_a_dry_run_says_what_would_come_and_begins_no_turn(tmp_path: Path, ledger: RedisLedger) -> None:
+    async with open_service(tmp_path, ledger=ledger) as service:
+        await service.put([KEY])
+        before = await service.ask(QUESTION, turn="1", dry_run=True)
+        assert (await ledger.peek(MAIN)).turn == 0
+        await service.ask(QUESTION, turn="1")
+        after = await service.ask(QUESTION, turn="2", dry_run=True)
+    assert ids(before) == ["key"]
+    assert after.outcome is Outcome.ALL_DUPLICATE
+
+
+@pytest.mark.parametrize("cap", [0, 1, 3])
+async def test_history_never_holds_more_blocks_than_the_setting_says(tmp_path: Path, cap: int) -> None:
+    async with open_service(tmp_path, max_injected_blocks_in_history=cap) as service:
+        await service.put(
+            [fact(f"m{n}", f"The ferry office of {town} opens at {n + 6}:30") for n, town in enumerate(TOWNS)]
+        )
+        history: list[Any] = []
+        for turn, town in enumerate(TOWNS[:5]):
+            message = f"When does the ferry office of {town} open?"
+            result = await service.ask(message, turn=str(turn), visible_blocks=visible_block_ids(history))
+            assert result.history_cap == cap
+            assert result.memory_context
+            history = [*cap_blocks(history, result.history_cap), {"role": "user", "content": result.prefix(message)}]
+            blocks = [found for message in history for found in find_blocks(message["content"])]
+            assert len(blocks) == min(turn + 1, max(cap, 1))
+
+
+async def test_p10_max_tokens_bounds_the_block(tmp_path: Path) -> None:
+    counts = []
+    for limit in (90, 150):
+        model = ScriptedModel([everything])
+        async with open_service(tmp_path / str(limit), model=model, max_items=12, max_tokens=limit) as service:
+            facts = [fact(f"m{n}", f"The ferry office of {town} opens at {n + 6}:30") for n, town in enumerate(TOWNS)]
+            await service.put(facts)
+            result = await service.ask("When do the ferry offices of all the towns open?")
+            receipt = await service.receipt(result)
+        assert estimate_tokens(result.memory_context or "") <= limit
+        assert Verdict.OVER_TOKENS in {entry.verdict for entry in receipt.considered}
+        assert receipt.chosen == tuple(ids(result))
+        counts.append(len(ids(result)))
+    assert 0 < counts[0] < counts[1] < len(TOWNS)

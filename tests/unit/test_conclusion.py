@@ -1,0 +1,110 @@
+"""From a choice to a block and its receipt: what the receipt says is what the block holds."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from hooks.contract import BlockFormat, Engine, InjectionRequest, ItemSource, Outcome, Reason, Retention
+from worker.conclusion import Turn, Verdicts, conclude_selection, receipt_of, result_of, shown_by
+from worker.deadline import Deadline
+from worker.models import Candidate, Memory, MemoryType, Selection, Verdict
+from worker.settings import InjectionConfig
+from worker.stages import Stages
+from worker.tokens import estimate_tokens
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+GOALS = [
+    Candidate(
+        Memory(id=f"g{n}", type=MemoryType.GOAL, content=f"Goal {n}: " + "we water all the beds every day " * 19),
+        None,
+        None,
+        0.0,
+        0.0,
+        source=ItemSource.PINNED,
+    )
+    for n in range(12)
+]
+PADLOCK = Candidate(Memory(id="m1", content="Allotment gate padlock is 3380"), 0.7, 9.0, 0.6, 0.6, (0.6, 0.8))
+
+
+def turn(style: BlockFormat = BlockFormat.XML, retention: Retention = Retention.HISTORY, **config: object) -> Turn:
+    request = InjectionRequest.model_validate(
+        {"session_id": "s", "message": "padlock?", "render": {"format": style}, "retention": retention}
+    )
+    settings = InjectionConfig.model_validate(config)
+    return Turn(request, settings, "padlock?", NOW, Deadline.after(3), Stages(), "receipt")
+
+
+@pytest.mark.parametrize("style", list(BlockFormat))
+def test_b37_pinned_goals_do_not_cut_off_what_was_found_and_the_receipt_is_true(style: BlockFormat) -> None:
+    now = turn(style, max_total=25, max_tokens=800, max_item_chars=700)
+    conclusion = conclude_selection(now, Selection((*GOALS, PADLOCK), Engine.DETERMINISTIC), Verdicts(), None)
+    result = result_of(now, conclusion)
+    receipt = receipt_of(now, conclusion, result)
+    text = result.memory_context or ""
+    assert "padlock is 3380" in text
+    assert estimate_tokens(text) <= 800
+    in_text = sorted(
+        (c.memory.id for c in (*GOALS, PADLOCK) if c.memory.content.strip() in text),
+        key=lambda name: text.index(next(c.memory.content.strip() for c in (*GOALS, PADLOCK) if c.memory.id == name)),
+    )
+    assert list(receipt.chosen) == [item.id for item in result.items] == in_text
+    assert len(in_text) > 2
+    fates = {entry.id: entry.verdict for entry in receipt.considered}
+    assert {name for name, verdict in fates.items() if verdict is Verdict.CHOSEN} == set(in_text)
+    assert {verdict for name, verdict in fates.items() if name not in in_text} == {Verdict.OVER_TOKENS}
+    assert {entry.id: entry.source for entry in receipt.considered}["g0"] is ItemSource.PINNED
+
+
+def test_what_was_found_comes_first_and_sections_put_pinned_first() -> None:
+    chosen = Selection((GOALS[0], PADLOCK), Engine.LLM)
+    plain = conclude_selection(turn(), chosen, Verdicts(), None)
+    sections = conclude_selection(turn(BlockFormat.SECTIONS), chosen, Verdicts(), None)
+    assert [line.memory.id for line in plain.lines] == ["m1", "g0"]
+    assert [line.memory.id for line in sections.lines] == ["g0", "m1"]
+
+
+def test_p5_sections_tell_pinned_from_relevant() -> None:
+    now = turn(BlockFormat.SECTIONS)
+    text = result_of(now, conclude_selection(now, Selection((GOALS[0], PADLOCK), Engine.LLM), Verdicts(), None)).text
+    assert (text or "").startswith("[Pinned context]\n[Goal] Goal 0")
+    assert "\n\n[Relevant to this message]\n[Fact] Allotment" in (text or "")
+
+
+def test_the_models_order_is_kept() -> None:
+    facts = [Candidate(Memory(id=f"f{n}", content=f"fact {n}"), 0.5, None, n / 10, n / 10) for n in range(4)]
+    order = [facts[2], facts[0], facts[3]]
+    conclusion = conclude_selection(turn(), Selection(tuple(order), Engine.LLM), Verdicts(), None)
+    assert [line.memory.id for line in conclusion.lines] == ["f2", "f0", "f3"]
+
+
+def test_what_fits_in_no_way_is_over_budget() -> None:
+    now = turn(max_tokens=50)
+    conclusion = conclude_selection(now, Selection((GOALS[0],), Engine.LLM), Verdicts(), None)
+    assert (conclusion.outcome, conclusion.reason) == (Outcome.NONE_RELEVANT, Reason.OVER_BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("retention", "count", "lasting"),
+    [(Retention.HISTORY, 1, False), (Retention.SYSTEM, 1, True), (Retention.EPHEMERAL, 0, False)],
+)
+def test_what_counts_as_shown_depends_on_what_becomes_of_the_block(
+    retention: Retention, count: int, lasting: bool
+) -> None:
+    now = turn(retention=retention)
+    conclusion = conclude_selection(now, Selection((PADLOCK,), Engine.LLM), Verdicts(), None)
+    shown = shown_by(now, conclusion, 4, "block")
+    assert len(shown) == count
+    for entry in shown.values():
+        assert (entry.turn, entry.block_id, entry.lasting) == (4, "block", lasting)
+        assert entry.text == "Allotment gate padlock is 3380"
+        assert entry.vector == bytes([95, 127])
+
+
+def test_secrets_do_not_reach_the_ledger() -> None:
+    secret = Candidate(
+        Memory(id="m1", content="Inventory DB: postgres://inv:Tr0ut-9981@db.lan:5432/inv"), 0.5, None, 0.5, 0.5
+    )
+    now = turn()
+    shown = shown_by(now, conclude_selection(now, Selection((secret,), Engine.LLM), Verdicts(), None), 1, "block")
+    assert "Tr0ut" not in shown["m1"].text
