@@ -136,6 +136,25 @@ async def test_a_watcher_outlives_whatever_a_step_does() -> None:
     assert len(taken) == after
 
 
+async def test_a_watcher_ends_even_when_a_step_loses_its_cancellation() -> None:
+    begun = asyncio.Event()
+
+    async def step() -> None:
+        first = not begun.is_set()
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            if not first:
+                raise
+
+    watcher = ConfigWatcher({"deaf": (step, 0.0)})
+    watcher.start()
+    await begun.wait()
+    async with asyncio.timeout(PROMISED_S + NOISE_S):
+        await watcher.aclose()
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "prompts"

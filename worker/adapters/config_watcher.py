@@ -16,6 +16,9 @@ LOOK_S = 0.25
 ASK_S = 0.5
 """Seconds between two questions for saved settings."""
 
+CANCEL_S = 0.1
+"""Seconds after which a step that still runs is cancelled again."""
+
 log = structlog.get_logger()
 
 Step = Callable[[], Awaitable[None]]
@@ -63,11 +66,12 @@ class ConfigWatcher:
             self._tasks.append(asyncio.create_task(_watch(name, step, seconds), name=f"watch-{name}"))
 
     async def aclose(self) -> None:
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        tasks, self._tasks = set(self._tasks), []
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            # asyncio.wait_for, which Redis clients send commands with, loses a cancellation that comes as it ends
+            _, tasks = await asyncio.wait(tasks, timeout=CANCEL_S)
 
 
 async def _watch(name: str, step: Step, seconds: float) -> None:
