@@ -1,0 +1,89 @@
+"""Session events from the hook and the command to the ledger, through the queue; and the examples of the documentation."""
+
+import ast
+import json
+import re
+import uuid
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+
+from hooks import Outcome, PreExecutionHook, Reason, SessionEvent
+from tests.support.stack import MIGRATION, Stack, ask
+
+pytestmark = pytest.mark.timeout(150)
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def shown(service: Stack, session: str) -> dict[str, Any]:
+    """What the command says that a session has been shown."""
+    done = service.command("session", "show", session, "--tenant", "acme", "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+async def test_after_a_compaction_memory_comes_again(hook: PreExecutionHook) -> None:
+    session = uuid.uuid4().hex
+    first = await ask(hook, MIGRATION, session_id=session, mode="deterministic")
+    second = await ask(hook, MIGRATION, session_id=session, mode="deterministic")
+    told = await hook.event({"type": "context.compacted", "session_id": session, "tenant": "acme"})
+    third = await ask(hook, MIGRATION, session_id=session, mode="deterministic")
+    assert first.ids == third.ids == ["alembic"]
+    assert second.result.outcome is Outcome.ALL_DUPLICATE
+    assert (told.done, told.reason, told.forgotten) == (True, None, 1)
+    assert 0 < told.elapsed_ms < 1000
+
+
+async def test_sessions_on_the_command_line(hook: PreExecutionHook, service: Stack) -> None:
+    session = uuid.uuid4().hex
+    await ask(hook, MIGRATION, session_id=session, mode="deterministic")
+    (agent,) = shown(service, session)["agents"]
+    assert [entry["id"] for entry in agent["shown"]] == ["alembic"]
+    assert "never by hand" in agent["shown"][0]["text"]
+    options = ("--tenant", "acme", "--json")
+    forked = service.command("session", "event", f"{session}-2", "session.forked", "--parent", session, *options)
+    assert json.loads(forked.stdout)["adopted"] == 1
+    reset = service.command("session", "reset", session, *options)
+    assert json.loads(reset.stdout)["forgotten"] == 1
+    assert shown(service, session)["agents"] == []
+    assert len(shown(service, f"{session}-2")["agents"]) == 1
+    wrong = service.command("session", "event", session, "turn.failed", *options)
+    assert (wrong.returncode, json.loads(wrong.stdout)) == (1, {"error": "turn.failed needs turn_id"})
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        ({"type": "session.exploded", "session_id": "s"}, Reason.BAD_REQUEST),
+        ({"type": "turn.failed", "session_id": "s"}, Reason.BAD_REQUEST),
+        ({}, Reason.BAD_REQUEST),
+        (None, Reason.BAD_REQUEST),
+    ],
+)
+async def test_wrong_events_are_refused_and_never_raise(hook: PreExecutionHook, event: Any, reason: Reason) -> None:
+    told = await hook.event(event)
+    assert (told.done, told.reason) == (False, reason)
+
+
+async def test_without_redis_an_event_is_not_done() -> None:
+    event = SessionEvent(type="session.cleared", session_id="s", deadline_ms=400)
+    async with PreExecutionHook("unix:///no/such/socket") as lost:
+        assert (await lost.event(event)).reason is Reason.QUEUE_UNAVAILABLE
+
+
+async def test_the_documentations_examples_run(hook: PreExecutionHook) -> None:
+    text = (DOCS / "sessions.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"hook": hook}
+    examples = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(examples) == 3
+    for example in examples:
+        code: CodeType = compile(example, "sessions.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        pending = eval(code, names)
+        if pending is not None:
+            await pending
+    assert names["result"].memory_context
+    assert names["result"].history_cap == 3
