@@ -106,7 +106,7 @@ class _Contents:
     @classmethod
     def of(cls, candidates: Sequence[Candidate]) -> "_Contents":
         vectors = _rows([candidate.vector for candidate in candidates])
-        return cls([_folded(candidate.memory.content) for candidate in candidates], vectors, vectors @ vectors.T)
+        return cls([_folded(candidate.memory.content) for candidate in candidates], vectors, _cosines(vectors, vectors))
 
 
 def _folded(text: str) -> str:
@@ -130,12 +130,18 @@ def _unit(rows: Matrix) -> Matrix:
     return np.where(usable, rows / np.where(usable, lengths, 1.0), 0.0).astype(np.float32)
 
 
+def _cosines(one: Matrix, other: Matrix) -> Matrix:
+    """Products of unit rows, in this thread: on busy cores BLAS loses far more by waiting for its threads."""
+    products: Matrix = np.einsum("ik,jk->ij", one, other)
+    return products
+
+
 def _repeats(
     contents: _Contents, candidates: Sequence[Candidate], shown: Mapping[str, LedgerEntry], threshold: float | None
 ) -> dict[int, str]:
     """Places of candidates that say what something else in the context says, with the id of that."""
     said = {key: entry for key, entry in shown.items() if entry.text}
-    cosines = contents.vectors @ _compacted(list(said.values()), contents.vectors.shape[1]).T
+    cosines = _cosines(contents.vectors, _compacted(list(said.values()), contents.vectors.shape[1]))
     found: dict[int, str] = {}
     for column, (key, entry) in enumerate(said.items()):
         left = [place for place in range(len(candidates)) if place not in found and candidates[place].memory.id != key]
@@ -193,6 +199,8 @@ def _alike(
     if threshold is None:
         return group
     near = cosines >= threshold - CHAIN_SLACK
+    if not near.any():
+        return group
     possible = [
         place
         for place in left
