@@ -2,21 +2,23 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
 from . import wire
 from .contract import InjectionRequest, InjectionResult, Mode, Outcome, Reason, SessionEvent, SessionEventResult
 from .queue import QueueClient, QueueFault, Reply
-from .session import send_event, session_event
+from .session import send_event
 
 _TIMEOUTS = frozenset({Reason.NO_WORKER, Reason.NO_ACK, Reason.BUSY, Reason.DEADLINE})
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class PreExecutionHook:
@@ -35,15 +37,7 @@ class PreExecutionHook:
     async def __call__(self, request: InjectionRequest | Mapping[str, Any]) -> InjectionResult:
         """The block for a request, or an outcome and a reason."""
         started = time.monotonic()
-        try:
-            return await self._answer(request, started)
-        except ValidationError:
-            return _failed(request, Reason.BAD_REQUEST, started)
-        except QueueFault as fault:
-            return _failed(request, fault.reason, started)
-        except Exception as error:  # noqa: BLE001 - nothing may ever reach the orchestrator
-            _log.warning("injection failed: %s", type(error).__name__)
-            return _failed(request, Reason.INTERNAL, started)
+        return await _safely(self._answer(request, started), lambda reason: _failed(request, reason, started))
 
     async def event(self, event: SessionEvent | Mapping[str, Any]) -> SessionEventResult:
         """Tell what happened to a session, so that the ledger follows: `await hook.event({"type": ..., ...})`.
@@ -51,15 +45,7 @@ class PreExecutionHook:
         Never raises, and never outlasts the event's `deadline_ms` by more than a few milliseconds.
         """
         started = time.monotonic()
-        try:
-            result = await send_event(self._queue, session_event(event))
-        except ValidationError:
-            result = _not_done(Reason.BAD_REQUEST)
-        except QueueFault as fault:
-            result = _not_done(fault.reason)
-        except Exception as error:  # noqa: BLE001 - nothing may ever reach the orchestrator
-            _log.warning("session event failed: %s", type(error).__name__)
-            result = _not_done(Reason.INTERNAL)
+        result = await _safely(send_event(self._queue, event), _not_done)
         return result.model_copy(update={"elapsed_ms": _elapsed_ms(started)})
 
     async def prefix(self, message: str, *, session_id: str, **fields: Any) -> str:
@@ -101,6 +87,19 @@ class PreExecutionHook:
             return
         if not await self._queue.commit(*reply.commit, timeout=min(wire.COMMIT_TIMEOUT, left)):
             _log.warning("the ledger was not told of a delivered block")
+
+
+async def _safely(work: Awaitable[T], failed: Callable[[Reason], T]) -> T:
+    """What `work` brings, or `failed` with the reason why it brings nothing."""
+    try:
+        return await work
+    except ValidationError:
+        return failed(Reason.BAD_REQUEST)
+    except QueueFault as fault:
+        return failed(fault.reason)
+    except Exception as error:  # noqa: BLE001 - nothing may ever reach the orchestrator
+        _log.warning("the hook failed: %s", type(error).__name__)
+        return failed(Reason.INTERNAL)
 
 
 def _result(reply: Reply) -> InjectionResult:

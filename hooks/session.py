@@ -10,13 +10,9 @@ from .contract import Reason, SessionEvent, SessionEventResult
 from .queue import QueueClient, QueueFault
 
 
-def session_event(given: SessionEvent | Mapping[str, Any]) -> SessionEvent:
-    """An event, checked. Raises `ValidationError`."""
-    return given if isinstance(given, SessionEvent) else SessionEvent.model_validate(given)
-
-
-async def send_event(queue: QueueClient, event: SessionEvent) -> SessionEventResult:
-    """Tell the worker, within the event's deadline. Raises `QueueFault`."""
+async def send_event(queue: QueueClient, given: SessionEvent | Mapping[str, Any]) -> SessionEventResult:
+    """Tell the worker, within the event's deadline. Raises `QueueFault`, and `ValidationError` for a wrong event."""
+    event = given if isinstance(given, SessionEvent) else SessionEvent.model_validate(given)
     payload = event.model_dump_json(exclude_none=True).encode()
     reply = await queue.ask(wire.SESSION_EVENT, payload, budget=event.deadline_ms / 1000)
     try:

@@ -20,7 +20,8 @@ from hooks.contract import (
 from .budget import Limits, fit
 from .deadline import Deadline
 from .dedup import compact
-from .models import Candidate, Dropped, LedgerEntry, ModelUsage, Selection, Verdict
+from .ledger import LedgerEntry
+from .models import Candidate, Dropped, ModelUsage, Selection, Verdict
 from .receipt import ConsideredMemory, ModelReceipt, Receipt
 from .render import Line, block, body, shown_text
 from .settings import InjectionConfig

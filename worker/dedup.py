@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from hooks.contract import Retention
 
-from .models import Candidate, Dropped, LedgerEntry, LedgerView, Memory, Vector, Verdict
+from .ledger import LedgerEntry, LedgerView
+from .models import Candidate, Dropped, Memory, Vector, Verdict
 from .wording import differ
 
 CHAIN_SLACK = 0.06

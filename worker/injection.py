@@ -25,17 +25,14 @@ from .deadline import Deadline
 from .dedup import deduplicate, still_shown
 from .errors import ModelError, QueueError, StoreError
 from .fallback import is_unsure
+from .ledger import LedgerEntry, LedgerKey, LedgerView, turn_key_of
 from .models import (
     EmbedderProfile,
-    LedgerEntry,
-    LedgerKey,
-    LedgerView,
     Recalled,
     RecallQuery,
     RecallTool,
     Selection,
     SelectionTask,
-    turn_key_of,
     visible_to,
 )
 from .protocols import Ledger, ReceiptStore, Selector

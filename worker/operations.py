@@ -17,8 +17,9 @@ from .answers import Answer, Operation
 from .config import LiveSettings
 from .deadline import Deadline
 from .injection import InjectionService
+from .ledger import LedgerKey
 from .memory_operations import MemoryOperations, TenantPayload
-from .models import DomainModel, LedgerKey, MemoryType, RecallQuery, visible_to
+from .models import DomainModel, MemoryType, RecallQuery, visible_to
 from .protocols import ReceiptStore, StoreEngine
 from .recall import Recall, RecallScope
 from .render import shown_text

@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from .deadline import Deadline
+from .ledger import LedgerEntry, LedgerKey, LedgerView
 from .models import (
     ChatReply,
     ChatRequest,
     EmbedderProfile,
     Hit,
     HybridQuery,
-    LedgerEntry,
-    LedgerKey,
-    LedgerView,
     Memory,
     MemoryFilter,
     Page,

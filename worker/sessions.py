@@ -23,7 +23,7 @@ import structlog
 from hooks.contract import SessionEvent, SessionEventResult, SessionEventType
 
 from .deadline import Deadline
-from .models import LedgerEntry, LedgerKey, LedgerView
+from .ledger import LedgerEntry, LedgerKey, LedgerView
 from .protocols import Ledger
 from .settings import InjectionConfig, OnCompaction
 

@@ -1,4 +1,4 @@
-"""Session events from the hook and the command to the ledger, through the queue; and the examples of the documentation."""
+"""Session events from the hook and the command to the ledger, through the queue; and the documented examples."""
 
 import ast
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hooks import Outcome, PreExecutionHook, Reason, SessionEvent
-from tests.support.stack import MIGRATION, Stack, ask
+from tests.support.stack import MIGRATION, ModelServer, Stack, ask
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -75,7 +75,7 @@ async def test_without_redis_an_event_is_not_done() -> None:
         assert (await lost.event(event)).reason is Reason.QUEUE_UNAVAILABLE
 
 
-async def test_the_documentations_examples_run(hook: PreExecutionHook) -> None:
+async def test_the_documentations_examples_run(hook: PreExecutionHook, model: ModelServer) -> None:
     text = (DOCS / "sessions.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {"hook": hook}
     examples = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)

@@ -12,7 +12,7 @@ from tests.support.valkey import forget, running_valkey, sync_redis
 from worker.adapters.memory_ledger import MemoryLedger
 from worker.adapters.redis_ledger import KEPT_TURNS, RedisLedger, ledger_key
 from worker.errors import QueueError
-from worker.models import LedgerEntry, LedgerKey
+from worker.ledger import LedgerEntry, LedgerKey
 from worker.protocols import Ledger
 
 KEY = LedgerKey("tenant", "session", "agent")

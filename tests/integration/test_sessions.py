@@ -18,7 +18,8 @@ from tests.support.service import Service, fact, ids, open_service
 from tests.support.valkey import forget, running_valkey
 from worker.adapters.redis_ledger import RedisLedger
 from worker.deadline import Deadline
-from worker.models import ChatRequest, LedgerKey, Verdict
+from worker.ledger import LedgerKey
+from worker.models import ChatRequest, Verdict
 from worker.sessions import SessionService
 from worker.tokens import estimate_tokens
 

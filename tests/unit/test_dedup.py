@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hooks.contract import Retention
 from worker.dedup import CHAIN_SLACK, compact, deduplicate, still_shown
-from worker.models import Candidate, LedgerEntry, LedgerView, Memory, Vector, Verdict
+from worker.ledger import LedgerEntry, LedgerView
+from worker.models import Candidate, Memory, Vector, Verdict
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NEAR = 0.92

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from hooks.contract import SessionEvent, SessionEventResult
 from worker.adapters.memory_ledger import MemoryLedger
 from worker.deadline import Deadline
-from worker.models import LedgerEntry, LedgerKey
+from worker.ledger import LedgerEntry, LedgerKey
 from worker.sessions import PENDING_TURNS, SessionService, shown_in
 from worker.settings import InjectionConfig
 

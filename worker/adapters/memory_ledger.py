@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from worker.models import LedgerEntry, LedgerKey, LedgerView, turn_id_of
+from worker.ledger import LedgerEntry, LedgerKey, LedgerView, turn_id_of
 
 
 @dataclass(slots=True)

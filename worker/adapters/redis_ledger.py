@@ -23,7 +23,7 @@ from hooks import wire
 from hooks.contract import Reason
 
 from ..errors import QueueError
-from ..models import LedgerEntry, LedgerKey, LedgerView, turn_id_of
+from ..ledger import LedgerEntry, LedgerKey, LedgerView, turn_id_of
 
 KEY_PREFIX = "meeseeks:ledger:"
 SESSION_PREFIX = "meeseeks:session:"
