@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hooks.contract import InjectionRequest
 
-from .lexicon import Lexicon, content_tokens, lexicon, refers, tokens
+from .lexicon import Lexicon, content_tokens, lexicon, tokens, wording
 from .noise import Separated, separated, telling_lines
 from .settings import Enrichment, InjectionConfig
 from .small_talk import small_talk
@@ -18,8 +18,11 @@ from .small_talk import small_talk
 STUB_TOKENS = 2
 """Most content tokens of a message that says too little by itself."""
 
-VAGUE_TOKENS = 6
-"""Most content tokens of a message that says too little when it points at something said before."""
+VAGUE_TOKENS = 3
+"""Most content tokens of a message that says too little when it points at something said before ("that one")."""
+
+REPLY_TOKENS = 5
+"""Most content tokens of a message that says too little when it goes on from something ("and for february?")."""
 
 FEW_TOKENS = 3
 """Content tokens under which prose beside a paste, or an earlier turn, is not enough to search with."""
@@ -59,15 +62,18 @@ def focus(request: InjectionRequest, config: InjectionConfig) -> Focus:
     message, task = (_text(raw, config, known) for raw in (request.message, request.task_description or ""))
     text = message or task
     alone = bounded(text, limit)
+    more = bounded(task, SENTENCE) if config.query_task and tokens(task) != tokens(text) else ""
+    whole = _joined(text, more, limit)
+    others = (alone,) if more else ()
     if config.query_enrichment is Enrichment.OFF or not alone:
-        return Focus(alone)
-    subject = _subject(task if tokens(task) != tokens(text) else "", request, config, known)
-    if not subject:
-        return Focus(alone)
-    enriched = bounded(f"{text[: limit - len(subject) - 1]} {subject}", limit)
+        return Focus(whole, alternatives=others)
+    subject = " ".join(part for part in (more, _earlier(request, config, known)) if part)
+    if subject == more:
+        return Focus(whole, alternatives=others)
+    enriched = _joined(text, subject, limit)
     if config.query_enrichment is Enrichment.ALWAYS or says_too_little(alone, known):
         return Focus(enriched, borrowed=True, alternatives=(alone,))
-    return Focus(alone, alternatives=(enriched,) if len(alone) <= LONG and refers(alone, known) else ())
+    return Focus(whole, alternatives=(*others, enriched) if _points_back(alone, known) else others)
 
 
 def focused_query(request: InjectionRequest, config: InjectionConfig) -> str:
@@ -76,11 +82,19 @@ def focused_query(request: InjectionRequest, config: InjectionConfig) -> str:
 
 
 def says_too_little(text: str, known: Lexicon) -> bool:
-    """Whether `text` names no subject: hardly a word with a meaning, or few and one that points back."""
+    """Whether `text` names no subject: hardly a word with a meaning, or few in a text that points or goes back."""
     if len(text) > LONG:
         return False
-    content = content_tokens(text, known)
-    return content <= STUB_TOKENS or (content <= VAGUE_TOKENS and refers(text, known))
+    found = wording(text, known)
+    most = REPLY_TOKENS if found.goes_on else VAGUE_TOKENS if found.refers else STUB_TOKENS
+    return found.content <= most
+
+
+def _points_back(text: str, known: Lexicon) -> bool:
+    if len(text) > LONG:
+        return False
+    found = wording(text, known)
+    return found.refers or found.goes_on
 
 
 def bounded(text: str, limit: int) -> str:
@@ -120,9 +134,17 @@ def _with_paste(parts: Separated) -> str:
     return "\n".join(part for part in (parts.prose, telling, tail) if part)
 
 
-def _subject(task: str, request: InjectionRequest, config: InjectionConfig, known: Lexicon) -> str:
-    """What the task and the last turns are about, in at most `query_context_chars` characters."""
-    found = [bounded(task, SENTENCE)] if task else []
+def _joined(text: str, more: str, limit: int) -> str:
+    """`text` and `more` in at most `limit` characters, half of them for `more` at most."""
+    if not more:
+        return bounded(text, limit)
+    added = more[: limit // 2].strip()
+    return f"{bounded(text, limit - len(added) - 1)} {added}"
+
+
+def _earlier(request: InjectionRequest, config: InjectionConfig, known: Lexicon) -> str:
+    """What the last turns are about, in at most `query_context_chars` characters."""
+    found: list[str] = []
     content, answered = 0, False
     for turn in reversed(request.recent_messages[-6:]):
         said = bounded(_text(turn.content, config, known), SENTENCE)

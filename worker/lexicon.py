@@ -72,10 +72,13 @@ def phrases_of(known: Iterable[Phrase]) -> Phrases:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """Words of one language that name nothing by themselves; `references` point at something said before."""
+    """Words of one language that name nothing by themselves; `references` point at something said before, and a
+    message that begins with one of `openers` goes on from it.
+    """
 
     stop_words: Phrases
     references: Phrases
+    openers: Phrases
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +146,32 @@ def content_tokens(text: str, known: Lexicon) -> int:
     return min(_content(words, grammar) for grammar in known.grammars)
 
 
-def refers(text: str, known: Lexicon) -> bool:
-    """Whether `text` points at something said before ("that one"), in a language that has most of its stop words."""
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How much a text says by itself: its content tokens, whether it points back ("that one"), whether it goes on from
+    something ("and ...")."""
+
+    content: int
+    refers: bool
+    goes_on: bool
+
+
+def wording(text: str, known: Lexicon) -> Wording:
+    """The wording of `text` in the languages that have most of its stop words."""
     words = tokens(text)
     counts = [_content(words, grammar) for grammar in known.grammars]
-    likely = (grammar for grammar, count in zip(known.grammars, counts, strict=True) if count == min(counts))
-    return any(grammar.references.in_any(words) for grammar in likely)
+    likely = [grammar for grammar, count in zip(known.grammars, counts, strict=True) if count == min(counts)]
+    return Wording(
+        content=min(counts),
+        refers=any(grammar.references.in_any(words) for grammar in likely),
+        goes_on=bool(words) and any(grammar.openers.size_at(words, 0) for grammar in likely),
+    )
 
 
 def _grammar(tables: Sequence[Mapping[str, Any]]) -> Grammar:
     references = _phrases(tables, "references")
-    return Grammar(phrases_of(_phrases(tables, "stop_words") | references), phrases_of(references))
+    openers = phrases_of(_phrases(tables, "openers"))
+    return Grammar(phrases_of(_phrases(tables, "stop_words") | references), phrases_of(references), openers)
 
 
 def _content(words: Sequence[str], grammar: Grammar) -> int:

@@ -164,6 +164,9 @@ class InjectionConfig(SettingsModel):
         default=Enrichment.ON,
         description="Earlier turns in the query: on (for a message that says too little by itself), off, or always.",
     )
+    query_task: bool = Field(
+        default=True, description="Search with the task description, too, where it says more than the message."
+    )
     query_context_chars: int = Field(
         default=400, ge=50, le=4000, description="Most characters of earlier turns that a query takes in."
     )

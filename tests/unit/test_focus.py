@@ -127,6 +127,24 @@ def test_enrichment_is_a_setting() -> None:
     assert "ULID" in focused_query(request(alone, recent_messages=TURNS), always)
 
 
+def test_a_task_that_says_more_is_searched_with() -> None:
+    asked = request("write the note for Felipe now", task_description="Tell Felipe about the late glaze order")
+    found = focus(asked, CONFIG)
+    assert found.query == "write the note for Felipe now Tell Felipe about the late glaze order"
+    assert (found.borrowed, found.alternatives) == (False, ("write the note for Felipe now",))
+    assert focus(asked, InjectionConfig(query_task=False)) == Focus("write the note for Felipe now")
+    same = request("write the note for Felipe now", task_description="Write the note for Felipe now.")
+    assert focus(same, CONFIG) == Focus("write the note for Felipe now")
+
+
+def test_a_message_that_points_back_and_says_enough_offers_the_subject() -> None:
+    message = "can we move the glaze workshop to 8:30 friday then?"
+    found = focus(request(message, recent_messages=TURNS), CONFIG)
+    assert (found.query, found.borrowed) == (message, False)
+    assert len(found.alternatives) == 1
+    assert "ULID" in found.alternatives[0]
+
+
 def test_what_is_borrowed_is_bounded_and_goes_back_to_a_turn_with_a_subject() -> None:
     turns = [
         {"role": "user", "content": "we need new sailcloth before May"},

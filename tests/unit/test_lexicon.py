@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.lexicon import COMMON, PhraseKind, content_tokens, fold, lexicon, phrase_file, refers, tokens
+from worker.lexicon import COMMON, PhraseKind, content_tokens, fold, lexicon, phrase_file, tokens, wording
 from worker.settings import Language
 from worker.small_talk import small_talk
 
@@ -19,6 +19,7 @@ KEYS = {
     "filler",
     "force",
     "stop_words",
+    "openers",
     "references",
 }
 
@@ -67,5 +68,14 @@ def test_content_tokens(text: str, expected: int) -> None:
     "text", ["is that one all right?", "et celui-ci ?", "was ist mit dem anderen", "それはなぜ", "那个怎么样"]
 )
 def test_references_are_seen(text: str) -> None:
-    assert refers(text, ALL)
-    assert not refers("renew portal.tarnhill.example", ALL)
+    assert wording(text, ALL).refers
+    assert not wording("renew portal.tarnhill.example", ALL).refers
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["and in the yard sale story?", "et les Ormes ?", "und die andere id?", "y mañana?", "e domani?", "那茶馆呢"],
+)
+def test_openers_are_seen(text: str) -> None:
+    assert wording(text, ALL).goes_on
+    assert not wording("renew portal.tarnhill.example", ALL).goes_on
