@@ -1,4 +1,4 @@
-"""What a request asks, with a real store and embedder: reported faults about envelopes, follow-ups and long messages."""
+"""What a request asks, with a real store: reported faults about envelopes, follow-ups and long messages."""
 
 from pathlib import Path
 
