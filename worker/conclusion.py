@@ -1,7 +1,7 @@
 """From a choice to an answer and its receipt. Pure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from hooks.blocks import block_id
@@ -21,7 +21,7 @@ from .budget import Limits, fit
 from .deadline import Deadline
 from .dedup import compact
 from .ledger import LedgerEntry
-from .models import Candidate, Dropped, ModelUsage, Selection, Verdict
+from .models import Candidate, Dropped, ModelUsage, RecallQuery, Selection, Verdict
 from .receipt import ConsideredMemory, ModelReceipt, Receipt
 from .render import Line, block, body, shown_text
 from .settings import InjectionConfig
@@ -30,7 +30,7 @@ from .stages import Stages
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Everything that stays the same while one request is answered."""
+    """Everything that stays the same while one request is answered; `wanted` is what it recalls first."""
 
     request: InjectionRequest
     config: InjectionConfig
@@ -39,6 +39,7 @@ class Turn:
     deadline: Deadline
     stages: Stages
     receipt_id: str
+    wanted: RecallQuery = field(default_factory=lambda: RecallQuery(""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ class DeterministicSelector:
 
 
 def choose(recalled: Recalled, config: InjectionConfig, profile: EmbedderProfile | None) -> Selection:
-    """The deterministic choice, best first. Pure."""
-    best = max((candidate.score for candidate in recalled.candidates), default=0.0)
+    """The deterministic choice, best first: what is surely relevant, and not much less than the most relevant. Pure."""
+    best = max((candidate.relevance for candidate in recalled.candidates), default=0.0)
     chosen: list[Candidate] = []
     dropped: list[Dropped] = []
     for candidate in recalled.candidates:
         confident = candidate.relevance >= _threshold(candidate, config, profile)
-        if not confident or candidate.score < config.relative_cut * best:
+        if not confident or candidate.relevance < config.relative_cut * best:
             dropped.append(Dropped(candidate, Verdict.BELOW_CUT))
         elif len(chosen) >= config.max_items:
             dropped.append(Dropped(candidate, Verdict.OVER_ITEMS))
@@ -36,8 +36,8 @@ def choose(recalled: Recalled, config: InjectionConfig, profile: EmbedderProfile
 
 
 def _threshold(candidate: Candidate, config: InjectionConfig, profile: EmbedderProfile | None) -> float:
-    """The relevance to reach; keyword scores alone depend on the store's size and have no threshold."""
-    if candidate.cosine is None or profile is None:
+    """The relevance to reach; without vectors, the floor of the keyword score has to do."""
+    if profile is None or candidate.cosine is None:
         return 0.0
     return profile.confident if config.confident_score is None else config.confident_score
 

@@ -112,6 +112,11 @@ def _cosine(query: Vector | None, stored: Vector | None, length: float) -> float
     return max(-1.0, min(1.0, product / length))
 
 
+def nearness(query: Vector, stored: Vector | None) -> float | None:
+    """The cosine of a query and a stored vector, where they can be compared."""
+    return _cosine(query, stored, norm(query))
+
+
 def _hit(point: Found, cosine: float | None, keyword: float | None) -> Hit | None:
     memory = readable(point.point_id, point.payload)
     return None if memory is None else Hit(memory, cosine, keyword, point.vector)

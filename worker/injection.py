@@ -8,7 +8,7 @@ from datetime import datetime
 
 import structlog
 
-from hooks.contract import InjectionRequest, InjectionResult, Mode, Outcome, Reason
+from hooks.contract import InjectionRequest, InjectionResult, ItemSource, Mode, Outcome, Reason
 
 from .background import Background
 from .conclusion import (
@@ -26,7 +26,9 @@ from .dedup import deduplicate, still_shown
 from .errors import ModelError, QueueError, StoreError
 from .fallback import is_unsure
 from .ledger import LedgerEntry, LedgerKey, LedgerView, turn_key_of
+from .legs import first_query
 from .models import (
+    Candidate,
     EmbedderProfile,
     Recalled,
     RecallQuery,
@@ -36,7 +38,8 @@ from .models import (
     visible_to,
 )
 from .protocols import Ledger, ReceiptStore, Selector
-from .query import effective_mode, focused_query, skip_reason
+from .query import effective_mode, focus, skip_reason
+from .ranking import within_pool
 from .recall import Recall, RecallScope
 from .settings import InjectionConfig
 from .stages import Stages
@@ -119,20 +122,23 @@ class InjectionService:
 
     def _begin(self, request: InjectionRequest, deadline: Deadline) -> Turn:
         config = self._parts.config_for(request.agent_id)
+        now = request.now or self._parts.clock()
+        wanted = first_query(request, focus(request, config), config)
         return Turn(
             request=request,
             config=config,
-            query=focused_query(request, config),
-            now=request.now or self._parts.clock(),
+            query=wanted.query,
+            now=now,
             deadline=deadline.within(config.deadline_ms / 1000),
             stages=Stages(),
             receipt_id=uuid.uuid4().hex,
+            wanted=wanted,
         )
 
     async def _first_recall(self, turn: Turn) -> Recalled | None:
         """What the request itself recalls; `None` when the store is down."""
         try:
-            return await self._recall(turn, RecallQuery(turn.query))
+            return await self._recall(turn, turn.wanted)
         except StoreError as error:
             log.warning("store_unavailable", error=str(error))
             return None
@@ -141,7 +147,7 @@ class InjectionService:
         request, config = turn.request, turn.config
         replayed = request.now is not None
         visibility = visible_to(request.scope, request.agent_id, config.shared_users, turn.now, replay=replayed)
-        scope = RecallScope(request.scope.tenant, visibility, turn.now)
+        scope = RecallScope(request.scope.tenant, visibility, turn.now, request.scope.channel)
         return await self._parts.recall(query, scope, config, turn.deadline, turn.stages)
 
     async def _conclude(self, turn: Turn, view: LedgerView, recalled: Recalled) -> Conclusion:
@@ -155,7 +161,9 @@ class InjectionService:
         fresh = self._without_shown(turn, recalled, shown, verdicts)
         if not fresh.candidates:
             return conclude_empty(verdicts, recalled.degraded)
-        selection, failure = await self._choose(turn, fresh, shown, verdicts)
+        pinned, contextual = _by_source(fresh)
+        selection, failure = await self._choose(turn, contextual, shown, verdicts)
+        selection = replace(selection, chosen=(*pinned, *selection.chosen))
         return conclude_selection(turn, self._without_repeats(turn, selection), verdicts, failure or recalled.degraded)
 
     async def _choose(
@@ -171,7 +179,7 @@ class InjectionService:
         )
         tool = self._tool(turn, shown, verdicts)
         settled = await self._parts.fallback.select(task, recalled, tool, turn.config, turn.deadline)
-        if self._parts.triage is None or not _asks_model(turn, settled):
+        if self._parts.triage is None or not recalled.candidates or not _asks_model(turn, settled):
             return settled, None
         with turn.stages("triage"):
             return await self._triage(self._parts.triage, turn, task, recalled, tool, settled)
@@ -211,8 +219,9 @@ class InjectionService:
         """What was recalled, without what is in the context already and what says the same twice."""
         with turn.stages("dedup"):
             fresh, repeated = deduplicate(recalled.candidates, shown, self._threshold(turn))
-        verdicts.drop([*recalled.dropped, *repeated])
-        return replace(recalled, candidates=fresh)
+        kept, over = within_pool(fresh, turn.config.pool_limit)
+        verdicts.drop([*recalled.dropped, *repeated, *over])
+        return replace(recalled, candidates=kept)
 
     def _without_repeats(self, turn: Turn, selection: Selection) -> Selection:
         """The choice, where several searches may each have brought a wording of the same."""
@@ -269,6 +278,13 @@ class InjectionService:
             receipt=result.receipt_id,
         )
         return Injection(result, delivery)
+
+
+def _by_source(recalled: Recalled) -> tuple[tuple[Candidate, ...], Recalled]:
+    """What is pinned, which nobody has to choose, and what was found for this message."""
+    pinned = tuple(one for one in recalled.candidates if one.source is ItemSource.PINNED)
+    found = tuple(one for one in recalled.candidates if one.source is not ItemSource.PINNED)
+    return pinned, replace(recalled, candidates=found)
 
 
 def _asks_model(turn: Turn, settled: Selection) -> bool:

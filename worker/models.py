@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from hooks.contract import Engine, ItemSource, Key, Reason, RecentMessage, Scope, Text, UtcTime
 
+from .kinds import Budget, Leg
+
 Vector = tuple[float, ...]
 
 
@@ -130,13 +132,6 @@ class MemoryFilter:
     importance: float | None = None
 
 
-class SortKey(StrEnum):
-    """What the best come first by: the latest `created_at` (unknown ones last), or the highest importance."""
-
-    RECENT = "recent"
-    IMPORTANCE = "importance"
-
-
 @dataclass(frozen=True, slots=True)
 class HybridQuery:
     """Both legs of one search; a missing leg is not run. `limit` bounds each leg."""
@@ -188,13 +183,17 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class StoreHealth:
-    """What a store says of itself; `fault` is the reason why the dense leg must not be used."""
+    """What a store says of itself; `fault` is the reason why the dense leg must not be used.
+
+    `bare` memories have no dense vector though the store has them otherwise.
+    """
 
     engine: str
     points: int
     dense_usable: bool
     fault: str | None = None
     notes: tuple[str, ...] = ()
+    bare: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +201,8 @@ class EmbedderProfile:
     """Identity of an embedder and the thresholds measured for it.
 
     `floor` is the cosine under which nothing is relevant, `confident` the weighted relevance from which a memory may
-    be injected without a model, `duplicate` the cosine from which two texts say the same.
+    be injected without a model, `duplicate` the cosine from which two texts say the same, `keyword` the keyword score,
+    in units of the logarithm of the store's size, from which a memory is a candidate whatever its cosine.
     """
 
     name: str
@@ -213,6 +213,7 @@ class EmbedderProfile:
     duplicate: float
     query_prefix: str = ""
     passage_prefix: str = ""
+    keyword: float | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -225,8 +226,8 @@ class EmbedderProfile:
 class Candidate:
     """A memory in the running: its raw scores, and two made from them.
 
-    `relevance` (0..1) is the weighted sum of both legs; it can be compared between queries, so thresholds are on it.
-    `score` orders: relevance or rank fusion, with the boosts of importance and recency.
+    `relevance` (0..1) is the weighted sum of both scores; it can be compared between queries, so thresholds are on it.
+    `score` orders: relevance or rank fusion, and what importance, age, channel, time and links add to it.
     """
 
     memory: Memory
@@ -236,6 +237,7 @@ class Candidate:
     score: float
     vector: Vector | None = None
     source: ItemSource = ItemSource.CONTEXTUAL
+    legs: tuple[Leg, ...] = ()
 
 
 class Verdict(StrEnum):
@@ -243,6 +245,9 @@ class Verdict(StrEnum):
 
     CHOSEN = "chosen"
     BELOW_FLOOR = "below_floor"
+    SUPERSEDED = "superseded"
+    NAMESAKE = "namesake"
+    OVER_POOL = "over_pool"
     BELOW_CUT = "below_cut"
     ALREADY_SHOWN = "already_shown"
     DUPLICATE = "duplicate"
@@ -254,7 +259,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A candidate that is out, and why; `of` is the id of the memory that it says the same as, where that is why."""
+    """A candidate that is out, and why; `of` is the id of the memory that says the same or has replaced it."""
 
     candidate: Candidate
     verdict: Verdict
@@ -273,13 +278,22 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
-    """Arguments of a recall; there is no tenant, user or agent here, on purpose: scope comes from the request."""
+    """Arguments of a recall; there is no tenant, user or agent here, on purpose: scope comes from the request.
+
+    `also` are further wordings of what is wanted, each searched for by itself. `history` wants what is out of date,
+    too. `pinned` wants the memories of the pinned types besides; `budget` is the configured one where it is `None`.
+    """
 
     query: str
     types: tuple[MemoryType, ...] = ()
     entities: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
+    channels: tuple[str, ...] = ()
+    budget: Budget | None = None
+    also: tuple[str, ...] = ()
+    history: bool = False
+    pinned: bool = False
 
 
 RecallTool = Callable[[RecallQuery], Awaitable[Recalled]]

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from hooks.contract import clean_text
 
 from .errors import StoreError
-from .models import EmbedderProfile, Memory, MemoryFilter, SortKey, StoredMemory, Visibility
+from .kinds import SortKey
+from .models import EmbedderProfile, Memory, MemoryFilter, StoredMemory, Visibility
 from .naming import name_keys
 
 DENSE = "dense"
@@ -308,6 +309,11 @@ def fitness(record: StoreRecord, profile: EmbedderProfile | None, bm25_hash: str
         )
     notes = ("no embedder is configured: keyword search only",) if profile is None else ()
     return Fitness(usable, "; ".join(faults) or None, notes)
+
+
+def bare_note(count: int) -> str:
+    """What is said of memories that were stored while nothing could embed them."""
+    return f"{count} memories have no dense vector: they are found by their words alone until `{REINDEX}` has run"
 
 
 def by_point(tenant: str, memories: Sequence[StoredMemory]) -> dict[str, StoredMemory]:

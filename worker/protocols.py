@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from .deadline import Deadline
+from .kinds import SortKey
 from .ledger import LedgerEntry, LedgerKey, LedgerView
 from .models import (
     ChatReply,
@@ -18,7 +19,6 @@ from .models import (
     RecallTool,
     Selection,
     SelectionTask,
-    SortKey,
     SparseVector,
     StoredMemory,
     StoreHealth,

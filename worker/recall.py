@@ -1,30 +1,91 @@
-"""One recall: embed the query, search both legs, fuse, apply the floor."""
+"""One recall: embed, search every leg in one request, follow what the hits lead to, and put all in one order."""
 
 import asyncio
-from dataclasses import dataclass
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeVar
+
+import structlog
 
 from hooks.contract import Reason
 
 from .deadline import Deadline
 from .errors import EmbedderError, StoreError
-from .models import HybridQuery, MemoryFilter, Recalled, RecallQuery, Vector, Visibility
-from .protocols import Embedder, SparseEncoder, StoreEngine
-from .ranking import rank
+from .hits import nearness
+from .kinds import Budget, Leg, SortKey
+from .legs import (
+    MOST_STEPS,
+    NAMED,
+    STRONG,
+    Plan,
+    Want,
+    filter_of,
+    linked_ids,
+    links,
+    plan_of,
+    shared_names,
+    stays_for_history,
+)
+from .models import (
+    Candidate,
+    Dropped,
+    Hit,
+    HybridQuery,
+    MemoryFilter,
+    Recalled,
+    RecallQuery,
+    Vector,
+    Verdict,
+    Visibility,
+)
+from .naming import full_names, is_namesake
+from .protocols import Embedder, MemoryStore, SparseEncoder, StoreEngine
+from .ranking import USUAL_SIZE, Entry, Pool, Setting, is_superseded, pinned_candidates, weighted
 from .settings import InjectionConfig
 from .stages import Stages
 
 EMBED_LIMIT = 0.4
 """Seconds after which a query goes on without its vector: keyword search alone is better than a late answer."""
 
+COUNT_AGE = 60.0
+"""Seconds that the number of a tenant's memories is taken to be the same."""
+
+MOST_TENANTS = 1000
+"""Tenants whose numbers are kept."""
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
 
 @dataclass(frozen=True, slots=True)
 class RecallScope:
-    """What a request may search: its tenant, what it may see there, and when "now" is."""
+    """What a request may search: its tenant, what it may see there, when "now" is, and where it was said."""
 
     tenant: str
     visibility: Visibility
     now: datetime
+    channel: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Everything that stays the same during one recall."""
+
+    query: RecallQuery
+    scope: RecallScope
+    config: InjectionConfig
+    plan: Plan
+    store: MemoryStore
+
+    @property
+    def follows(self) -> bool:
+        """Whether neighbours of the hits are looked for."""
+        budget = self.query.budget or self.config.recall_budget
+        return self.config.graph_limit > 0 and budget is not Budget.LOW
 
 
 class Recall:
@@ -41,41 +102,200 @@ class Recall:
         self._sparse = sparse
         self._embedder = None if dense_fault else embedder
         self._dense_fault = dense_fault
+        self._sizes: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     async def __call__(
         self, query: RecallQuery, scope: RecallScope, config: InjectionConfig, deadline: Deadline, stages: Stages
     ) -> Recalled:
-        """Candidates for `query`, best first. Raises `StoreError` when the store does not answer in time."""
-        with stages("embed"):
-            dense, degraded = await self._embed(query.query, deadline)
-        wanted = HybridQuery(dense, self._sparse.query(query.query), _where(query, scope), config.search_limit)
-        store = self._engine.tenant(scope.tenant)
-        with stages("search"):
-            try:
-                async with asyncio.timeout(deadline.remaining()):
-                    hits = await store.search(wanted)
-            except TimeoutError as error:
-                raise StoreError("the search did not end within the deadline") from error
-        with stages("rank"):
-            profile = self._embedder.profile if self._embedder else None
-            candidates, dropped = rank(hits, config, profile, scope.now)
-        return Recalled(query.query, candidates, dropped, degraded)
+        """Candidates for `query`, those of pinned types first, then best first.
 
-    async def _embed(self, text: str, deadline: Deadline) -> tuple[Vector | None, Reason | None]:
-        if self._embedder is None:
-            return None, self._dense_fault
+        Raises `StoreError` when the store does not answer in time.
+        """
+        plan = plan_of(query, filter_of(query, scope.visibility), scope.now, config)
+        asked = _Asked(query, scope, config, plan, self._engine.tenant(scope.tenant))
         try:
-            async with asyncio.timeout(deadline.within(EMBED_LIMIT).remaining()):
-                return await self._embedder.embed_query(text), None
-        except (TimeoutError, EmbedderError):
-            return None, Reason.EMBEDDER_UNAVAILABLE
+            async with asyncio.timeout(deadline.remaining()):
+                return await self._recall(asked, deadline, stages)
+        except TimeoutError as error:
+            raise StoreError("the search did not end within the deadline") from error
+
+    async def _recall(self, asked: _Asked, deadline: Deadline, stages: Stages) -> Recalled:
+        (vectors, degraded), pinned, seeds, size = await asyncio.gather(
+            self._embedded(asked.plan.texts, deadline, stages),
+            self._pinned(asked),
+            self._seeds(asked),
+            self._size(asked.scope.tenant, asked.store),
+        )
+        profile = self._embedder.profile if self._embedder else None
+        pool = Pool(Setting(asked.config, profile, asked.scope.now, asked.scope.channel, size))
+        with stages("search"):
+            found = await asked.store.search_many([self._hybrid(want, vectors) for want in asked.plan.wants])
+        for want, hits in zip(asked.plan.wants, found, strict=True):
+            pool.add(hits, want.leg)
+        with stages("links"):
+            await self._follow(asked, pool, vectors, seeds)
+        with stages("rank"):
+            return _ranked(asked, pool, pinned, degraded)
+
+    def _hybrid(self, want: Want, vectors: dict[str, Vector]) -> HybridQuery:
+        return HybridQuery(vectors.get(want.text), self._sparse.query(want.text), want.where, want.limit)
+
+    async def _embedded(
+        self, texts: Sequence[str], deadline: Deadline, stages: Stages
+    ) -> tuple[dict[str, Vector], Reason | None]:
+        """The vectors of `texts` as far as they came in time, and why any are missing."""
+        if self._embedder is None:
+            return {}, self._dense_fault
+        with stages("embed"):
+            jobs = [asyncio.create_task(self._embedder.embed_query(text)) for text in texts]
+            try:
+                done, _ = await asyncio.wait(jobs, timeout=deadline.within(EMBED_LIMIT).remaining())
+            finally:
+                for job in jobs:
+                    job.cancel()
+        found = _vectors([(text, job) for text, job in zip(texts, jobs, strict=True) if job in done])
+        return found, None if texts[0] in found else Reason.EMBEDDER_UNAVAILABLE
+
+    async def _pinned(self, asked: _Asked) -> tuple[Hit, ...]:
+        """The first memories of each pinned type, whatever the message is about."""
+        config, query = asked.config, asked.query
+        if not (config.ambient_enabled and query.pinned):
+            return ()
+        kinds = list(dict.fromkeys(config.pinned_types))
+        pages = await asyncio.gather(
+            *(
+                asked.store.ordered(
+                    MemoryFilter(asked.scope.visibility, types=(kind,)), config.pinned_sort, limit=config.pinned_limit
+                )
+                for kind in kinds
+            )
+        )
+        return tuple(hit for page in pages for hit in page)
+
+    async def _seeds(self, asked: _Asked) -> list[Hit]:
+        """The most important memories that may be seen; those near the query lead to their neighbours."""
+        if not asked.follows or asked.config.graph_seed_limit == 0:
+            return []
+        where = MemoryFilter(asked.scope.visibility, importance=asked.config.graph_seed_threshold)
+        return await asked.store.ordered(where, SortKey.IMPORTANCE, limit=asked.config.graph_seed_limit)
+
+    async def _size(self, tenant: str, store: MemoryStore) -> int:
+        """How many memories the tenant has, counted at most once a minute."""
+        now = time.monotonic()
+        counted_at, size = self._sizes.get(tenant, (-math.inf, USUAL_SIZE))
+        if now - counted_at < COUNT_AGE:
+            return size
+        size = await store.count()
+        self._sizes[tenant] = (now, size)
+        self._sizes.move_to_end(tenant)
+        while len(self._sizes) > MOST_TENANTS:
+            self._sizes.popitem(last=False)
+        return size
+
+    async def _follow(self, asked: _Asked, pool: Pool, vectors: dict[str, Vector], seeds: list[Hit]) -> None:
+        """Put successors in the place of what they have replaced, and bring neighbours of the best."""
+        await _replace_superseded(asked, pool)
+        if not asked.follows:
+            return
+        strong = pool.strongest(STRONG)
+        leading = [*strong, *_leading(pool, seeds, vectors, {entry.memory.id for entry in strong})]
+        for hit in await self._neighbours(asked, leading, pool, vectors):
+            if hit.memory.id not in pool.entries:
+                pool.put(_entry_of(hit, pool.setting, vectors), Leg.LINKED)
+        pool.link(links(leading, pool.entries))
+
+    async def _neighbours(
+        self, asked: _Asked, leading: Sequence[Entry], pool: Pool, vectors: dict[str, Vector]
+    ) -> list[Hit]:
+        """What the leading memories link to, what links to them, and what shares their names; valid ones only."""
+        if not leading:
+            return []
+        limit, where = asked.config.graph_limit, replace(asked.plan.wants[0].where, visibility=asked.scope.visibility)
+        jobs: list[Awaitable[list[Hit]]] = []
+        targets = linked_ids(leading, pool.entries, limit)
+        if targets:
+            jobs.append(asked.store.ordered(replace(where, ids=targets), SortKey.RECENT, limit=limit))
+        pointed = tuple(entry.memory.id for entry in leading)
+        jobs.append(asked.store.ordered(replace(where, pointing_at=pointed), SortKey.RECENT, limit=limit))
+        names = () if asked.query.entities else shared_names(leading[:NAMED])
+        if names:
+            named = Want(asked.query.query, replace(where, entities=names), limit, Leg.LINKED)
+            jobs.append(asked.store.search(self._hybrid(named, vectors)))
+        return [hit for hits in await asyncio.gather(*jobs) for hit in hits]
 
 
-def _where(query: RecallQuery, scope: RecallScope) -> MemoryFilter:
-    return MemoryFilter(
-        visibility=scope.visibility,
-        types=query.types,
-        entities=tuple(entity.casefold() for entity in query.entities),
-        since=query.since,
-        until=query.until,
-    )
+def _vectors(done: "Sequence[tuple[str, asyncio.Task[Vector]]]") -> dict[str, Vector]:
+    found: dict[str, Vector] = {}
+    for text, job in done:
+        try:
+            found[text] = job.result()
+        except EmbedderError as error:
+            log.warning("query_not_embedded", error=str(error))
+    return found
+
+
+async def _replace_superseded(asked: _Asked, pool: Pool) -> None:
+    """Give each successor the place of what it has replaced, along the chain to the one that holds now."""
+    where = MemoryFilter(replace(asked.scope.visibility, superseded=True), types=asked.query.types)
+    for _ in range(MOST_STEPS):
+        waiting = _waiting(pool, asked.scope.now)
+        unknown = tuple(key for key in waiting if key not in pool.entries)
+        if not waiting:
+            return
+        hits = (
+            await asked.store.ordered(replace(where, ids=unknown), SortKey.RECENT, limit=len(unknown))
+            if unknown
+            else []
+        )
+        for hit in hits:
+            pool.put(Entry(hit.memory, hit.vector), Leg.SUCCESSOR)
+        pool.hand_over(waiting)
+
+
+def _waiting(pool: Pool, now: datetime) -> dict[str, list[Entry]]:
+    """Superseded entries by the id of their successor, as far as that has not taken their place yet."""
+    found: dict[str, list[Entry]] = {}
+    for entry in pool.entries.values():
+        successor = entry.memory.superseded_by
+        if successor and not entry.handed_over and is_superseded(entry.memory, now):
+            found.setdefault(successor, []).append(entry)
+    return found
+
+
+def _leading(pool: Pool, seeds: Sequence[Hit], vectors: dict[str, Vector], known: set[str]) -> list[Entry]:
+    """Important memories that are near the query, though they may not be among its hits."""
+    entries = (_entry_of(hit, pool.setting, vectors) for hit in seeds if hit.memory.id not in known)
+    return [entry for entry in entries if entry.cosine is not None and pool.passes(entry)]
+
+
+def _entry_of(hit: Hit, setting: Setting, vectors: dict[str, Vector]) -> Entry:
+    """A memory that no query found, with the cosine that it has to the nearest of them."""
+    cosines = [cosine for vector in vectors.values() if (cosine := nearness(vector, hit.vector)) is not None]
+    scored = replace(hit, cosine=hit.cosine if not cosines else max(cosines))
+    (relevance,) = weighted([scored], setting)
+    return Entry(hit.memory, hit.vector, scored.cosine, scored.keyword, relevance, relevance)
+
+
+def _ranked(asked: _Asked, pool: Pool, pinned: Sequence[Hit], degraded: Reason | None) -> Recalled:
+    """The order of everything that was found, without what is out of date and without namesakes."""
+    config, scope = asked.config, asked.scope
+    ranked, dropped = pool.ranked()
+    out = {entry.candidate.memory.id: entry for entry in _outdated(asked, ranked)}
+    names = full_names(" ".join((asked.query.query, *asked.query.also)))
+    for candidate in ranked:
+        if candidate.memory.id not in out and is_namesake(candidate.memory, names):
+            out[candidate.memory.id] = Dropped(candidate, Verdict.NAMESAKE)
+    first = pinned_candidates(pinned, scope.now, config.recency_half_life_days)
+    ambient = {candidate.memory.id for candidate in first}
+    kept = [one for one in ranked if one.memory.id not in out and one.memory.id not in ambient]
+    return Recalled(asked.query.query, (*first, *kept), (*dropped, *out.values()), degraded)
+
+
+def _outdated(asked: _Asked, candidates: Sequence[Candidate]) -> list[Dropped]:
+    now = asked.scope.now
+    return [
+        Dropped(candidate, Verdict.SUPERSEDED, candidate.memory.superseded_by)
+        for candidate in candidates
+        if is_superseded(candidate.memory, now)
+        and not stays_for_history(candidate.memory, asked.query, asked.plan.span, now)
+    ]

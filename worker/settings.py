@@ -20,6 +20,8 @@ from pydantic import AfterValidator, Field
 from hooks.contract import Mode
 
 from .errors import SettingsError
+from .kinds import Budget, SortKey
+from .models import MemoryType
 from .service_settings import ServiceSettings, SettingsModel, service_layers
 from .settings_file import (
     Layer,
@@ -118,15 +120,28 @@ class InjectionConfig(SettingsModel):
         description="Most milliseconds an answer may take, whatever the caller allows.",
     )
 
-    search_limit: int = Field(default=20, ge=1, le=100, description="Most memories each leg of a search brings.")
+    search_limit: int = Field(default=50, ge=1, le=200, description="Most memories each leg of a search brings.")
+    pool_limit: int = Field(
+        default=30, ge=1, le=200, description="Most candidates of a recall, once repeats are out; the best of all legs."
+    )
+    recall_budget: Budget = Field(
+        default=Budget.MID,
+        description="Legs of a recall: low (the message alone), mid, or high (also each part of the message).",
+    )
+    recall_history: bool = Field(
+        default=True, description="For a message about the past, bring what was superseded since, too."
+    )
     contextual_min_score: float | None = Field(
         default=None,
         ge=-1.0,
         le=1.0,
         description="Cosine under which a memory is not a candidate; unset takes the embedder's measured floor.",
     )
-    keyword_min_score: float = Field(
-        default=6.0, ge=0.0, description="BM25 score from which a memory is a candidate whatever its cosine."
+    keyword_min_score: float | None = Field(
+        default=None,
+        ge=0.0,
+        description="Keyword score, in units of the logarithm of the store's size (about one rare word each), from "
+        "which a memory is a candidate whatever its cosine; unset takes the embedder's.",
     )
     fusion: Fusion = Field(default=Fusion.WEIGHTED, description="How the two legs are combined: weighted or rrf.")
     dense_weight: float = Field(
@@ -135,10 +150,43 @@ class InjectionConfig(SettingsModel):
     rrf_k: int = Field(
         default=2, ge=0, le=60, description="Constant of reciprocal rank fusion; small is measurably better."
     )
-    importance_weight: float = Field(default=0.1, ge=0.0, le=0.15, description="How much importance may raise a score.")
-    recency_weight: float = Field(default=0.05, ge=0.0, le=0.1, description="How much recency may raise a score.")
+    importance_weight: float = Field(
+        default=0.3, ge=0.0, le=1.0, description="What full importance adds to the order of candidates."
+    )
+    recency_weight: float = Field(
+        default=0.02, ge=0.0, le=1.0, description="What being new adds to the order of candidates."
+    )
     recency_half_life_days: float = Field(
-        default=90.0, gt=0.0, description="Age in days at which half of the recency boost is left."
+        default=90.0, gt=0.0, description="Age in days at which half of what being new adds is left."
+    )
+    channel_weight: float = Field(
+        default=0.06, ge=0.0, le=1.0, description="What having been said in the request's channel adds to the order."
+    )
+    dated_weight: float = Field(
+        default=0.1, ge=0.0, le=1.0, description="What being of the time that the message speaks of adds to the order."
+    )
+    graph_limit: int = Field(
+        default=20, ge=0, le=200, description="Most memories that links and shared names bring; 0 follows none."
+    )
+    graph_seed_threshold: float = Field(
+        default=0.8, ge=0.0, le=1.0, description="Importance from which a memory's neighbours are looked at."
+    )
+    graph_seed_limit: int = Field(
+        default=20, ge=0, le=200, description="Most memories whose neighbours are looked at for their importance."
+    )
+    relation_weight: float = Field(
+        default=0.3, ge=0.0, le=1.0, description="What a link to a memory of full relevance adds to the order."
+    )
+    entity_weight: float = Field(
+        default=0.15, ge=0.0, le=1.0, description="What names shared with relevant memories add to the order at most."
+    )
+    ambient_enabled: bool = Field(
+        default=False, description="Bring memories of the pinned types whatever the message is about."
+    )
+    pinned_types: tuple[MemoryType, ...] = Field(default=(), description="Types of memories that are always brought.")
+    pinned_limit: int = Field(default=3, ge=1, le=50, description="Most memories per pinned type.")
+    pinned_sort: SortKey = Field(
+        default=SortKey.RECENT, description="Which of a pinned type come first: recent or importance."
     )
     query_max_chars: int = Field(
         default=2000,

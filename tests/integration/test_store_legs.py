@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.store import CREATED, ENGINES, direction, memory, near, opened, query, stored
 from worker.errors import StoreError
-from worker.models import Hit, MemoryFilter, MemoryScope, Relation, SortKey, Visibility
+from worker.kinds import SortKey
+from worker.models import Hit, MemoryFilter, MemoryScope, Relation, Visibility
 from worker.protocols import MemoryStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")

@@ -1,5 +1,6 @@
 """Fusion, floors, boosts and the deterministic choice."""
 
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,13 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hooks.contract import ItemSource
 from worker.fallback import choose, is_unsure
-from worker.models import EmbedderProfile, Hit, Memory, Recalled, Verdict
-from worker.ranking import rank, reciprocal_ranks, saturated
+from worker.kinds import Leg
+from worker.models import Candidate, Dropped, EmbedderProfile, Hit, Memory, Recalled, Verdict
+from worker.ranking import (
+    USUAL_SIZE,
+    Links,
+    Pool,
+    Setting,
+    is_superseded,
+    pinned_candidates,
+    reciprocal_ranks,
+    saturated,
+    within_pool,
+)
 from worker.settings import InjectionConfig
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PROFILE = EmbedderProfile("tiny", "1", 4, floor=0.25, confident=0.5, duplicate=0.92)
+
+
+def rank(
+    hits: list[Hit], config: InjectionConfig, size: int = USUAL_SIZE, leg: Leg = Leg.MESSAGE, channel: str | None = None
+) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
+    pool = Pool(Setting(config, PROFILE, NOW, channel, size))
+    pool.add(hits, leg)
+    return pool.ranked()
 
 
 def hit(key: str, cosine: float | None, keyword: float | None = None, **fields: Any) -> Hit:
@@ -25,19 +46,25 @@ def plain(**settings: Any) -> InjectionConfig:
     return InjectionConfig(**{"importance_weight": 0.0, "recency_weight": 0.0, **settings})
 
 
+def pool_of(hits: list[Hit], **settings: Any) -> Pool:
+    pool = Pool(Setting(plain(**settings), PROFILE, NOW))
+    pool.add(hits, Leg.MESSAGE)
+    return pool
+
+
 def order(hits: list[Hit], config: InjectionConfig) -> list[str]:
-    return [candidate.memory.id for candidate in rank(hits, config, PROFILE, NOW)[0]]
+    return [candidate.memory.id for candidate in rank(hits, config)[0]]
 
 
 def test_weighted_fusion_adds_both_legs() -> None:
-    (first, second), _ = rank([hit("a", 0.6), hit("b", 0.5, 8.0)], plain(), PROFILE, NOW)
+    (first, second), _ = rank([hit("a", 0.6), hit("b", 0.5, 8.0)], plain())
     assert (first.memory.id, second.memory.id) == ("b", "a")
     assert first.relevance == pytest.approx(0.6 * 0.5 + 0.4 * 0.5)
     assert second.relevance == pytest.approx(0.36)
 
 
 def test_floor_is_on_the_raw_cosine_and_a_strong_keyword_match_passes_it() -> None:
-    candidates, dropped = rank([hit("a", 0.24), hit("b", 0.26), hit("c", 0.1, 7.0)], plain(), PROFILE, NOW)
+    candidates, dropped = rank([hit("a", 0.24), hit("b", 0.26), hit("c", 0.1, 7.0)], plain())
     assert {candidate.memory.id for candidate in candidates} == {"b", "c"}
     assert [(entry.candidate.memory.id, entry.verdict) for entry in dropped] == [("a", Verdict.BELOW_FLOOR)]
 
@@ -47,9 +74,25 @@ def test_configured_floor_goes_before_the_embedders() -> None:
     assert order([hit("a", 0.1)], plain(contextual_min_score=0.0)) == ["a"]
 
 
-def test_boosts_order_and_never_lift_over_the_floor() -> None:
-    config = InjectionConfig(importance_weight=0.15, recency_weight=0.1)
-    hits = [hit("a", 0.50, importance=0.0), hit("b", 0.49, importance=1.0), hit("c", 0.24, importance=1.0)]
+def test_keyword_scores_mean_the_same_in_small_and_large_stores() -> None:
+    """A word that one memory has scores about ln N, whatever N."""
+    for size in (10, 1_000, 100_000):
+        one_rare_word, three = math.log(1 + size), 3 * math.log(1 + size)
+        candidates, dropped = rank([hit("a", 0.1, one_rare_word), hit("b", 0.1, three)], plain(), size)
+        assert [candidate.memory.id for candidate in candidates] == ["b"]
+        assert candidates[0].relevance == pytest.approx(0.06 + 0.4 * saturated(3 * math.log(1 + USUAL_SIZE)))
+        assert dropped[0].candidate.keyword == pytest.approx(one_rare_word)
+
+
+def test_configured_keyword_floor_goes_before_the_embedders() -> None:
+    rare = math.log(1 + USUAL_SIZE)
+    assert order([hit("a", 0.1, 2.0 * rare)], plain(keyword_min_score=2.1)) == []
+    assert order([hit("a", 0.1, 0.5 * rare)], plain(keyword_min_score=0.5)) == ["a"]
+
+
+def test_what_is_known_besides_orders_and_never_lifts_over_the_floor() -> None:
+    config = InjectionConfig(importance_weight=1.0, recency_weight=0.1)
+    hits = [hit("a", 0.50, importance=0.0), hit("b", 0.40, importance=1.0), hit("c", 0.24, importance=1.0)]
     assert order(hits, config) == ["b", "a"]
 
 
@@ -58,10 +101,63 @@ def test_recency_halves_with_each_half_life_and_the_future_gains_nothing() -> No
     fresh = hit("new", 0.5, created_at=NOW)
     older = hit("old", 0.5, created_at=NOW - timedelta(days=90))
     future = hit("future", 0.5, created_at=NOW + timedelta(days=365))
-    scores = {c.memory.id: c.score for c in rank([fresh, older, future], config, PROFILE, NOW)[0]}
-    assert scores["new"] == pytest.approx(0.3 * 1.1)
-    assert scores["old"] == pytest.approx(0.3 * 1.05)
+    scores = {c.memory.id: c.score for c in rank([fresh, older, future], config)[0]}
+    assert scores["new"] == pytest.approx(0.3 + 0.1)
+    assert scores["old"] == pytest.approx(0.3 + 0.05)
     assert scores["future"] == pytest.approx(0.3)
+
+
+def test_channel_and_time_add_to_the_order() -> None:
+    config = plain(channel_weight=0.05, dated_weight=0.2)
+    hits = [hit("here", 0.5, channel="#rigs"), hit("there", 0.5, channel="#ops"), hit("nowhere", 0.5)]
+    (here, *others), _ = rank(hits, config, channel="#rigs")
+    assert here.score == pytest.approx(0.35)
+    assert [other.score for other in others] == pytest.approx([0.3, 0.3])
+    assert rank(hits, config, leg=Leg.DATED)[0][0].score == pytest.approx(0.5)
+
+
+def test_the_best_of_several_searches_counts() -> None:
+    pool = pool_of([hit("a", 0.5), hit("b", 0.4)])
+    pool.add([hit("b", 0.9, 4.0)], Leg.WORDING)
+    (first, _), _ = pool.ranked()
+    assert (first.memory.id, first.cosine, first.keyword) == ("b", 0.9, 4.0)
+    assert first.legs == (Leg.MESSAGE, Leg.WORDING)
+
+
+def test_links_add_to_the_order_and_vouch_for_what_has_no_score_of_its_own() -> None:
+    pool = pool_of(
+        [hit("a", 0.95), hit("b", 0.3), hit("c", 0.1), hit("d", 0.1)], relation_weight=0.5, entity_weight=0.2
+    )
+    pool.link(Links({"b": 0.57, "c": 0.57, "d": 0.2, "unknown": 1.0}, {"b": 3.0}))
+    candidates, dropped = pool.ranked()
+    scores = {candidate.memory.id: candidate.score for candidate in candidates}
+    assert scores == pytest.approx({"a": 0.57, "b": 0.18 + 0.5 * 0.57 + 0.2, "c": 0.06 + 0.5 * 0.57})
+    assert [entry.candidate.memory.id for entry in dropped] == ["d"]
+
+
+def test_a_successor_takes_the_scores_of_what_it_replaced() -> None:
+    pool = pool_of([hit("old", 0.9, 5.0, superseded_by="new"), hit("new", 0.2)])
+    old = pool.entries["old"]
+    pool.hand_over({"new": [old], "gone": [old]})
+    new = pool.entries["new"]
+    assert (new.cosine, new.keyword, new.relevance) == (0.9, 5.0, old.relevance)
+    assert old.handed_over
+
+
+def test_superseded_from_its_time_on() -> None:
+    assert is_superseded(hit("a", 0.5, superseded_by="b").memory, NOW)
+    timed = hit("a", 0.5, superseded_by="b", superseded_at=NOW).memory
+    assert is_superseded(timed, NOW)
+    assert not is_superseded(timed, NOW - timedelta(seconds=1))
+
+
+def test_the_pool_is_cut_after_what_is_pinned() -> None:
+    pinned = pinned_candidates([hit("p1", None), hit("p2", None)], NOW, 90.0)
+    found, _ = rank([hit(f"m{n}", 0.9 - n / 10) for n in range(4)], plain())
+    kept, over = within_pool((*pinned, *found), 3)
+    assert [one.memory.id for one in kept] == ["p1", "p2", "m0", "m1", "m2"]
+    assert {one.source for one in kept[:2]} == {ItemSource.PINNED}
+    assert [(entry.candidate.memory.id, entry.verdict) for entry in over] == [("m3", Verdict.OVER_POOL)]
 
 
 def test_ties_are_cut_by_id() -> None:
@@ -69,27 +165,27 @@ def test_ties_are_cut_by_id() -> None:
 
 
 def test_reciprocal_ranks_follow_their_formula() -> None:
-    values = reciprocal_ranks([hit("a", 0.9, 1.0), hit("b", 0.8, 5.0), hit("c", None, 3.0)], plain(rrf_k=2))
+    values = reciprocal_ranks([hit("a", 0.9, 1.0), hit("b", 0.8, 5.0), hit("c", None, 3.0)], 2)
     best = 2 / 3
     assert values == pytest.approx([(1 / 3 + 1 / 5) / best, (1 / 4 + 1 / 3) / best, (1 / 4) / best])
 
 
 def test_rank_fusion_orders_and_relevance_still_gates() -> None:
-    (first, *_), _ = rank([hit("a", 0.9), hit("b", 0.3, 9.0)], plain(fusion="rrf"), PROFILE, NOW)
+    (first, *_), _ = rank([hit("a", 0.9), hit("b", 0.3, 9.0)], plain(fusion="rrf"))
     assert first.relevance == pytest.approx(0.6 * 0.3 + 0.4 * saturated(9.0)) or first.memory.id == "a"
     assert choose(Recalled("q", (first,)), plain(), PROFILE).chosen == ((first,) if first.relevance >= 0.5 else ())
 
 
 def test_without_a_dense_leg_keywords_decide_alone() -> None:
-    candidates, dropped = rank([hit("a", None, 2.0), hit("b", None, None)], plain(), PROFILE, NOW)
+    candidates, dropped = rank([hit("a", None, 8.0), hit("b", None, 2.0), hit("c", None, None)], plain())
     assert [candidate.memory.id for candidate in candidates] == ["a"]
-    assert candidates[0].relevance == pytest.approx(0.2)
-    assert len(dropped) == 1
+    assert candidates[0].relevance == pytest.approx(0.5)
+    assert len(dropped) == 2
 
 
 def test_choice_without_a_model_keeps_the_confident_ones_near_the_best() -> None:
     hits = [hit("a", 0.95), hit("b", 0.9), hit("c", 0.7, 2.0), hit("d", 0.3)]
-    candidates, _ = rank(hits, plain(), PROFILE, NOW)
+    candidates, _ = rank(hits, plain())
     selection = choose(Recalled("q", candidates), plain(), PROFILE)
     assert [candidate.memory.id for candidate in selection.chosen] == ["a", "b", "c"]
     assert [entry.verdict for entry in selection.dropped] == [Verdict.BELOW_CUT]
@@ -97,7 +193,7 @@ def test_choice_without_a_model_keeps_the_confident_ones_near_the_best() -> None
 
 
 def test_choice_without_a_model_keeps_at_most_max_items() -> None:
-    candidates, _ = rank([hit(f"m{n}", 0.9) for n in range(8)], plain(), PROFILE, NOW)
+    candidates, _ = rank([hit(f"m{n}", 0.9) for n in range(8)], plain())
     selection = choose(Recalled("q", candidates), plain(max_items=3), PROFILE)
     assert len(selection.chosen) == 3
     assert {entry.verdict for entry in selection.dropped} == {Verdict.OVER_ITEMS}
@@ -111,7 +207,7 @@ def test_every_hit_is_accounted_for_once_in_falling_order(
     raw: list[tuple[float | None, float | None, float]], fusion: str
 ) -> None:
     hits = [hit(f"m{n}", cosine, keyword, importance=weight) for n, (cosine, keyword, weight) in enumerate(raw)]
-    candidates, dropped = rank(hits, InjectionConfig(fusion=fusion), PROFILE, NOW)
+    candidates, dropped = rank(hits, InjectionConfig(fusion=fusion))
     seen = [c.memory.id for c in candidates] + [entry.candidate.memory.id for entry in dropped]
     assert sorted(seen) == sorted(h.memory.id for h in hits)
     scores = [candidate.score for candidate in candidates]

@@ -32,18 +32,8 @@ from worker.hits import (
     unscored,
     usable,
 )
-from worker.models import (
-    EmbedderProfile,
-    Hit,
-    HybridQuery,
-    Listing,
-    Memory,
-    MemoryFilter,
-    Page,
-    SortKey,
-    StoredMemory,
-    Vector,
-)
+from worker.kinds import SortKey
+from worker.models import EmbedderProfile, Hit, HybridQuery, Listing, Memory, MemoryFilter, Page, StoredMemory, Vector
 from worker.payload import (
     DENSE,
     MEMORY,

@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 import structlog
 
 from worker.errors import StoreError
+from worker.kinds import SortKey
 from worker.models import (
     EmbedderProfile,
     Hit,
@@ -24,11 +25,10 @@ from worker.models import (
     Memory,
     MemoryFilter,
     Page,
-    SortKey,
     StoredMemory,
     StoreHealth,
 )
-from worker.payload import StoreRecord, by_point, point_id, tenant_name
+from worker.payload import StoreRecord, bare_note, by_point, point_id, tenant_name
 
 from .edge_shard import Shard
 
@@ -84,11 +84,11 @@ class EdgeStore:
         bare = await self.run(self._shard.without_dense)
         notes = list(self._shard.notes)
         if bare:
-            notes.append(f"{bare} memories have no dense vector: they are found by their words alone")
+            notes.append(bare_note(bare))
         if self._flush_fault is not None:
             notes.append(self._flush_fault)
         fit = self._shard.fitness
-        return StoreHealth("edge", points, fit.dense_usable, fit.fault, tuple(notes))
+        return StoreHealth("edge", points, fit.dense_usable, fit.fault, tuple(notes), bare)
 
     async def record(self) -> StoreRecord:
         return self._shard.record

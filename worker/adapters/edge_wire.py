@@ -6,7 +6,8 @@ from typing import Any, assert_never
 import qdrant_edge as edge
 
 from worker.hits import Found
-from worker.models import SortKey, SparseVector
+from worker.kinds import SortKey
+from worker.models import SparseVector
 from worker.payload import (
     DENSE,
     FRACTION_KEYS,

@@ -21,7 +21,8 @@ from worker.hits import (
     settled,
     unscored,
 )
-from worker.models import Hit, HybridQuery, Memory, MemoryFilter, Page, SortKey, StoredMemory
+from worker.kinds import SortKey
+from worker.models import Hit, HybridQuery, Memory, MemoryFilter, Page, StoredMemory
 from worker.payload import (
     DENSE,
     MEMORY,

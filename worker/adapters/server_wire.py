@@ -1,16 +1,18 @@
 """Between the store's values and the models of Qdrant's client, and what its errors mean."""
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, assert_never
 
 import httpx
-from qdrant_client import models
+from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from worker.hits import Found
-from worker.models import SortKey, SparseVector
+from worker.kinds import SortKey
+from worker.models import SparseVector
 from worker.payload import (
     DENSE,
     FRACTION_KEYS,
@@ -45,6 +47,28 @@ def brief(error: Exception) -> str:
     if isinstance(error, ResponseHandlingException):
         return f"{type(error.source).__name__}: {str(error.source)[:200]}"
     return f"{type(error).__name__}: {str(error)[:200]}"
+
+
+def connected(url: str, api_key: str | None, timeout: float) -> AsyncQdrantClient:
+    """A client over REST; nothing is sent yet."""
+    return AsyncQdrantClient(
+        url=url,
+        api_key=api_key,
+        timeout=math.ceil(timeout),
+        check_compatibility=False,
+        limits=httpx.Limits(max_connections=32, max_keepalive_connections=16, keepalive_expiry=5.0),
+    )
+
+
+def live_alias(name: str) -> str:
+    """The alias that says which collection of a store is in use; without it, the one called as the store is."""
+    return f"{name}-live"
+
+
+async def aliased(client: AsyncQdrantClient, alias: str) -> str | None:
+    """The collection behind an alias."""
+    known = (await client.get_aliases()).aliases
+    return next((one.collection_name for one in known if one.alias_name == alias), None)
 
 
 def version_of(text: str) -> tuple[int, int]:

@@ -1,0 +1,170 @@
+"""Which searches a recall makes, and what its best hits lead to."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from hooks.contract import InjectionRequest
+from worker.focus import focus
+from worker.kinds import Budget, Leg
+from worker.legs import (
+    COMMON_NAME,
+    about_the_past,
+    filter_of,
+    first_query,
+    linked_ids,
+    links,
+    plan_of,
+    shared_names,
+    stays_for_history,
+)
+from worker.models import Memory, MemoryFilter, MemoryType, RecallQuery, Visibility
+from worker.ranking import Entry
+from worker.settings import InjectionConfig
+
+NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
+WHERE = MemoryFilter(Visibility(users=("u1",), valid_at=NOW))
+
+
+def legs(query: RecallQuery, **settings: Any) -> dict[Leg, int]:
+    wants = plan_of(query, WHERE, NOW, InjectionConfig(**settings)).wants
+    return {leg: sum(want.leg is leg for want in wants) for leg in Leg if any(want.leg is leg for want in wants)}
+
+
+def request(message: str, **fields: Any) -> InjectionRequest:
+    return InjectionRequest.model_validate({"session_id": "s", "message": message, **fields})
+
+
+def first(message: str, **fields: Any) -> RecallQuery:
+    config, asked = InjectionConfig(), request(message, **fields)
+    return first_query(asked, focus(asked, config), config)
+
+
+def entry(key: str, relevance: float = 0.5, content: str = "text", **fields: Any) -> Entry:
+    return Entry(Memory(id=key, content=content, **fields), None, relevance, None, relevance, relevance)
+
+
+def relations(*targets: str, kind: str = "related_to") -> list[dict[str, str]]:
+    return [{"kind": kind, "target": target} for target in targets]
+
+
+def test_a_low_budget_searches_the_message_alone() -> None:
+    query = RecallQuery("what did Imre say last week", also=("Imre's report",))
+    assert legs(query, recall_budget="low") == {Leg.MESSAGE: 1}
+    assert legs(RecallQuery(query.query, budget=Budget.LOW)) == {Leg.MESSAGE: 1}
+    assert legs(query) == {Leg.MESSAGE: 1, Leg.WORDING: 1, Leg.DATED: 1, Leg.NAMED: 1}
+
+
+def test_a_high_budget_searches_for_each_part_of_the_message() -> None:
+    query = RecallQuery("Book the ferry for Solveig. Order sailcloth from Varg.")
+    assert Leg.WORDING not in legs(query)
+    assert legs(query, recall_budget="high")[Leg.WORDING] == 2
+
+
+def test_every_leg_has_the_search_limit_and_the_filter() -> None:
+    plan = plan_of(
+        RecallQuery("Imre's report of last week", also=("x y",)), WHERE, NOW, InjectionConfig(search_limit=7)
+    )
+    assert {want.limit for want in plan.wants} == {7}
+    assert all(want.where.visibility == WHERE.visibility for want in plan.wants)
+    assert len(plan.wants) == 4
+
+
+def test_a_time_in_the_message_narrows_one_leg() -> None:
+    plan = plan_of(RecallQuery("what went wrong last week"), WHERE, NOW, InjectionConfig())
+    (dated,) = [want for want in plan.wants if want.leg is Leg.DATED]
+    assert dated.where.since == datetime(2026, 3, 9, tzinfo=UTC)
+    assert dated.where.until is not None
+    assert NOW > dated.where.until > datetime(2026, 3, 15, 23, tzinfo=UTC)
+
+
+def test_explicit_filters_go_before_those_of_the_message() -> None:
+    query = RecallQuery("Imre last week", since=NOW - timedelta(days=1), entities=("Imre",))
+    assert legs(query) == {Leg.MESSAGE: 1}
+
+
+def test_filters_are_those_of_the_query() -> None:
+    query = RecallQuery("x", (MemoryType.TODO,), ("ÉMILE",), NOW, NOW, ("#ops",))
+    where = filter_of(query, Visibility(users=("u1",)))
+    assert where == MemoryFilter(
+        Visibility(users=("u1",), superseded=True), (MemoryType.TODO,), ("émile",), NOW, NOW, channels=("#ops",)
+    )
+
+
+def test_a_request_recalls_its_task_in_its_own_words_too() -> None:
+    query = first("go", task_description="Renew the harbour permit", source="cron")
+    assert (query.query, query.pinned, query.history) == ("go Renew the harbour permit", True, False)
+    assert query.also == ("Renew the harbour permit", "go")
+    assert first("Renew the permit", task_description="Renew the permit").also == ()
+
+
+PAST = (
+    "What rate did we pay? it used to be 40",
+    "was war früher die Adresse",
+    "quel était le prix à l'époque",
+    "¿qué límite teníamos anteriormente?",
+    "qual era o valor naquela altura",
+    "以前の住所は？",
+    "예전 주소가 뭐였지",
+)
+
+
+@pytest.mark.parametrize("text", PAST)
+def test_messages_about_the_past(text: str) -> None:
+    assert about_the_past(text)
+    assert first(text).history
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["finish it before Friday", "envoie-le avant vendredi", "antes de las nueve", "the former gym", "use it to go"],
+)
+def test_messages_that_only_sound_like_the_past(text: str) -> None:
+    assert not about_the_past(text)
+
+
+def test_history_is_for_the_past_and_for_times_at_which_a_memory_held() -> None:
+    old = Memory(id="m", content="x", superseded_by="n", superseded_at=NOW - timedelta(days=2))
+    plan = plan_of(RecallQuery("the numbers of last week"), WHERE, NOW, InjectionConfig())
+    assert plan.span is not None
+    assert stays_for_history(old, RecallQuery("x", history=True), None, NOW)
+    assert stays_for_history(old, RecallQuery("x"), plan.span, NOW)
+    assert not stays_for_history(old, RecallQuery("x"), None, NOW)
+    before = old.model_copy(update={"superseded_at": NOW - timedelta(days=30)})
+    assert not stays_for_history(before, RecallQuery("x"), plan.span, NOW)
+
+
+def test_links_that_are_followed() -> None:
+    seed = entry("a", relations=[*relations("b", "c", "d"), *relations("old", kind="supersedes")])
+    assert linked_ids([seed], {"b": None}, 10) == ("c", "d")
+    assert linked_ids([seed], {}, 2) == ("b", "c")
+
+
+def test_names_that_are_followed() -> None:
+    seeds = [
+        entry("a", content="Mirela Stanek is coeliac", entities=("Mirela", "Canteen", "Team")),
+        entry("b", content="x", entities=("Team",)),
+        entry("c", content="y", entities=("Team", "Canteen")),
+    ]
+    assert shared_names(seeds) == ("canteen",)
+
+
+def test_links_count_in_both_directions_by_the_best_and_names_add_up() -> None:
+    entries = {
+        one.memory.id: one
+        for one in (
+            entry("a", 0.8, relations=relations("b"), entities=("Kiln",)),
+            entry("b", 0.1),
+            entry("c", 0.2, relations=relations("a"), entities=("kiln",)),
+            entry("d", 0.1),
+        )
+    }
+    found = links([entries["a"]], entries)
+    assert found.by_link == {"b": 0.8, "c": 0.8}
+    assert found.by_name == pytest.approx({"c": 0.8 * 0.5})
+
+
+def test_a_name_that_everything_has_says_nothing() -> None:
+    entries = {f"m{n}": entry(f"m{n}", entities=("Harbour",)) for n in range(COMMON_NAME + 1)}
+    assert links([entries["m0"]], entries).by_name == {}

@@ -1,0 +1,30 @@
+"""What a recall distinguishes: how much it may spend, how a memory was found, and orders without a query."""
+
+from enum import StrEnum
+
+
+class Leg(StrEnum):
+    """How a memory was found."""
+
+    MESSAGE = "message"
+    WORDING = "wording"
+    DATED = "dated"
+    NAMED = "named"
+    LINKED = "linked"
+    SUCCESSOR = "successor"
+    PINNED = "pinned"
+
+
+class Budget(StrEnum):
+    """How much a recall may spend: the message alone; every leg; or every leg, wider, and each part of the message."""
+
+    LOW = "low"
+    MID = "mid"
+    HIGH = "high"
+
+
+class SortKey(StrEnum):
+    """What the best come first by: the latest `created_at` (unknown ones last), or the highest importance."""
+
+    RECENT = "recent"
+    IMPORTANCE = "importance"
