@@ -25,7 +25,7 @@ from hooks.wire import socket_path, unix_url
 
 from .adapters.bm25 import Bm25Encoder
 from .adapters.config_watcher import ASK_S, LOOK_S, ConfigWatcher, FileWatch
-from .adapters.edge_store import EdgeStore
+from .adapters.edge_shelf import EdgeShelf, live_folder
 from .adapters.fastembed_embedder import FastEmbedEmbedder
 from .adapters.file_receipts import FileReceipts
 from .adapters.litellm_environment import prepare_environment
@@ -38,8 +38,10 @@ from .adapters.redis_receipts import RedisReceipts
 from .answers import Operation
 from .breaker import CircuitBreaker
 from .config import LiveSettings
+from .copying import Journal
 from .errors import QueueError, SettingsError, StoreError
 from .fallback import DeterministicSelector
+from .hosting import Host, Serving
 from .injection import InjectionParts, InjectionService
 from .keeper import Keeper
 from .live_triage import LivePrompts, LiveTriage
@@ -52,10 +54,19 @@ from .recall import Recall
 from .service_settings import ServiceSettings
 from .sessions import SessionService
 from .settings import Settings
+from .shelf import Recipe, Shelf, WholeStore
+from .store_operations import StoreOperations
+from .storekeeping import House, StoreKeeper
 
 log = structlog.get_logger()
 
 PROBE_TIMEOUT = 0.5
+
+CHECK_S = 5.0
+"""Seconds between two looks at whether the vectors of a shared store still fit."""
+
+EDGE = "edge"
+"""What the embedded store is called where another one is a URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,66 +89,137 @@ async def open_core(
         service = settings.service
         await asyncio.to_thread(prepare)
         embedder = await _open_embedder(service, stack)
-        sparse = Bm25Encoder(service.language)
-        engine = await _open_engine(service, embedder, sparse.config_hash, stack)
-        fault = await _dense_fault(engine) if embedder else None
+        sparse, shelf = Bm25Encoder(service.language), make_shelf(service)
+        store = await shelf.open_live(_recipe(embedder, sparse))
+        stack.push_async_callback(store.aclose)
         live, prompts = await _open_live(settings, redis, stack)
         model = await _open_model(service, stack) if with_model else None
-        yield _assemble(settings, redis, stack, Parts(embedder, sparse, engine, fault, model, live, prompts))
+        ledger, receipts = _ledger(service, redis), _receipts(service, redis)
+        parts = Parts(sparse, model, live, prompts, ledger, receipts, Journal())
+        assemble = partial(_assemble, service, parts, stack)
+        host = Host(await assemble(shelf.live_name, store, embedder), assemble, sparse)
+        stack.push_async_callback(host.aclose)
+        if shelf.shared:
+            fitting = asyncio.create_task(host.keep_fitting(CHECK_S), name="keep-fitting")
+            stack.callback(fitting.cancel)
+        jobs = StoreOperations(StoreKeeper(_house(service, shelf, host, parts, embedder, stack)))
+        stack.push_async_callback(jobs.aclose)
+        about = _about(service, shelf.live_name, embedder, model)
+        yield Core(host.table() | jobs.table(), store, embedder, model, about)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The opened outside systems, and what may change while the service runs."""
+    """What stays the same whichever generation of the store serves."""
 
-    embedder: Embedder | None
     sparse: Bm25Encoder
-    engine: StoreEngine
-    dense_fault: Reason | None
     model: ChatModel | None
     live: LiveSettings
     prompts: LivePrompts
+    ledger: Ledger
+    receipts: ReceiptStore
+    journal: Journal
 
 
-def _assemble(settings: Settings, redis: "Redis | None", stack: AsyncExitStack, parts: Parts) -> Core:
-    service = settings.service
-    usable = None if parts.dense_fault else parts.embedder
-    recall = Recall(parts.engine, parts.sparse, parts.embedder, parts.dense_fault)
-    receipts = _receipts(service, redis)
-    ledger = _ledger(service, redis)
+async def _assemble(
+    service: ServiceSettings,
+    parts: Parts,
+    stack: AsyncExitStack,
+    name: str,
+    store: WholeStore,
+    embedder: Embedder | None,
+) -> Serving:
+    """Everything that answers requests from this generation of the store."""
+    fault = await _dense_fault(store) if embedder else None
+    usable = None if fault else embedder
+    recall = Recall(store, parts.sparse, embedder, fault)
     injection = InjectionService(
         InjectionParts(
             recall=recall,
             fallback=DeterministicSelector(usable.profile if usable else None),
             triage=_selector(service, parts),
-            ledger=ledger,
-            receipts=receipts,
+            ledger=parts.ledger,
+            receipts=parts.receipts,
             config_for=parts.live.for_agent,
             clock=utc_now,
             profile=usable.profile if usable else None,
         )
     )
     stack.push_async_callback(injection.drain)
-    about = _about(service, parts)
     operations = Operations(
         injection=injection,
         recall=recall,
-        memories=_memories(service, parts, usable),
-        engine=parts.engine,
-        receipts=receipts,
+        memories=_memories(service, parts, store, usable),
+        engine=store,
+        receipts=parts.receipts,
         config_for=parts.live.for_agent,
         clock=utc_now,
         ledger_name=ledger_key,
-        sessions=SessionService(ledger, parts.live.for_agent),
+        sessions=SessionService(parts.ledger, parts.live.for_agent),
         settings=parts.live,
-        about=about,
+        about=_about(service, name, embedder, parts.model),
     )
-    return Core(operations.table(), parts.engine, parts.embedder, parts.model, about)
+    return Serving(name, store, embedder, usable is not None, operations.table())
 
 
-def _memories(service: ServiceSettings, parts: Parts, usable: Embedder | None) -> MemoryOperations:
+def _memories(service: ServiceSettings, parts: Parts, store: WholeStore, usable: Embedder | None) -> MemoryOperations:
     mask = service.mask_secrets_at_write
-    return MemoryOperations(Keeper(parts.engine, parts.sparse, usable, mask=mask), utc_now, mask=mask)
+    keeper = Keeper(store, parts.sparse, usable, mask=mask, changed=parts.journal)
+    return MemoryOperations(keeper, utc_now, mask=mask)
+
+
+def _recipe(embedder: Embedder | None, sparse: Bm25Encoder) -> Recipe:
+    return Recipe(embedder.profile if embedder else None, sparse.config_hash)
+
+
+def make_shelf(service: ServiceSettings) -> Shelf:
+    """Where the generations of the configured store are; nothing is opened yet."""
+    if service.qdrant_url:
+        return _server_shelf(service, service.qdrant_url)
+    return EdgeShelf(service.home)
+
+
+def _server_shelf(service: ServiceSettings, url: str) -> Shelf:
+    adapter = _slow_adapter("server_shelf")
+    shelf: Shelf = adapter.ServerShelf(url, api_key=service.qdrant_api_key, name=service.collection)
+    return shelf
+
+
+def _house(
+    service: ServiceSettings,
+    shelf: Shelf,
+    host: Host,
+    parts: Parts,
+    configured: Embedder | None,
+    stack: AsyncExitStack,
+) -> House:
+    """What the store is kept with."""
+
+    async def embedder_named(name: str | None) -> Embedder | None:
+        if name is None or name == service.embedder:
+            return configured
+        return await _open_embedder(service.model_copy(update={"embedder": name}), stack)
+
+    async def elsewhere(to: str, recipe: Recipe) -> WholeStore:
+        here = service.qdrant_url or EDGE
+        if to == here:
+            raise StoreError(f"{to} is where the memories are already")
+        other: Shelf = EdgeShelf(service.home) if to == EDGE else _server_shelf(service, to)
+        return await other.open_live(recipe)
+
+    return House(
+        shelf=shelf,
+        store=host.store,
+        maker=host.maker,
+        sparse=parts.sparse,
+        embedder=embedder_named,
+        adopt=host.adopt,
+        elsewhere=elsewhere,
+        receipts=parts.receipts,
+        journal=parts.journal,
+        gate=host.gate,
+        clock=utc_now,
+    )
 
 
 async def _open_live(
@@ -173,17 +255,18 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _about(service: ServiceSettings, parts: Parts) -> dict[str, Any]:
+def _about(service: ServiceSettings, name: str, embedder: Embedder | None, model: ChatModel | None) -> dict[str, Any]:
     return {
-        "embedder": parts.embedder.profile.name if parts.embedder else None,
-        "model": parts.model.name if parts.model else None,
-        "store_at": service.qdrant_url or str(store_path(service)),
+        "embedder": embedder.profile.name if embedder else None,
+        "model": model.name if model else None,
+        "store_at": service.qdrant_url or str(service.home / name),
         "pid": os.getpid(),
     }
 
 
 def store_path(service: ServiceSettings) -> Path:
-    return service.home / "memories"
+    """The folder of the embedded store's live generation."""
+    return live_folder(service.home)
 
 
 def embedded_redis_url(service: ServiceSettings) -> str:
@@ -231,25 +314,6 @@ def make_embedder(service: ServiceSettings) -> Embedder | None:
     raise SettingsError(
         f"service.embedder: {service.embedder!r}; use minilm, fastembed:<model>, litellm:<model> or none"
     )
-
-
-async def _open_engine(
-    service: ServiceSettings, embedder: Embedder | None, bm25_hash: str, stack: AsyncExitStack
-) -> StoreEngine:
-    profile = embedder.profile if embedder else None
-    engine: StoreEngine
-    if service.qdrant_url:
-        engine = _slow_adapter("server_store").ServerStore.connect(
-            service.qdrant_url,
-            api_key=service.qdrant_api_key,
-            collection=service.collection,
-            profile=profile,
-            bm25_hash=bm25_hash,
-        )
-    else:
-        engine = await EdgeStore.open(store_path(service), profile=profile, bm25_hash=bm25_hash)
-    stack.push_async_callback(engine.aclose)
-    return engine
 
 
 async def _dense_fault(engine: StoreEngine) -> Reason | None:

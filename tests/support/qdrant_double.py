@@ -154,9 +154,26 @@ async def drop(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
     return await double.engine.delete_collection(name)
 
 
+async def aliases(double: QdrantDouble, _: str, body: dict[str, Any]) -> Any:
+    return await double.engine.get_aliases()
+
+
+async def change_aliases(double: QdrantDouble, _: str, body: dict[str, Any]) -> Any:
+    changes = models.ChangeAliasesOperation.model_validate(body)
+    await double.engine.update_collection_aliases(changes.actions)
+    return True
+
+
+async def collections(double: QdrantDouble, _: str, body: dict[str, Any]) -> Any:
+    return await double.engine.get_collections()
+
+
 CONFLICT = object()
 COMPLETED = {"operation_id": 0, "status": "completed"}
 ROUTES: dict[str, Route] = {
+    r"GET /(aliases)": aliases,
+    r"GET /(collections)": collections,
+    r"POST /collections/(aliases)": change_aliases,
     r"GET /collections/([^/]+)/exists": exists,
     r"PUT /collections/([^/]+)": create,
     r"GET /collections/([^/]+)": describe,

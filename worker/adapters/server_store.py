@@ -1,7 +1,6 @@
 """The memory store on a Qdrant server or cluster, reached by URL over REST; any number of processes may share it."""
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable
 from typing import Self, TypeVar
 
@@ -37,13 +36,24 @@ from worker.payload import (
     UNKNOWN_EMBEDDER,
     Fitness,
     StoreRecord,
+    bare_note,
     fitness,
     page_start,
     tenant_name,
 )
 
 from .server_tenant import ServerTenant
-from .server_wire import brief, dense_params, found_in, index_schemas, transient, version_of
+from .server_wire import (
+    aliased,
+    brief,
+    connected,
+    dense_params,
+    found_in,
+    index_schemas,
+    live_alias,
+    transient,
+    version_of,
+)
 
 READ_TIMEOUT = 1.0
 WRITE_TIMEOUT = 10.0
@@ -52,6 +62,9 @@ TENANT_IDF_SINCE = (1, 19)
 """First server that can weigh terms by the tenant's own memories; older ones weigh by the whole collection."""
 
 CONFLICT = 409
+
+FOLLOW_S = 5.0
+"""Seconds after which every process that shares a store has noticed that another generation is live."""
 
 T = TypeVar("T")
 
@@ -62,6 +75,7 @@ class ServerStore:
     """A `StoreEngine` on one collection. It connects, and makes the collection where needed, on its first use.
 
     Every call ends within `read_timeout` or `write_timeout` (seconds), retries included, or raises `StoreError`.
+    With `follow`, `collection` names a store whose live generation is asked for every `FOLLOW_S` seconds.
     """
 
     def __init__(
@@ -73,9 +87,12 @@ class ServerStore:
         bm25_hash: str,
         read_timeout: float = READ_TIMEOUT,
         write_timeout: float = WRITE_TIMEOUT,
+        follow: bool = False,
     ) -> None:
         self.client = client
         self.collection = collection
+        self._name = collection if follow else None
+        self._ask_at = 0.0
         self._profile = profile
         self._bm25_hash = bm25_hash
         self._read_timeout = read_timeout
@@ -95,15 +112,10 @@ class ServerStore:
         bm25_hash: str,
         read_timeout: float = READ_TIMEOUT,
         write_timeout: float = WRITE_TIMEOUT,
+        follow: bool = False,
     ) -> Self:
         """A store on the server at `url`; nothing is sent yet. Use it in one event loop and close it."""
-        client = AsyncQdrantClient(
-            url=url,
-            api_key=api_key,
-            timeout=math.ceil(write_timeout),
-            check_compatibility=False,
-            limits=httpx.Limits(max_connections=32, max_keepalive_connections=16, keepalive_expiry=5.0),
-        )
+        client = connected(url, api_key, write_timeout)
         return cls(
             client,
             collection=collection,
@@ -111,6 +123,7 @@ class ServerStore:
             bm25_hash=bm25_hash,
             read_timeout=read_timeout,
             write_timeout=write_timeout,
+            follow=follow,
         )
 
     def tenant(self, name: str) -> ServerTenant:
@@ -128,8 +141,8 @@ class ServerStore:
         fit = self.fitness
         notes = list(fit.notes)
         if bare:
-            notes.append(f"{bare} memories have no dense vector: they are found by their words alone")
-        return StoreHealth("server", points, fit.dense_usable, fit.fault, tuple(notes))
+            notes.append(bare_note(bare))
+        return StoreHealth("server", points, fit.dense_usable, fit.fault, tuple(notes), bare)
 
     async def record(self) -> StoreRecord:
         """The recipes that the stored vectors were made by."""
@@ -209,9 +222,10 @@ class ServerStore:
 
     async def _prepare(self) -> None:
         """Make the collection and its indexes where they are missing, and learn what it was made by."""
-        if self._fitness is not None:
+        if self._fitness is not None and not self._must_ask():
             return
         async with self._preparing:
+            await self._follow()
             if self._fitness is not None:
                 return
             if not await self.client.collection_exists(self.collection):
@@ -224,6 +238,18 @@ class ServerStore:
             if fit.fault:
                 logger.error("store_recipe_mismatch", collection=self.collection, fault=fit.fault)
             self._fitness = fit
+
+    def _must_ask(self) -> bool:
+        return self._name is not None and asyncio.get_running_loop().time() >= self._ask_at
+
+    async def _follow(self) -> None:
+        """Go over to the generation that is live by now, where another one is."""
+        if self._name is None or not self._must_ask():
+            return
+        live = await aliased(self.client, live_alias(self._name)) or self._name
+        if live != self.collection:
+            self.collection, self._fitness = live, None
+        self._ask_at = asyncio.get_running_loop().time() + FOLLOW_S
 
     async def _create(self) -> None:
         """One collection for all tenants, with a graph per tenant and none over all of them."""

@@ -10,6 +10,7 @@ from .options import common
 from .serving import up, worker
 from .sessions import session
 from .settings import settings
+from .store import store
 from .transfers import export_memories, import_memories
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -22,3 +23,4 @@ app.command("import")(import_memories)
 app.command("export")(export_memories)
 app.add_typer(settings, name="settings")
 app.add_typer(session, name="session")
+app.add_typer(store, name="store")

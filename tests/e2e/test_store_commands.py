@@ -1,0 +1,63 @@
+"""Keeping a store with the real command while the real service serves from it."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.stack import command, environment, fact, put, running_stack
+
+KEYWORDS = {"MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none"}
+VECTORS = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
+QUESTION = "Whom was barge 7 sold to?"
+
+
+def barges(count: int) -> list[dict[str, Any]]:
+    return [fact(f"m{n}", f"Barge {n} was sold to the harbour master of town {n % 17}") for n in range(count)]
+
+
+def said(run: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+    assert run.returncode == 0, run.stdout + run.stderr
+    found: dict[str, Any] = json.loads(run.stdout)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_vectors_backup_and_restore_while_the_service_serves_and_is_killed(tmp_path: Path) -> None:
+    with running_stack(tmp_path, "up", **KEYWORDS) as stack:
+        for start in range(0, 600, 150):
+            await put(stack.url, barges(600)[start : start + 150])
+        line = [sys.executable, "-m", "worker", "--data-dir", str(tmp_path / "data")]
+        reindex = subprocess.Popen(
+            [*line, "store", "reindex", "--embedder", "minilm", "--json"], env=environment(**KEYWORDS), cwd=tmp_path
+        )
+        record = tmp_path / "data" / "memories-2" / "store.json"
+        end = time.monotonic() + 50
+        while not (record.exists() and json.loads(record.read_text(encoding="utf-8"))["points"]):
+            assert time.monotonic() < end, stack.log
+            time.sleep(0.02)
+        found = said(stack.command("recall", QUESTION, "--tenant", "acme", "--json"))
+        assert found["memories"][0]["cosine"] is None
+        assert "is running" in stack.command("store", "backup", str(tmp_path / "copy")).stderr
+        stack.kill()
+        assert reindex.wait(30) == 1
+        stack.start()
+        info = said(stack.command("store", "info", "--json"))
+        assert (info["generations"]["live"], info["generations"]["draft"]) == ("memories", "memories-2")
+        done = said(stack.command("store", "reindex", "--embedder", "minilm", "--json", seconds=90))
+        assert (done["reindexed"], done["live"], done["self_found"]) == (600, "memories-2", 1.0)
+        found = said(stack.command("recall", QUESTION, "--tenant", "acme", "--json"))
+        assert found["memories"][0]["cosine"] > 0.4
+        backed = said(stack.command("store", "backup", str(tmp_path / "copy.tar.gz"), "--json"))
+        assert backed["memories"] == 600
+    other = tmp_path / "other"
+    other.mkdir()
+    restored = said(command(other, "store", "restore", str(tmp_path / "copy.tar.gz"), "--json", variables=VECTORS))
+    assert restored["restored"] == 600
+    info = said(command(tmp_path, "store", "info", "--json", variables=VECTORS))
+    assert (info["store"]["points"], info["store"]["fault"], info["store"]["bare"]) == (600, None, 0)

@@ -1,0 +1,167 @@
+"""Reindexing on a server that other processes read from and write to, and moving there and back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.house import Kept, large, open_house, recipe, small
+from tests.support.qdrant_double import QdrantDouble, qdrant_double
+from tests.support.service import fact
+from tests.support.store import stored
+from worker.adapters.edge_shelf import EdgeShelf
+from worker.adapters.server_shelf import ServerShelf
+from worker.errors import StoreError
+from worker.memory_operations import FORGET
+from worker.models import Memory
+from worker.shelf import Recipe, WholeStore
+
+pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
+
+SETTLE_S = 0.4
+
+
+@pytest.fixture
+async def double(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QdrantDouble]:
+    """A server whose users notice within a fraction of a second what else takes seconds."""
+    monkeypatch.setattr("worker.adapters.server_store.FOLLOW_S", 0.1)
+    monkeypatch.setattr(ServerShelf, "settle_s", property(lambda self: SETTLE_S))
+    async with qdrant_double() as running:
+        yield running
+
+
+def shelf(double: QdrantDouble) -> ServerShelf:
+    return ServerShelf(double.url, api_key=None, name="memories")
+
+
+def barges(count: int) -> list[dict[str, Any]]:
+    return [fact(f"m{n}", f"Barge {n} was sold to the harbour master") for n in range(count)]
+
+
+async def test_another_process_reads_and_writes_while_a_reindex_goes_over(double: QdrantDouble, tmp_path: Path) -> None:
+    stop, written, missed = asyncio.Event(), list[str](), list[Any]()
+
+    async def other(kept: Kept) -> None:
+        """A worker of the former embedder, which knows nothing of the reindex."""
+        number = 1000
+        while not stop.is_set():
+            await kept.put(fact(f"m{number}", f"Barge {number} came late"))
+            written.append(f"m{number}")
+            if not [hit for hit in await kept.search("Barge 7 was sold") if hit["id"] == "m7"]:
+                missed.append(number)
+            number += 1
+            await asyncio.sleep(0.01)
+
+    async with open_house(tmp_path / "a", small(), shelf=shelf(double)) as theirs:
+        await theirs.put(*barges(60))
+        async with open_house(tmp_path / "b", large(), shelf=shelf(double)) as ours:
+            assert "64 dimensions" in str((await ours.host.store().health()).fault)
+            writing = asyncio.create_task(other(theirs))
+            done = await ours.keeper.reindex(ours.progress)
+            stop.set()
+            await writing
+            assert missed == []
+            assert len(written) > 5
+            contents = await ours.contents()
+            assert set(contents) == {f"m{n}" for n in range(60)} | set(written)
+            assert done["live"] == "memories-2"
+            await asyncio.sleep(0.2)
+            assert await theirs.contents() == contents
+            health = await theirs.host.store().health()
+            assert health.dense_usable is False
+            await ours.call(FORGET, {"tenant": "t1", "ids": ["m7"]})
+            assert "m7" not in [hit["id"] for hit in await theirs.search("Barge 7 was sold")]
+            generations = await ours.shelf.generations()
+            assert (generations.live, generations.previous) == ("memories-2", ("memories",))
+
+
+async def test_what_was_changed_on_both_sides_stays_as_the_new_generation_has_it(
+    double: QdrantDouble, tmp_path: Path
+) -> None:
+    """Late writes to the former generation are brought over, but never over a newer one."""
+    async with open_house(tmp_path, small(), named={"large": large()}, shelf=shelf(double)) as kept:
+        await kept.put(*barges(10))
+        former = await shelf(double).open("memories", recipe(small()))
+        late = kept.host.serving.operations
+        running = asyncio.create_task(kept.keeper.reindex(kept.progress, embedder="large"))
+        while kept.progress.phase != "settling":
+            await asyncio.sleep(0.01)
+        await kept.put(fact("m1", "Newer, in the new generation"))
+        behind = [("m1", "Older, in the former one"), ("m2", "Late, in the former one"), ("late", "Late and new")]
+        for key, content in behind:
+            await former.tenant("t1").put([stored(Memory(id=key, content=content), bare=True)])
+        await former.tenant("t1").delete(["m3"])
+        done = await running
+        contents = await kept.contents()
+        assert contents["m1"] == "Newer, in the new generation"
+        assert contents["m2"] == "Late, in the former one"
+        assert contents["late"] == "Late and new"
+        assert "m3" not in contents
+        assert done["late_writes"] == 3
+        assert (await kept.host.store().health()).bare == 0
+        assert late is not kept.host.serving.operations
+        await former.aclose()
+
+
+async def test_going_back_and_pruning_on_a_server(double: QdrantDouble, tmp_path: Path) -> None:
+    async with open_house(tmp_path, small(), named={"large": large()}, shelf=shelf(double)) as kept:
+        await kept.put(*barges(10))
+        await kept.keeper.reindex(kept.progress, embedder="large")
+        await kept.put(fact("since", "Written since"))
+        assert (await kept.keeper.rollback(kept.progress))["live"] == "memories"
+        assert "since" in await kept.contents()
+        assert (await kept.keeper.prune(kept.progress))["deleted"] == ["memories-2"]
+        assert [one.name for one in (await double.engine.get_collections()).collections] == ["memories"]
+        await kept.keeper.reindex(kept.progress, embedder="large")
+        await kept.keeper.prune(kept.progress)
+        assert [one.name for one in (await double.engine.get_collections()).collections] == ["memories-2"]
+        assert len(await kept.contents()) == 11
+    async with open_house(tmp_path, large(), shelf=shelf(double)) as kept:
+        assert (await kept.search("Barge 7 was sold"))[0]["cosine"] is not None
+
+
+async def test_there_and_back(double: QdrantDouble, tmp_path: Path) -> None:
+    """Embedded store to server, and from there into another embedded one, vectors and all."""
+    embedders = [small() for _ in range(3)]
+
+    async def to_server(to: str, wanted: Recipe) -> WholeStore:
+        return await shelf(double).open_live(wanted)
+
+    async def to_folder(to: str, wanted: Recipe) -> WholeStore:
+        return await EdgeShelf(tmp_path / "b").open_live(wanted)
+
+    async with open_house(tmp_path / "a", embedders[0], elsewhere=to_server) as kept:
+        await kept.put(*barges(150))
+        await kept.put(fact("x", "Of another tenant"), tenant="t2")
+        assert (await kept.keeper.migrate(kept.progress, "http://server"))["migrated"] == 151
+        await kept.put(fact("late", "Written after the move"))
+        await kept.call(FORGET, {"tenant": "t1", "ids": ["m0"]})
+        with pytest.raises(StoreError, match="--force"):
+            await kept.keeper.migrate(kept.progress, "http://server")
+        assert (await kept.keeper.migrate(kept.progress, "http://server", force=True))["migrated"] == 151
+        expected = await kept.contents()
+    async with open_house(tmp_path / "s", embedders[1], shelf=shelf(double), elsewhere=to_folder) as kept:
+        assert await kept.contents() == expected
+        assert (await kept.keeper.migrate(kept.progress, "edge"))["migrated"] == 151
+        assert embedders[1].passages == []
+    async with open_house(tmp_path / "b", embedders[2]) as kept:
+        assert await kept.contents() == expected
+        assert await kept.contents("t2") == {"x": "Of another tenant"}
+        assert (await kept.search("Barge 7 was sold to the harbour master"))[0]["cosine"] == pytest.approx(
+            1.0, abs=1e-5
+        )
+
+
+async def test_a_target_made_by_other_recipes_is_refused(double: QdrantDouble, tmp_path: Path) -> None:
+    async with open_house(tmp_path / "s", large(), shelf=shelf(double)) as kept:
+        await kept.put(*barges(3))
+
+    async def to_server(to: str, wanted: Recipe) -> WholeStore:
+        return await shelf(double).open_live(wanted)
+
+    async with open_house(tmp_path / "a", small(), elsewhere=to_server) as kept:
+        await kept.put(*barges(3))
+        with pytest.raises(StoreError, match="128 dimensions"):
+            await kept.keeper.migrate(kept.progress, "http://server", force=True)

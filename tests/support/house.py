@@ -1,0 +1,129 @@
+"""A store with everything that keeps it, in the test's process: real engines, embedders that hash words."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.embedders import HashingEmbedder
+from tests.support.service import NOW
+from worker.adapters.bm25 import Bm25Encoder
+from worker.adapters.edge_shelf import EdgeShelf
+from worker.adapters.file_receipts import FileReceipts
+from worker.answers import Answer
+from worker.copying import Journal, Progress
+from worker.deadline import Deadline
+from worker.errors import StoreError
+from worker.hosting import Host, Serving
+from worker.keeper import Keeper
+from worker.memory_operations import EXPORT, MAX_BATCH, PUT, MemoryOperations
+from worker.models import HybridQuery, MemoryFilter
+from worker.protocols import Embedder
+from worker.shelf import Recipe, Shelf, WholeStore
+from worker.storekeeping import House, StoreKeeper
+
+SEARCH = "search"
+SPARSE = Bm25Encoder("english")
+
+
+def recipe(embedder: Embedder | None, sparse: Bm25Encoder = SPARSE) -> Recipe:
+    return Recipe(embedder.profile if embedder else None, sparse.config_hash)
+
+
+@dataclass
+class Kept:
+    """A store in service; `keeper` does what the command does."""
+
+    host: Host
+    shelf: Shelf
+    keeper: StoreKeeper
+    progress: Progress
+
+    async def call(self, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        answer: Answer = await self.host.table()[operation](dict(payload), Deadline.after(30))
+        return answer.body
+
+    async def put(self, *memories: dict[str, Any], tenant: str = "t1") -> dict[str, Any]:
+        """Store as many memories as there are; the answer is about the last of them."""
+        answer = dict[str, Any]()
+        for start in range(0, len(memories), MAX_BATCH):
+            answer = await self.call(PUT, {"tenant": tenant, "memories": memories[start : start + MAX_BATCH]})
+        return answer
+
+    async def search(self, text: str, tenant: str = "t1") -> list[dict[str, Any]]:
+        """Hits with their cosine, best first; embedded by the embedder in service."""
+        return (await self.call(SEARCH, {"tenant": tenant, "text": text}))["hits"]  # type: ignore[no-any-return]
+
+    async def contents(self, tenant: str = "t1") -> dict[str, str]:
+        found, cursor = dict[str, str](), None
+        while True:
+            page = await self.call(EXPORT, {"tenant": tenant, "limit": 200, "cursor": cursor})
+            found |= {memory["id"]: memory["content"] for memory in page["memories"]}
+            cursor = page["cursor"]
+            if cursor is None:
+                return found
+
+
+def _operations(store: WholeStore, embedder: Embedder | None, sparse: Bm25Encoder, journal: Journal) -> dict[str, Any]:
+    async def search(payload: dict[str, Any], deadline: Deadline) -> Answer:
+        text = payload["text"]
+        dense = await embedder.embed_query(text) if embedder else None
+        query = HybridQuery(dense, sparse.query(text), MemoryFilter(), 10)
+        hits = await store.tenant(payload["tenant"]).search(query)
+        return Answer({"hits": [{"id": hit.memory.id, "cosine": hit.cosine, "keyword": hit.keyword} for hit in hits]})
+
+    memories = MemoryOperations(Keeper(store, sparse, embedder, changed=journal), lambda: NOW)
+    return {SEARCH: search, **memories.table()}
+
+
+@asynccontextmanager
+async def open_house(
+    folder: Path,
+    configured: Embedder | None,
+    *,
+    named: Mapping[str, Embedder] | None = None,
+    shelf: Shelf | None = None,
+    elsewhere: Callable[[str, Recipe], Awaitable[WholeStore]] | None = None,
+    sparse: Bm25Encoder = SPARSE,
+) -> AsyncIterator[Kept]:
+    """The live generation in `folder` in service; `named` are the embedders that a reindex may be given."""
+    used: Shelf = shelf or EdgeShelf(folder)
+    journal = Journal()
+
+    async def assemble(name: str, store: WholeStore, embedder: Embedder | None) -> Serving:
+        usable = embedder if (await store.health()).dense_usable else None
+        return Serving(name, store, embedder, usable is not None, _operations(store, usable, sparse, journal))
+
+    async def embedder_named(name: str | None) -> Embedder | None:
+        return configured if name is None else (named or {})[name]
+
+    async def nowhere(to: str, wanted: Recipe) -> WholeStore:
+        raise StoreError(f"nothing is at {to}")
+
+    async with AsyncExitStack() as stack:
+        store = await used.open_live(recipe(configured, sparse))
+        host = Host(await assemble(used.live_name, store, configured), assemble, sparse)
+        stack.push_async_callback(host.aclose)
+        house = House(
+            shelf=used,
+            store=host.store,
+            maker=host.maker,
+            sparse=sparse,
+            embedder=embedder_named,
+            adopt=host.adopt,
+            elsewhere=elsewhere or nowhere,
+            receipts=FileReceipts(folder / "receipts"),
+            journal=journal,
+            gate=host.gate,
+            clock=lambda: NOW,
+        )
+        yield Kept(host, used, StoreKeeper(house), Progress())
+
+
+def small() -> HashingEmbedder:
+    return HashingEmbedder(64, "small")
+
+
+def large() -> HashingEmbedder:
+    return HashingEmbedder(128, "large")

@@ -1,0 +1,92 @@
+"""Writers held back, and operations exchanged under way."""
+
+import asyncio
+from typing import Any
+
+from worker.answers import Answer
+from worker.deadline import Deadline
+from worker.switching import OperationSwitch, WriteGate
+
+
+async def soon(event: asyncio.Event) -> bool:
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return event.is_set()
+
+
+async def test_the_gate_waits_for_writers_and_then_makes_writers_wait() -> None:
+    gate, wrote, closed, release = WriteGate(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def first() -> None:
+        async with gate.writing():
+            await release.wait()
+
+    async def close() -> None:
+        async with gate.closed():
+            closed.set()
+            await asyncio.sleep(0.01)
+            assert not wrote.is_set()
+
+    async def second() -> None:
+        async with gate.writing():
+            wrote.set()
+
+    writer = asyncio.create_task(first())
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(close())
+    await asyncio.sleep(0)
+    late = asyncio.create_task(second())
+    assert not await soon(closed)
+    release.set()
+    await asyncio.gather(writer, closing, late)
+    assert closed.is_set()
+    assert wrote.is_set()
+
+
+async def test_the_gate_opens_again_when_what_it_was_closed_for_fails() -> None:
+    gate = WriteGate()
+    try:
+        async with gate.closed():
+            raise KeyError
+    except KeyError:
+        pass
+    async with asyncio.timeout(1), gate.writing():
+        pass
+
+
+async def test_calls_go_to_the_table_of_their_beginning_and_the_former_one_says_when_it_is_idle() -> None:
+    release = asyncio.Event()
+
+    def answering(name: str, slow: bool) -> Any:
+        async def operation(payload: dict[str, Any], deadline: Deadline) -> Answer:
+            if slow:
+                await release.wait()
+            return Answer({"from": name})
+
+        return operation
+
+    switch = OperationSwitch(WriteGate(), {"write"}, {"read": answering("old", True)})
+    read = switch.table()["read"]
+    running = asyncio.create_task(read({}, Deadline.after(5)))
+    await asyncio.sleep(0)
+    idle = switch.use({"read": answering("new", False)})
+    assert (await read({}, Deadline.after(5))).body == {"from": "new"}
+    assert not idle.is_set()
+    release.set()
+    assert (await running).body == {"from": "old"}
+    assert idle.is_set()
+    assert switch.use({}).is_set()
+
+
+async def test_only_writes_wait_at_the_gate() -> None:
+    async def operation(payload: dict[str, Any], deadline: Deadline) -> Answer:
+        return Answer({})
+
+    gate = WriteGate()
+    table = OperationSwitch(gate, {"write"}, {"read": operation, "write": operation}).table()
+    async with gate.closed():
+        await asyncio.wait_for(table["read"]({}, Deadline.after(5)), 1)
+        writing = asyncio.create_task(table["write"]({}, Deadline.after(5)))
+        await asyncio.sleep(0.01)
+        assert not writing.done()
+    await asyncio.wait_for(writing, 1)
