@@ -38,7 +38,7 @@ def show_settings(context: typer.Context, agent: ForAgent = None, as_json: AsJso
         _do(context, SETTINGS_GET, {"agent_id": agent}, as_json)
 
 
-@settings.command("set")
+@settings.command("set", context_settings={"ignore_unknown_options": True})
 def set_value(
     context: typer.Context,
     key: Key,
