@@ -1,0 +1,59 @@
+"""`meeseeks settings` where no service runs: what the file and Redis say, and what is to be done."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.stack import command
+from tests.support.valkey import running_valkey
+
+FILE = '[memory_injection]\nmax_total = 8\n[[agents]]\nid = "courier"\nenabled = false\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "meeseeks.toml").write_text(FILE, encoding="utf-8")
+    return tmp_path
+
+
+def settings(folder: Path, *arguments: str, **variables: str) -> dict[str, Any]:
+    done = command(folder, "settings", *arguments, "--json", variables=variables)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return {**told, "status": done.returncode}
+
+
+def test_without_a_service_the_file_counts_and_nothing_can_be_saved(folder: Path) -> None:
+    shown = settings(folder, "--agent", "courier")
+    place = f"{folder / 'meeseeks.toml'}:5"
+    assert shown["memory_injection"]["enabled"] == {"value": False, "origin": "agent file", "at": place}
+    assert shown["memory_injection_overridden"]
+    refused = settings(folder, "set", "max_total", "5")
+    assert refused["status"] == 1
+    assert "meeseeks up" in refused["error"]
+    assert "settings file" in refused["error"]
+    assert not (folder / "data").exists(), "a look at settings must not make a store"
+
+
+def test_a_file_that_is_wrong_is_an_error_where_nothing_runs(folder: Path) -> None:
+    (folder / "meeseeks.toml").write_text("[memory_injection]\nmax_totl = 8\n", encoding="utf-8")
+    told = settings(folder)
+    assert told["status"] == 1
+    assert told["error"].endswith("meeseeks.toml:2: memory_injection.max_totl: unknown key; did you mean max_total?")
+    done = command(folder, "doctor", "--json", variables={"MEESEEKS_MODEL": "none", "MEESEEKS_EMBEDDER": "none"})
+    assert done.returncode == 1
+    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert not found["settings file"]["ok"]
+    assert found["store"]["ok"]
+
+
+def test_with_redis_and_no_worker_settings_are_saved_all_the_same(folder: Path) -> None:
+    with running_valkey() as valkey:
+        saved = settings(folder, "set", "max_total", "5", MEESEEKS_REDIS_URL=valkey.url)
+        assert saved["memory_injection"]["max_total"]["origin"] == "override"
+        shown = settings(folder, MEESEEKS_REDIS_URL=valkey.url)
+        assert shown["memory_injection"]["max_total"]["value"] == 5
+        refused = settings(folder, "set", "max_items", "many", MEESEEKS_REDIS_URL=valkey.url)
+        assert refused["status"] == 1
+        assert "memory_injection.max_items" in refused["error"]
