@@ -11,6 +11,7 @@ import pytest
 from hooks.contract import BlockFormat, Engine, InjectionRequest, InjectionResult, Mode, Outcome, Reason, Retention
 from worker.models import Memory, MemoryType
 from worker.prompts import default_prompts_dir, load_prompts
+from worker.settings import InjectionConfig
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -32,6 +33,10 @@ def page(name: str) -> str:
 @pytest.mark.parametrize("name", ["settings.md", "commands.md"])
 def test_generated_page_is_up_to_date(name: str) -> None:
     assert page(name) == generator().PAGES[name](), "run python docs/generate.py"
+
+
+def test_every_heading_of_the_settings_begins_with_a_key() -> None:
+    assert set(generator().SECTIONS) | set(generator().REQUEST_FIELDS) <= set(InjectionConfig.model_fields)
 
 
 @pytest.mark.parametrize("enum", [Outcome, Reason, Engine, Mode, Retention, BlockFormat])
