@@ -55,8 +55,8 @@ from .edge_wire import compile_filter, dense_params, found_in, index_operations,
 
 POINTS = "points"
 ADVICE = (
-    "put back a copy of the folder that was made while the store was closed; or move the folder away, "
-    "start with an empty one and import an export of the memories"
+    "put back a copy of the folder that was made while the store was closed; or move the folder away and put a backup "
+    "back with `meeseeks store restore`, or import an export of the memories"
 )
 LOUD_LOSS = 0.01
 """Share of missing points from which opening a store is an error in the log and not only a note of its health."""
