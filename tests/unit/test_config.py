@@ -238,3 +238,20 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
         "variable",
         "MEESEEKS_MODEL_API_KEY",
     )
+
+
+async def test_types_that_do_not_exist_are_left_out_of_what_is_saved(live: LiveSettings, shelf: Shelf) -> None:
+    dropped = await live.patch("scout", {"pinned_types": ["goal", "todos"]})
+    told = "agents.scout.pinned_types: 'todos' is no type of memory and is left out; did you mean todo?"
+    assert dropped == [told]
+    assert shelf.saved.agents == {"scout": {"pinned_types": ["goal"]}}
+
+
+async def test_warnings_of_a_file_are_shown_as_long_as_they_hold(live: LiveSettings, file: Path) -> None:
+    file.write_text(FILE.replace("max_items = 4", 'pinned_types = ["todos"]'), encoding="utf-8")
+    await live.reload()
+    assert len(live.status()["warnings"]) == 1
+    assert f"{file}:3: memory_injection.pinned_types" in live.status()["warnings"][0]
+    file.write_text(FILE, encoding="utf-8")
+    await live.reload()
+    assert live.status()["warnings"] == []

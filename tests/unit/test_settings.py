@@ -7,6 +7,7 @@ import pytest
 from hooks.contract import Mode
 from hooks.wire import default_redis_url, socket_path, unix_url
 from worker.errors import SettingsError
+from worker.models import MemoryType
 from worker.settings import InjectionConfig, Settings
 
 
@@ -142,3 +143,21 @@ def test_versions_name_values() -> None:
     one, two = InjectionConfig(max_items=3), InjectionConfig(max_items=4)
     assert one.version == InjectionConfig(max_items=3).version != two.version
     assert one.model_copy(update={"max_items": 4}).version == two.version
+
+
+def test_types_that_do_not_exist_are_left_out_with_a_warning_each(tmp_path: Path) -> None:
+    text = '[memory_injection]\npinned_types = ["todos", "goal", "x"]\n[[agents]]\nid = "a"\npinned_types = ["gaol"]\n'
+    settings = load(tmp_path, text)
+    assert settings.memory_injection.pinned_types == (MemoryType.GOAL,)
+    assert settings.for_agent("a").pinned_types == ()
+    file = tmp_path / "meeseeks.toml"
+    assert settings.warnings == (
+        f"{file}:2: memory_injection.pinned_types: 'todos' is no type of memory and is left out; did you mean todo?",
+        f"{file}:2: memory_injection.pinned_types: 'x' is no type of memory and is left out",
+        f"{file}:5: agents.a.pinned_types: 'gaol' is no type of memory and is left out; did you mean goal?",
+    )
+
+
+@pytest.mark.parametrize("value", ['"todo"', "[1]", "5"])
+def test_types_that_are_not_a_list_of_names_are_an_error(tmp_path: Path, value: str) -> None:
+    assert "memory_injection.pinned_types" in fault(tmp_path, f"[memory_injection]\npinned_types = {value}\n")
