@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hooks import Engine, Outcome, PreExecutionHook, Reason
-from hooks.queue import QueueClient
+from hooks.queue import QueueClient, QueueFault
 from tests.support.qdrant_double import QdrantDouble
 from tests.support.stack import (
     FACTS,
@@ -32,11 +32,7 @@ from tests.support.stack import (
 )
 from tests.support.valkey import running_valkey, sync_redis
 from worker.adapters.valkey import EmbeddedValkey
-from worker.cli.backend import QueueBackend
-from worker.cli.memories import put_all
-from worker.errors import QueueError
 from worker.operations import HEALTH
-from worker.transfer import memory_from
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -119,6 +115,7 @@ async def test_a_qdrant_server_may_be_away_hang_and_come_later(tmp_path: Path, v
             try:
                 await put(valkey.url, FACTS)
                 assert (await ask(hook, MIGRATION)).ids == ["alembic"]
+                assert await asyncio.to_thread(worker.stop) == 0
             finally:
                 server.close()
                 await double.engine.close()
@@ -126,8 +123,6 @@ async def test_a_qdrant_server_may_be_away_hang_and_come_later(tmp_path: Path, v
             assert answered.told == (Outcome.ERROR, Reason.STORE_UNAVAILABLE, Engine.NONE, True)
             assert answered.result.prefix(MIGRATION) == MIGRATION
         assert refused.seconds < 0.5 + NOISE_S
-        assert worker.process is not None
-        assert worker.process.poll() is None
         assert_discreet(worker.log)
 
 
@@ -156,15 +151,12 @@ async def points(url: str) -> int:
     return stored
 
 
-class Acknowledging(QueueBackend):
-    """Counts the memories whose storing has been acknowledged."""
-
-    acknowledged = 0
-
-    async def call(self, operation: str, payload: dict[str, object], *, budget: float = 10.0) -> dict[str, object]:
-        body = await super().call(operation, payload, budget=budget)
-        self.acknowledged += len(payload["memories"])  # type: ignore[arg-type]
-        return body
+async def store_in_batches(url: str, memories: list[dict[str, object]], acknowledged: list[str]) -> None:
+    """Store memories a hundred at a time; ids are listed once the service has said that they are stored."""
+    for start in range(0, len(memories), 100):
+        batch = memories[start : start + 100]
+        await put(url, batch, tenant="ours")
+        acknowledged += [str(memory["id"]) for memory in batch]
 
 
 async def test_a_service_killed_in_mid_import_keeps_what_it_has_acknowledged(tmp_path: Path) -> None:
@@ -172,31 +164,26 @@ async def test_a_service_killed_in_mid_import_keeps_what_it_has_acknowledged(tmp
     file = tmp_path / "memories.jsonl"
     file.write_text("".join(json.dumps(memory) + "\n" for memory in memories), encoding="utf-8")
     with running_stack(tmp_path, "up", "--model", "none", MEESEEKS_EMBEDDER="none") as stack:
-        client = QueueClient(stack.url)
-        backend = Acknowledging(client, stack.url)
-        parsed = [memory_from(memory, None) for memory in memories]  # type: ignore[arg-type]
-        theirs = asyncio.create_task(
-            asyncio.to_thread(stack.command, "import", str(file), "--tenant", "theirs", "--json")
-        )
+        arguments = ("import", str(file), "--tenant", "theirs", "--json")
+        theirs = asyncio.create_task(asyncio.to_thread(stack.command, *arguments))
         while await points(stack.url) == 0:
             await asyncio.sleep(0.02)
-        ours = asyncio.create_task(put_all(backend, "ours", parsed, show_progress=False))
-        while backend.acknowledged < 300:
+        acknowledged: list[str] = []
+        ours = asyncio.create_task(store_in_batches(stack.url, memories, acknowledged))
+        while len(acknowledged) < 300:
             await asyncio.sleep(0.005)
         stack.kill()
-        with pytest.raises(QueueError):
+        with pytest.raises(QueueFault):
             await ours
         cut_off = await theirs
-        await client.aclose()
         assert cut_off.returncode == 1
         assert "Redis cannot be reached" in json.loads(cut_off.stdout)["error"]
-        assert 300 <= backend.acknowledged < IMPORTED
+        assert 300 <= len(acknowledged) < IMPORTED
         stack.start()
-        kept = await exported(stack.url, "ours")
-        assert {f"n{number}" for number in range(backend.acknowledged)} <= kept.keys()
+        assert set(acknowledged) <= (await exported(stack.url, "ours")).keys()
         begun = set(await exported(stack.url, "theirs"))
         assert 0 < len(begun) < IMPORTED
-        again = await asyncio.to_thread(stack.command, "import", str(file), "--tenant", "theirs", "--json")
+        again = await asyncio.to_thread(stack.command, *arguments)
         done = json.loads(again.stdout)
         assert (done["created"], done["unchanged"]) == (IMPORTED - len(begun), len(begun))
         assert await exported(stack.url, "theirs") == {memory["id"]: memory["content"] for memory in memories}
