@@ -7,7 +7,7 @@ import pytest
 from hooks.contract import BlockFormat, Engine, InjectionRequest, ItemSource, Outcome, Reason, Retention
 from worker.conclusion import Turn, Verdicts, conclude_selection, receipt_of, result_of, shown_by
 from worker.deadline import Deadline
-from worker.models import Candidate, Memory, MemoryType, Selection, Verdict
+from worker.models import Candidate, Dropped, Memory, MemoryType, Selection, Verdict
 from worker.settings import InjectionConfig
 from worker.stages import Stages
 from worker.tokens import estimate_tokens
@@ -69,6 +69,20 @@ def test_p5_sections_tell_pinned_from_relevant() -> None:
     text = result_of(now, conclude_selection(now, Selection((GOALS[0], PADLOCK), Engine.LLM), Verdicts(), None)).text
     assert (text or "").startswith("[Pinned context]\n[Goal] Goal 0")
     assert "\n\n[Relevant to this message]\n[Fact] Allotment" in (text or "")
+
+
+def test_p9_the_receipt_says_what_came_from_where_and_what_became_of_it() -> None:
+    now, verdicts = turn(max_total=1), Verdicts()
+    shown = Candidate(Memory(id="m2", content="The padlock is on the gate"), 0.5, None, 0.4, 0.4)
+    verdicts.drop([Dropped(shown, Verdict.ALREADY_SHOWN, "m0")])
+    conclusion = conclude_selection(now, Selection((GOALS[0], PADLOCK), Engine.LLM), verdicts, None)
+    receipt = receipt_of(now, conclusion, result_of(now, conclusion))
+    told = {entry.id: (entry.source, entry.score, entry.verdict, entry.duplicate_of) for entry in receipt.considered}
+    assert told == {
+        "m1": (ItemSource.CONTEXTUAL, 0.6, Verdict.CHOSEN, None),
+        "g0": (ItemSource.PINNED, 0.0, Verdict.OVER_ITEMS, None),
+        "m2": (ItemSource.CONTEXTUAL, 0.4, Verdict.ALREADY_SHOWN, "m0"),
+    }
 
 
 def test_the_models_order_is_kept() -> None:
