@@ -1,11 +1,10 @@
 """The stand-alone command: a fresh process per question, as hosts run it."""
 
 import json
-import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from rich.progress import Progress
@@ -13,7 +12,17 @@ from rich.progress import Progress
 from .corpus import TENANT, related_messages
 from .measure import RangeChart, Result, Series, interleaved, latency_checks, ratio
 from .options import Options
-from .processes import ROOT, BenchError, environ, running_queue_worker, running_service, running_valkey, scratch
+from .processes import (
+    ROOT,
+    BenchError,
+    Finished,
+    environ,
+    run_timed,
+    running_queue_worker,
+    running_service,
+    running_valkey,
+    scratch,
+)
 from .progress import bar
 from .queue_worker import MEESEEKS
 from .stores import make_store
@@ -60,9 +69,9 @@ def run(options: Options, progress: Progress) -> Result:
         return _result(_measure({SCRIPT: url, SHIM: url, SHIM_WHOLE: whole.url}, rounds, progress))
 
 
-def _measure(urls: dict[str, str], rounds: int, progress: Progress) -> dict[str, list[float]]:
+def _measure(urls: dict[str, str], rounds: int, progress: Progress) -> dict[str, list[Finished]]:
     found = commands()
-    spent: dict[str, list[float]] = {name: [] for name in found}
+    spent: dict[str, list[Finished]] = {name: [] for name in found}
     texts = related_messages()
     with bar(progress, "hook command", (rounds + 1) * len(found)) as advance:
         for number, name in enumerate(interleaved(tuple(found), rounds + 1)):
@@ -74,20 +83,30 @@ def _measure(urls: dict[str, str], rounds: int, progress: Progress) -> dict[str,
     return spent
 
 
-def _ask(command: list[str], url: str | None, message: str) -> float:
-    """Milliseconds from the start of the process to its end; whoever asks must have printed an answer."""
+def _ask(command: list[str], url: str | None, message: str) -> Finished:
+    """One process; whoever asks must have printed an answer."""
     request = {"session_id": message, "message": message, "scope": {"tenant": TENANT}}
     variables = environ(MEESEEKS_REDIS_URL=url) if url else environ()
-    begun = time.perf_counter()
-    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, env=variables, check=True)
-    spent = (time.perf_counter() - begun) * 1000
-    if url and json.loads(done.stdout or b"{}").get("outcome") not in ("none_relevant", "injected"):
-        raise BenchError(f"{command} was not answered: {done.stdout!r}")
-    return spent
+    done = run_timed(command, variables, json.dumps(request).encode())
+    answered = json.loads(done.output or b"{}").get("outcome") in ("none_relevant", "injected")
+    return done if answered or not url else replace(done, output=b"")
 
 
-def _result(spent: dict[str, list[float]]) -> Result:
+def _walls(name: str, finished: list[Finished]) -> list[float]:
+    """Of those that asked, only those that were answered count."""
+    walls = [entry.wall for entry in finished if entry.output or name not in ASKING]
+    if not walls:
+        raise BenchError(f"{name} was never answered")
+    return walls
+
+
+def _result(finished: dict[str, list[Finished]]) -> Result:
+    spent = {name: _walls(name, entries) for name, entries in finished.items()}
     series = {name: Series.of(name, values) for name, values in spent.items()}
+    processor = [
+        Series.of(f"{name}: processor time", [entry.processor for entry in entries])
+        for name, entries in finished.items()
+    ]
     return Result(
         name=NAME,
         title="The stand-alone command",
@@ -100,8 +119,8 @@ def _result(spent: dict[str, list[float]]) -> Result:
             *latency_checks("`meeseeks-hook`, a fresh process, there and back", series[SCRIPT], **LIMITS),
             *latency_checks("`python -I -S hooks/shim.py`, the same", series[SHIM], **LIMITS),
         ),
-        series=tuple(series.values()),
-        notes=(_comparison(spent),),
+        series=(*series.values(), *processor),
+        notes=(_comparison(spent), _unanswered(spent, finished)),
         ranges=(
             RangeChart(
                 name="latency",
@@ -120,3 +139,8 @@ def _comparison(spent: dict[str, list[float]]) -> str:
         f"run by itself, which takes {ratio(spent[SHIM], spent[BARE_ISOLATED]):.1f} times as long as Python takes "
         "to start and end."
     )
+
+
+def _unanswered(spent: dict[str, list[float]], finished: dict[str, list[Finished]]) -> str:
+    missing = "; ".join(f"{name}: {len(finished[name]) - len(spent[name])} of {len(finished[name])}" for name in ASKING)
+    return f"Processes that ended in time without an answer, and are not counted: {missing}."

@@ -1,17 +1,13 @@
 """What imports cost: fresh processes that import something and end, against those that import nothing."""
 
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rich.progress import Progress
 
 from .measure import Check, RangeChart, Result, Series, interleaved
 from .options import Options
-from .processes import ROOT, BenchError, environ
+from .processes import ROOT, Finished, environ, run_timed
 from .progress import bar
 
 NAME = "imports"
@@ -35,39 +31,23 @@ LIMITS = {HOOKS: (BARE, 300.0), SHIM: (BARE_ISOLATED, 25.0)}
 """For each: what it is measured against, and the most milliseconds that it may take longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Milliseconds of a process: from its start to its end, and of processor time."""
-
-    wall: float
-    processor: float
-
-
 def run(options: Options, progress: Progress) -> Result:
     rounds = QUICK_ROUNDS if options.quick else ROUNDS
-    spent: dict[str, list[Spent]] = {name: [] for name in COMMANDS}
+    spent: dict[str, list[Finished]] = {name: [] for name in COMMANDS}
     for name in COMMANDS:
-        process_time(name)
+        _finished(name)
     with bar(progress, "imports", rounds * len(COMMANDS)) as advance:
         for name in interleaved(tuple(COMMANDS), rounds):
-            spent[name].append(process_time(name))
+            spent[name].append(_finished(name))
             advance()
     return _result(spent)
 
 
-def process_time(name: str) -> Spent:
-    """Run one of the commands in a process of its own."""
-    begun = time.perf_counter()
-    process = subprocess.Popen([sys.executable, *COMMANDS[name]], cwd=ROOT, env=environ(MEESEEKS_DISABLE="1"))
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - begun
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise BenchError(f"{name} ended with exit code {process.returncode}")
-    return Spent(wall * 1000, (usage.ru_utime + usage.ru_stime) * 1000)
+def _finished(name: str) -> Finished:
+    return run_timed([sys.executable, *COMMANDS[name]], environ(MEESEEKS_DISABLE="1"))
 
 
-def _result(spent: dict[str, list[Spent]]) -> Result:
+def _result(spent: dict[str, list[Finished]]) -> Result:
     wall = {name: Series.of(name, [entry.wall for entry in entries]) for name, entries in spent.items()}
     processor = [
         Series.of(f"{name}: processor time", [entry.processor for entry in entries]) for name, entries in spent.items()

@@ -2,13 +2,15 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +92,31 @@ def running_queue_worker(kind: str, url: str) -> Iterator[None]:
     """A worker process with nothing but a job that sleeps; see `bench.queue_worker`."""
     with running([sys.executable, "-m", "bench.queue_worker", kind, url], "ready"):
         yield
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A process that has run: milliseconds from its start to its end and of processor time, and what it printed."""
+
+    wall: float
+    processor: float
+    output: bytes
+
+
+def run_timed(command: Sequence[str], variables: Mapping[str, str], given: bytes = b"") -> Finished:
+    """Run a program to its end; `given` is its input. Raises `BenchError` when it fails."""
+    used, begun = _children_ms(), time.perf_counter()
+    done = subprocess.run(command, input=given, capture_output=True, cwd=ROOT, env=variables, check=False)
+    wall = (time.perf_counter() - begun) * 1000
+    if done.returncode != 0:
+        raise BenchError(f"{' '.join(command)} ended with exit code {done.returncode}: {done.stderr!r}")
+    return Finished(wall, _children_ms() - used, done.stdout)
+
+
+def _children_ms() -> float:
+    """Processor time of the processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (usage.ru_utime + usage.ru_stime) * 1000
 
 
 @dataclass(frozen=True, slots=True)
