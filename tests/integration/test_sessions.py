@@ -16,6 +16,7 @@ from tests.support.cases import case
 from tests.support.scripted_model import ScriptedModel, offered
 from tests.support.service import Service, fact, ids, open_service
 from tests.support.valkey import forget, running_valkey
+from worker import injection
 from worker.adapters.redis_ledger import RedisLedger
 from worker.deadline import Deadline
 from worker.ledger import LedgerKey
@@ -45,6 +46,12 @@ async def ledger(url: str) -> AsyncIterator[RedisLedger]:
     yield RedisLedger(client, ttl_s=60)
     await client.aclose()
     forget(url)
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger is waited for on busy cores too: a request that goes on without it is not what is tested here."""
+    monkeypatch.setattr(injection, "LEDGER_LIMIT", 20.0)
 
 
 def everything(request: ChatRequest) -> str:
@@ -281,3 +288,26 @@ async def test_p10_max_tokens_bounds_the_block(tmp_path: Path) -> None:
         assert receipt.chosen == tuple(ids(result))
         counts.append(len(ids(result)))
     assert 0 < counts[0] < counts[1] < len(TOWNS)
+
+
+async def test_b37_pinned_goals_leave_room_for_what_was_found(tmp_path: Path) -> None:
+    given = case("B37")
+    tokens = given["config"].pop("token_budget")
+    goals = [
+        fact(f"g{n}", f"Goal {n}: " + f"water bed {n} every day " * 24, type="goal", created_at=f"2026-01-{n + 1:02}")
+        for n in range(12)
+    ]
+    padlock = fact("m1", "Allotment gate padlock is 3380")
+    async with open_service(tmp_path, **given["config"], max_tokens=tokens) as service:
+        await service.put([*goals, padlock])
+        result = await service.ask(given["request"]["message"])
+        receipt = await service.receipt(result)
+    text = result.memory_context or ""
+    assert "padlock is 3380" in text
+    assert estimate_tokens(text) <= tokens
+    assert list(receipt.chosen) == ids(result)
+    assert [item.text in text for item in result.items] == [True] * len(result.items)
+    assert sum(f"Goal {n}: " in text for n in range(12)) == len(ids(result)) - 1 > 1
+    fates = {entry.id: entry.verdict for entry in receipt.considered}
+    assert {name for name, verdict in fates.items() if verdict is Verdict.CHOSEN} == set(ids(result))
+    assert {fates[f"g{n}"] for n in range(12)} == {Verdict.CHOSEN, Verdict.OVER_TOKENS}
