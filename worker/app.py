@@ -24,6 +24,7 @@ from hooks.contract import Reason
 from hooks.wire import socket_path, unix_url
 
 from .adapters.bm25 import Bm25Encoder
+from .adapters.caching_embedder import CachingEmbedder
 from .adapters.config_watcher import ASK_S, LOOK_S, ConfigWatcher, FileWatch
 from .adapters.edge_shelf import EdgeShelf, live_folder
 from .adapters.fastembed_embedder import FastEmbedEmbedder
@@ -39,7 +40,7 @@ from .answers import Operation
 from .breaker import CircuitBreaker
 from .config import LiveSettings
 from .copying import Journal
-from .errors import QueueError, SettingsError, StoreError
+from .errors import EmbedderError, QueueError, SettingsError, StoreError
 from .fallback import DeterministicSelector
 from .hosting import Host, Serving
 from .injection import InjectionParts, InjectionService
@@ -290,11 +291,16 @@ def _receipts(service: ServiceSettings, redis: "Redis | None") -> ReceiptStore:
 
 
 async def _open_embedder(service: ServiceSettings, stack: AsyncExitStack) -> Embedder | None:
+    """The embedder, warmed up. While it does not work, queries go on by keywords; it is tried again with each."""
     embedder = make_embedder(service)
-    if embedder is not None:
-        stack.push_async_callback(embedder.aclose)
+    if embedder is None:
+        return None
+    stack.push_async_callback(embedder.aclose)
+    try:
         await embedder.warm()
-    return embedder
+    except EmbedderError as error:
+        log.error("embedder_unavailable", error=str(error))
+    return CachingEmbedder(embedder)
 
 
 def make_embedder(service: ServiceSettings) -> Embedder | None:

@@ -12,6 +12,7 @@ def prepare_environment(environ: MutableMapping[str, str]) -> None:
     with a root logger at debug level litellm would write to stdout through a handler of its own.
     """
     environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    environ["LITELLM_MODE"] = "PRODUCTION"  # else a .env file in the working folder is taken in
     environ.pop("LITELLM_LOG", None)
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.WARNING)
