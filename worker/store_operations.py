@@ -1,9 +1,10 @@
 """What can be asked about a whole store. Long work runs as a job of which there is one at a time; callers poll it."""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,6 +26,8 @@ STORE_JOB_START = "store_job_start"
 STORE_JOB_STATUS = "store_job_status"
 
 log = structlog.get_logger()
+
+_Work = Callable[[], Awaitable[dict[str, Any]]]
 
 
 class JobKind(StrEnum):
@@ -78,8 +81,9 @@ class StoreOperations:
         wanted = JobPayload.model_validate(payload)
         if self._job is not None and self._job.task is not None and not self._job.task.done():
             raise StoreError(f"a {self._job.kind} is running; wait for it to end")
-        job = self._job = _Job(wanted.kind)
+        job = _Job(wanted.kind)
         work = self._work(wanted, job.progress)
+        self._job = job
         job.task = asyncio.create_task(_run(job, work), name=f"store-{wanted.kind}")
         return Answer(self._status())
 
@@ -92,22 +96,23 @@ class StoreOperations:
             self._job.task.cancel()
             await asyncio.wait([self._job.task])
 
-    def _work(self, wanted: JobPayload, progress: Progress) -> Coroutine[Any, Any, dict[str, Any]]:
+    def _work(self, wanted: JobPayload, progress: Progress) -> _Work:
+        """What is to be done, not begun yet. Raises `MemoryRejected` where something is missing."""
         keeper = self._keeper
         match wanted:
             case JobPayload(kind=JobKind.REINDEX):
                 options: dict[str, Any] = {"force": wanted.force, "min_overlap": wanted.min_overlap}
-                return keeper.reindex(progress, embedder=wanted.embedder, **options)
+                return partial(keeper.reindex, progress, embedder=wanted.embedder, **options)
             case JobPayload(kind=JobKind.ROLLBACK):
-                return keeper.rollback(progress, embedder=wanted.embedder)
+                return partial(keeper.rollback, progress, embedder=wanted.embedder)
             case JobPayload(kind=JobKind.PRUNE):
-                return keeper.prune(progress)
+                return partial(keeper.prune, progress)
             case JobPayload(kind=JobKind.BACKUP, path=Path() as path):
-                return keeper.backup(progress, path)
+                return partial(keeper.backup, progress, path)
             case JobPayload(kind=JobKind.RESTORE, path=Path() as path):
-                return keeper.restore(progress, path, force=wanted.force)
+                return partial(keeper.restore, progress, path, force=wanted.force)
             case JobPayload(kind=JobKind.MIGRATE, to=str() as to):
-                return keeper.migrate(progress, to, force=wanted.force)
+                return partial(keeper.migrate, progress, to, force=wanted.force)
         raise MemoryRejected(f"a {wanted.kind} needs to know where")
 
     def _status(self) -> dict[str, Any]:
@@ -119,9 +124,9 @@ class StoreOperations:
         return {**told, "result": job.result, "error": job.error or _crash(job.task)}
 
 
-async def _run(job: _Job, work: Awaitable[dict[str, Any]]) -> None:
+async def _run(job: _Job, work: _Work) -> None:
     try:
-        job.result = await work
+        job.result = await work()
         log.info("store_job_done", kind=job.kind.value)
     except MeeseeksError as error:
         job.error = str(error)

@@ -153,20 +153,21 @@ def test_single_memories_from_remembering_to_forgetting(cli: CommandLine) -> Non
 
 
 def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Real embedder, real process, no chance to tidy up."""
-    file = written(tmp_path / "a.jsonl", *numbered(1200))
-    line = [sys.executable, "-m", "worker", "--data-dir", str(tmp_path / "data"), "import", str(file), "--json"]
-    process = subprocess.Popen(line, cwd=tmp_path, env=environment(MEESEEKS_MODEL="none"), stdout=subprocess.DEVNULL)
-    record = tmp_path / "data" / "memories" / "store.json"
+    """A real process, without any chance to tidy up, in the middle of the file."""
+    lines = numbered(3000)
+    file = written(tmp_path / "a.jsonl", *lines[:1500], "nonsense", *lines[1500:])
+    report = tmp_path / "rejected.jsonl"
+    line = [sys.executable, "-m", "worker", "--data-dir", str(tmp_path / "data"), "import", str(file)]
+    variables = {"MEESEEKS_MODEL": "none", "MEESEEKS_EMBEDDER": "none"}
+    process = subprocess.Popen([*line, "--rejected", str(report)], cwd=tmp_path, env=environment(**variables))
     end = time.monotonic() + 50
-    while not (record.exists() and json.loads(record.read_text(encoding="utf-8"))["points"]) and time.monotonic() < end:
-        time.sleep(0.02)
+    while not (report.exists() and report.stat().st_size) and time.monotonic() < end:
+        time.sleep(0.01)
     assert process.poll() is None, "it ended before it could be killed"
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    resumed = command(tmp_path, "import", str(file), "--json", variables={"MEESEEKS_MODEL": "none"}, seconds=120)
-    done = json.loads(resumed.stdout)
-    assert 0 < done["unchanged"] < 1200
-    assert (done["created"] + done["unchanged"], done["updated"], done["without_vector"]) == (1200, 0, 0)
-    listed = command(tmp_path, "export", variables={"MEESEEKS_EMBEDDER": "none"}).stdout.splitlines()
-    assert len(listed) == len({json.loads(entry)["id"] for entry in listed}) == 1200
+    done = json.loads(command(tmp_path, "import", str(file), "--json", variables=variables).stdout)
+    assert 1400 <= done["unchanged"] < 3000
+    assert (done["created"] + done["unchanged"], done["updated"], done["refused"]) == (3000, 0, 1)
+    listed = command(tmp_path, "export", variables=variables).stdout.splitlines()
+    assert len(listed) == len({json.loads(entry)["id"] for entry in listed}) == 3000

@@ -17,9 +17,11 @@ from tests.support.service import fact
 from worker.adapters.bm25 import Bm25Encoder
 from worker.adapters.edge_shelf import EdgeShelf, read_generations
 from worker.copying import Progress
-from worker.errors import EmbedderError, NotFound, StoreDamaged, StoreError
+from worker.deadline import Deadline
+from worker.errors import EmbedderError, MemoryRejected, NotFound, StoreDamaged, StoreError
 from worker.memory_operations import FORGET, UPDATE
 from worker.models import EmbedderProfile
+from worker.store_operations import STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS, StoreOperations
 
 BARGE = "Barge {} was sold to the harbour master"
 
@@ -323,3 +325,37 @@ async def test_a_job_says_how_far_it_is(tmp_path: Path) -> None:
             await asyncio.sleep(0.005)
         await running
         assert {("copying", 64, 300), ("copying", 128, 300)} <= seen
+
+
+async def test_one_job_at_a_time_and_its_end_is_told(tmp_path: Path) -> None:
+    slow = large()
+    slow.delay = 0.05
+    async with open_house(tmp_path, small(), named={"large": slow, "down": HashingEmbedder(fault=KeyError())}) as kept:
+        await kept.put(*barges(100))
+        jobs = StoreOperations(kept.keeper)
+
+        async def ask(operation: str, **payload: Any) -> dict[str, Any]:
+            return (await jobs.table()[operation](payload, Deadline.after(5))).body
+
+        async def ended() -> dict[str, Any]:
+            while (status := await ask(STORE_JOB_STATUS))["state"] == "running":
+                await asyncio.sleep(0.01)
+            return status
+
+        assert await ask(STORE_JOB_STATUS) == {"state": "none"}
+        with pytest.raises(MemoryRejected, match="where"):
+            await ask(STORE_JOB_START, kind="backup")
+        started = await ask(STORE_JOB_START, kind="reindex", embedder="large")
+        with pytest.raises(StoreError, match="reindex is running"):
+            await ask(STORE_JOB_START, kind="prune")
+        status = await ended()
+        assert (status["id"], status["state"], status["result"]["reindexed"]) == (started["id"], "done", 100)
+        await ask(STORE_JOB_START, kind="restore", path=str(tmp_path / "nowhere"))
+        failed = await ended()
+        assert (failed["state"], "--force" in failed["error"]) == ("failed", True)
+        await ask(STORE_JOB_START, kind="reindex", embedder="down")
+        assert ((crashed := await ended())["state"], crashed["error"]) == ("failed", "KeyError")
+        await ask(STORE_JOB_START, kind="reindex", embedder="large", force=True)
+        await jobs.aclose()
+        assert (await ask(STORE_INFO))["job"]["state"] == "failed"
+        assert len(await kept.contents()) == 100

@@ -165,3 +165,24 @@ async def test_a_target_made_by_other_recipes_is_refused(double: QdrantDouble, t
         await kept.put(*barges(3))
         with pytest.raises(StoreError, match="128 dimensions"):
             await kept.keeper.migrate(kept.progress, "http://server", force=True)
+
+
+async def test_a_worker_that_was_started_with_the_new_embedder_uses_vectors_once_they_fit(
+    double: QdrantDouble, tmp_path: Path
+) -> None:
+    async with open_house(tmp_path / "a", small(), shelf=shelf(double)) as kept:
+        await kept.put(*barges(20))
+    async with (
+        open_house(tmp_path / "b", large(), shelf=shelf(double)) as waiting,
+        open_house(tmp_path / "c", large(), shelf=shelf(double)) as working,
+    ):
+        fitting = asyncio.create_task(waiting.host.keep_fitting(0.05))
+        assert waiting.host.serving.dense_usable is False
+        await working.keeper.reindex(working.progress)
+        async with asyncio.timeout(10):
+            while not waiting.host.serving.dense_usable:
+                await asyncio.sleep(0.02)
+        assert (await waiting.search("Barge 7 was sold"))[0]["cosine"] is not None
+        await waiting.put(fact("new", "Stored with its vector"))
+        assert (await waiting.host.store().health()).bare == 0
+        fitting.cancel()

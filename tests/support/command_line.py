@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -22,7 +23,10 @@ class CommandLine:
     def run(self, *arguments: str, given: str = "") -> Result:
         line = ["--data-dir", str(self.folder / "data"), *arguments]
         environment = {"MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none", "COLUMNS": "200", **self.variables}
-        return CliRunner().invoke(app, line, input=given, env=environment, catch_exceptions=False)
+        try:
+            return CliRunner().invoke(app, line, input=given, env=environment, catch_exceptions=False)
+        finally:
+            structlog.reset_defaults()  # the command made it log to a stream that is closed by now
 
     def ok(self, *arguments: str, given: str = "") -> str:
         """What a command prints that must go well."""

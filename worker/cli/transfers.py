@@ -108,7 +108,7 @@ Reject = Callable[[Source, Rejected], None]
 @contextmanager
 def _reporting(report: Path | None, tally: Tally) -> Iterator[Reject]:
     """Counts what is rejected and keeps the first of it; all of it goes to `report`."""
-    stream = report.open("w", encoding="utf-8") if report is not None else None
+    stream = report.open("w", buffering=1, encoding="utf-8") if report is not None else None
 
     def reject(source: Source, entry: Rejected) -> None:
         line = {"file": source.name, "line": entry.line, "reason": entry.reason}
