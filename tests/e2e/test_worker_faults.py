@@ -84,7 +84,7 @@ async def test_without_any_queue_the_caller_knows_at_once(tmp_path: Path) -> Non
 async def test_a_frozen_worker_is_noticed_and_its_jobs_are_taken_back(worker: Stack, hook: PreExecutionHook) -> None:
     session = uuid.uuid4().hex
     with worker.frozen():
-        stuck = [await ask(hook, MIGRATION, session_id=session, turn_id=str(turn)) for turn in range(3)]
+        stuck = [await ask(hook, MIGRATION, session_id=session, attempts=1) for _ in range(3)]
         await asyncio.sleep(ALIVE_S)
         dead = await ask(hook, MIGRATION, session_id=session)
     for answered in stuck:
@@ -147,7 +147,7 @@ async def test_a_worker_killed_on_a_queue_that_stays_leaves_no_trace(tmp_path: P
             await put(valkey.url, FACTS)
             async with PreExecutionHook(valkey.url) as hook:
                 worker.kill()
-                answered = await ask(hook, MIGRATION)
+                answered = await ask(hook, MIGRATION, attempts=1)
                 assert answered.told[:2] == (Outcome.TIMEOUT, Reason.NO_ACK)
                 assert answered.seconds < NOTICED_S + NOISE_S
                 await asyncio.sleep(ALIVE_S)

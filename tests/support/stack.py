@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hooks import InjectionResult, PreExecutionHook
+from hooks import InjectionResult, PreExecutionHook, Reason
 from hooks.queue import QueueClient
 from worker.memory_operations import EXPORT, PUT
 
@@ -51,14 +51,23 @@ class Answered:
         return result.outcome, result.reason, result.engine, result.degraded
 
 
-async def ask(hook: PreExecutionHook, message: str, *, deadline_ms: int = 1500, **fields: Any) -> Answered:
-    """One call of the hook, in a new session unless one is named; that it keeps its deadline is always checked."""
+async def ask(
+    hook: PreExecutionHook, message: str, *, deadline_ms: int = 1500, attempts: int = 3, **fields: Any
+) -> Answered:
+    """One call of the hook, in a new session unless one is named; that it keeps its deadline is always checked.
+
+    It is repeated when the worker did not take it up in time, which on busy cores a worker in good health may miss;
+    tests of just that allow one of the `attempts`.
+    """
     request = {"session_id": uuid.uuid4().hex, "message": message, "scope": {"tenant": "acme"}, **fields}
-    started = time.monotonic()
-    result = await hook({**request, "deadline_ms": deadline_ms})
-    seconds = time.monotonic() - started
-    assert seconds <= deadline_ms / 1000 + CONTRACT_S + NOISE_S, f"{seconds * 1000:.0f} ms of {deadline_ms}: {result}"
-    return Answered(result, seconds)
+    while True:
+        attempts -= 1
+        started = time.monotonic()
+        result = await hook({**request, "deadline_ms": deadline_ms})
+        seconds = time.monotonic() - started
+        assert seconds <= deadline_ms / 1000 + CONTRACT_S + NOISE_S, f"{seconds:.3f} s of {deadline_ms} ms: {result}"
+        if result.reason is not Reason.NO_ACK or attempts == 0:
+            return Answered(result, seconds)
 
 
 async def ask_until(hook: PreExecutionHook, message: str, *, within: float, **fields: Any) -> float:
