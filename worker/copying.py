@@ -66,21 +66,26 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """What makes the vectors of a store."""
+    """What makes the vectors of a store; with `anew` also those that are at hand already."""
 
     embedder: Embedder | None
     sparse: SparseEncoder
+    anew: bool = False
 
     @property
     def record(self) -> StoreRecord:
         return StoreRecord.of(self.embedder.profile if self.embedder else None, self.sparse.config_hash)
 
+    def takes_over(self, made_by: StoreRecord) -> bool:
+        """Whether dense vectors of a store with this record need not be made again."""
+        return not self.anew and made_by.embedder is not None and made_by.embedder == self.record.embedder
+
     async def stored(self, entries: Sequence[Listed], made_by: StoreRecord | None) -> list[StoredMemory]:
         """With vectors; those at hand are kept where the same embedder made them. Raises `EmbedderError`."""
         vectors: list[Vector | None] = [None] * len(entries)
         if self.embedder is not None:
-            same = made_by is not None and made_by.embedder == self.record.embedder
-            vectors = [entry.dense if same else None for entry in entries]
+            usable = made_by is not None and self.takes_over(made_by)
+            vectors = [entry.dense if usable else None for entry in entries]
             bare = [place for place, vector in enumerate(vectors) if vector is None]
             made = await self._embedded([entries[place].memory.content for place in bare])
             for place, vector in zip(bare, made, strict=True):
@@ -119,7 +124,7 @@ class Copier:
     async def everything(self) -> int:
         """Copy what differs and delete what is gone; the number of changes made. May be repeated to catch up."""
         made_by = await self._source.record()
-        vectors = made_by.embedder is not None and made_by.embedder == self._maker.record.embedder
+        vectors = self._maker.takes_over(made_by)
         self._progress.enter("copying", (await self._source.health()).points)
         before, self.digests = self.digests, {}
         changes, cursor, self.unreadable = 0, None, 0

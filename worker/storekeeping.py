@@ -71,12 +71,13 @@ class StoreKeeper:
     async def reindex(
         self, progress: Progress, *, embedder: str | None = None, force: bool = False, min_overlap: float = 0.3
     ) -> dict[str, Any]:
-        """Make every vector anew with the configured recipes, or with `embedder`; goes on where it was broken off.
+        """Give every memory its vectors by the configured recipes, or by `embedder`; goes on where it was broken off.
 
-        Raises `StoreError` where the new generation lacks memories or, unless `force`, finds too little.
+        Dense vectors that fit are taken over unless `force`. Raises `StoreError` where the new generation lacks memories
+        or, unless `force`, finds too little.
         """
         house = self._house
-        maker = Maker(await house.embedder(embedder), house.sparse)
+        maker = Maker(await house.embedder(embedder), house.sparse, anew=force)
         if not force and await self._is_made_by(maker):
             return {"reindexed": 0, "reason": "every memory has its vectors by these recipes; --force makes them anew"}
         async with self._candidate(await self._draft(maker)) as draft:

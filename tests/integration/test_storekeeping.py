@@ -122,6 +122,11 @@ async def test_changed_dimension_is_told_with_both_numbers_serves_keywords_and_d
         assert (await kept.search(BARGE.format(7)))[0]["cosine"] == pytest.approx(1.0, abs=1e-5)
         assert (await kept.keeper.reindex(kept.progress))["reindexed"] == 51
         assert (await kept.host.store().health()).bare == 0
+        embedder = kept.host.serving.embedder
+        assert isinstance(embedder, HashingEmbedder)
+        assert embedder.passages == ["Written while the vectors did not fit"]
+        await kept.keeper.reindex(kept.progress, force=True)
+        assert len(embedder.passages) == 1 + 51
     async with open_house(tmp_path, large()) as kept, reading(kept) as seen:
         assert (await kept.keeper.reindex(kept.progress))["reindexed"] == 51
         assert (await kept.search("Written while the vectors did not fit"))[0]["cosine"] is not None

@@ -81,11 +81,11 @@ def reindex(
         typer.Option(min=0.0, max=1.0, help="Least share of what stored queries found that they must find again."),
     ] = 0.3,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where nothing has changed or too little is found.")
+        bool, typer.Option("--force", help="Also make vectors that fit anew, and go on where too little is found.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make all vectors anew, after a change of the embedder or of the keyword recipe. Reading goes on all the time.
+    """Give every memory its vectors by the embedder and the keyword recipe in force. Reading goes on all the time.
 
     Broken off, it goes on where it was. The former generation is kept until --prune.
     """
