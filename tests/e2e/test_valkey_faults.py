@@ -1,8 +1,11 @@
 """Valkey is stopped, frozen or loses everything, below a worker and a hook that go on."""
 
 import asyncio
+import shutil
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +22,7 @@ from tests.support.stack import (
     put,
     running_stack,
 )
-from tests.support.valkey import running_valkey
+from tests.support.valkey import running_valkey, sync_redis
 from worker.adapters.valkey import EmbeddedValkey
 
 pytestmark = pytest.mark.timeout(150)
@@ -108,3 +111,25 @@ async def test_a_valkey_lost_in_mid_job_costs_that_message_its_memory_only(
     assert answered.told == (Outcome.ERROR, Reason.QUEUE_UNAVAILABLE, Engine.NONE, False)
     assert answered.result.prefix(MIGRATION) == MIGRATION
     await ask_until(hook, MIGRATION, within=BACK_WITHIN_S)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_an_embedded_valkey_ends_with_its_service_even_when_it_cannot_save(tmp_path: Path) -> None:
+    with running_stack(tmp_path, "up", "--model", "none", MEESEEKS_EMBEDDER="none") as stack:
+        with sync_redis(stack.url) as redis:
+            pid = int(redis.info("server")["process_id"])
+            redis.set("unsaved", "1")
+        shutil.rmtree(tmp_path / "data")
+        stack.kill()
+    end = time.monotonic() + 5.0
+    while runs(pid):
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -143,6 +143,8 @@ class EmbeddedValkey:
             "save": "60 1" if self._persist else "",
             "appendonly": "no",
             "stop-writes-on-bgsave-error": "no",
+            # a server that cannot save would otherwise not end, and outlive the process that it belongs to
+            "shutdown-on-sigterm": "default force",
             "daemonize": "no",
             "loglevel": "warning",
         }
