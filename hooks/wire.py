@@ -47,7 +47,7 @@ MAX_WAITING = 200
 ENQUEUE_TIMEOUT = 0.25
 """Seconds within which Redis must have taken a job, connecting included."""
 
-ACK_TIMEOUT = 0.15
+ACK_TIMEOUT = 0.2
 """Seconds within which a live worker takes a job up; after that the caller goes on without memory."""
 
 GIVE_UP_TIMEOUT = 0.1
