@@ -73,8 +73,8 @@ class StoreKeeper:
     ) -> dict[str, Any]:
         """Give every memory its vectors by the configured recipes, or by `embedder`; goes on where it was broken off.
 
-        Dense vectors that fit are taken over unless `force`. Raises `StoreError` where the new generation lacks memories
-        or, unless `force`, finds too little.
+        Dense vectors that fit are taken over unless `force`. Raises `StoreError` where the new generation lacks
+        memories or, unless `force`, finds too little.
         """
         house = self._house
         maker = Maker(await house.embedder(embedder), house.sparse, anew=force)
