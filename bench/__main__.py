@@ -11,9 +11,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from . import deterministic, hook_command, imports, model, queue
+from . import choosing, deterministic, hook_command, imports, model, pool, queue
 from .measure import Report, Result, conditions, environment
-from .options import Options
+from .options import WORLDS, Options
 from .processes import BenchError
 from .progress import make_progress
 from .report import load, publish, save, show
@@ -25,10 +25,14 @@ BENCHMARKS: dict[str, Run] = {
 }
 
 
+ON_WORLDS: dict[str, Run] = {module.NAME: module.run for module in (pool, choosing)}
+"""Measured on labelled worlds, and only when they are named."""
+
+
 def main() -> int:
     arguments = _arguments()
     logging.getLogger("hooks").setLevel(logging.CRITICAL)  # what the hook would warn of is counted here
-    options = Options(arguments.out, arguments.quick, arguments.full)
+    options = Options(arguments.out, arguments.quick, arguments.full, arguments.worlds)
     try:
         reports = [] if arguments.publish and not arguments.names else _run_all(arguments, options)
         if arguments.publish:
@@ -41,20 +45,26 @@ def main() -> int:
     return 0
 
 
+_NAMES = f"which to run: {', '.join(BENCHMARKS)} (all of these by default), {', '.join(ON_WORLDS)}"
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"which to run, of {', '.join(BENCHMARKS)}; else all")
+    parser.add_argument("names", nargs="*", metavar="name", help=_NAMES)
     parser.add_argument("--quick", action="store_true", help="measure little, to see that it works")
     parser.add_argument("--full", action="store_true", help="also measure what takes minutes to prepare")
+    parser.add_argument(
+        "--worlds", type=Path, default=WORLDS, help=f"folder of labelled worlds, for {', '.join(ON_WORLDS)}"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON and no tables")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), help="folder for results")
     parser.add_argument(
         "--publish", action="store_true", help="write docs/benchmarks.md from saved results; runs only what is named"
     )
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in BENCHMARKS]
+    unknown = [name for name in arguments.names if name not in {**BENCHMARKS, **ON_WORLDS}]
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(BENCHMARKS)}")
+        parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join((*BENCHMARKS, *ON_WORLDS))}")
     return arguments
 
 
@@ -63,7 +73,7 @@ def _run_all(arguments: argparse.Namespace, options: Options) -> list[Report]:
     reports = []
     for name in arguments.names or BENCHMARKS:
         with make_progress() as progress:
-            report = _run(BENCHMARKS[name], options, progress)
+            report = _run({**BENCHMARKS, **ON_WORLDS}[name], options, progress)
         save(report, options.out)
         reports.append(report)
         if not arguments.json:

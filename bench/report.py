@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 
-from .measure import Environment, Report, Result, Series
+from .measure import Environment, Report, Result, Series, Table
 from .plots import draw
 from .processes import ROOT, BenchError
 
@@ -17,25 +17,40 @@ COLUMNS = ("", "n", "p50", "p95", "p99", "best", "worst", "unit")
 
 
 def save(report: Report, out: Path) -> None:
-    """`<name>.json` and its charts."""
+    """`<name>.json`, its charts, and its tables as `<name>.md`."""
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{report.result.name}.json").write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
     draw(report.result, out)
+    if report.result.tables:
+        text = "\n".join(line for table in report.result.tables for line in markdown(table))
+        (out / f"{report.result.name}.md").write_text(text, encoding="utf-8")
+
+
+def markdown(table: Table) -> list[str]:
+    """A table as lines of Markdown."""
+    rows = [table.heads, ("---",) * len(table.heads), *table.rows]
+    return [f"**{table.title}**", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
 def show(report: Report, console: Console) -> None:
     result = report.result
     console.rule(f"[bold]{result.title}", align="left")
-    targets = Table("target", "", "measured", "", title_justify="left", show_edge=False)
+    targets = RichTable("target", "", "measured", "", title_justify="left", show_edge=False)
     for check in result.checks:
         verdict = "[green]reached[/green]" if check.passed else "[red]missed[/red]"
         targets.add_row(check.name, check.target, f"{check.measured:.1f} {check.unit}", verdict)
     console.print(targets)
     console.print()
-    table = Table(*COLUMNS, show_edge=False)
+    table = RichTable(*COLUMNS, show_edge=False)
     for series in result.series:
         table.add_row(*_row(series))
     console.print(table)
+    for found in result.tables:
+        console.print()
+        printed = RichTable(*found.heads, title=found.title, title_justify="left", show_edge=False)
+        for row in found.rows:
+            printed.add_row(*row)
+        console.print(printed)
     for note in result.notes:
         console.print(note, highlight=False)
     console.print(_circumstances(report), style="dim")
@@ -48,8 +63,9 @@ def _row(series: Series) -> tuple[str, ...]:
 
 def _circumstances(report: Report) -> str:
     before, after = report.before, report.after
+    verdict = "" if before.calm else "Other programs were busy, so that times are longer than on a quiet machine. "
     return (
-        f"Load average {before.load} before and {after.load} after; a busy thread got "
+        f"{verdict}Load average {before.load} before and {after.load} after; a busy thread got "
         f"{before.core_share:.0%} of a core before and {after.core_share:.0%} after. "
         f"{report.started_at}, {report.seconds:.0f} s{', quick' if report.quick else ''}."
     )

@@ -13,13 +13,13 @@ from datetime import datetime
 
 from hooks.contract import InjectionRequest
 
-from .focus import Focus, bounded
+from .focus import Focus, focus
 from .intents import intents
 from .kinds import Budget, Leg
 from .models import SUPERSEDING, Memory, MemoryFilter, RecallQuery, Visibility
 from .naming import bridges, folded, spoken_keys
 from .ranking import Entry, Links
-from .settings import InjectionConfig, Language
+from .settings import Enrichment, InjectionConfig, Language
 from .timespan import TimeSpan, time_span
 
 MOST_TEXTS = 3
@@ -81,11 +81,20 @@ def about_the_past(text: str) -> bool:
 
 def first_query(request: InjectionRequest, focused: Focus, config: InjectionConfig) -> RecallQuery:
     """What a request itself recalls: its query, the task in its own words, and other readings of a follow-up."""
-    task = bounded(request.task_description or "", config.query_max_chars)
+    task = _task_of(request, config)
     also = (task, *focused.alternatives)
     past = config.recall_history and (about_the_past(focused.query) or about_the_past(task))
     distinct = dict.fromkeys(text for text in also if text and text != focused.query)
     return RecallQuery(focused.query, also=tuple(distinct), history=past, pinned=True)
+
+
+def _task_of(request: InjectionRequest, config: InjectionConfig) -> str:
+    """The task as it is searched with; empty where it says no more than the message."""
+    task = request.task_description or ""
+    if task.split() == request.message.split():
+        return ""
+    alone = config.model_copy(update={"query_enrichment": Enrichment.OFF})
+    return focus(request.model_copy(update={"message": task, "task_description": None}), alone).query
 
 
 def plan_of(query: RecallQuery, where: MemoryFilter, now: datetime, config: InjectionConfig) -> Plan:
@@ -116,7 +125,8 @@ def _wordings(query: RecallQuery, budget: Budget, languages: Sequence[Language])
 
 
 def _span(texts: Iterable[str], now: datetime, languages: Sequence[Language]) -> TimeSpan | None:
-    return next((span for text in texts if (span := time_span(text, now, languages)) is not None), None)
+    """The time that the message or a wording of it speaks of."""
+    return time_span(". ".join(texts), now, languages)
 
 
 def filter_of(query: RecallQuery, visibility: Visibility) -> MemoryFilter:

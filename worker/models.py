@@ -127,6 +127,7 @@ class MemoryFilter:
     user: str | None = None
     pointing_at: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
+    other_than: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
     importance: float | None = None
@@ -200,9 +201,10 @@ class StoreHealth:
 class EmbedderProfile:
     """Identity of an embedder and the thresholds measured for it.
 
-    `floor` is the cosine under which nothing is relevant, `confident` the weighted relevance from which a memory may
-    be injected without a model, `duplicate` the cosine from which two texts say the same, `keyword` the keyword score,
-    in units of the logarithm of the store's size, from which a memory is a candidate whatever its cosine.
+    `floor` is the cosine under which a memory is not relevant, `gate` the cosine that the best candidate reaches
+    wherever any is relevant, `keyword` the keyword score, in units of the logarithm of the store's size, that does
+    instead of either; `confident` is the relevance from which a memory may be injected without a model, `duplicate` the
+    cosine from which two texts say the same.
     """
 
     name: str
@@ -214,6 +216,7 @@ class EmbedderProfile:
     query_prefix: str = ""
     passage_prefix: str = ""
     keyword: float | None = None
+    gate: float | None = None
 
     @property
     def fingerprint(self) -> str:

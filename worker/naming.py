@@ -6,6 +6,7 @@ Everything compares folded text: lower case, compatibility forms, no accents.
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from .models import Memory
 
@@ -25,10 +26,13 @@ and the for with from van von der den del della des les las los dos das und mit 
 """
 _PARTICLES = frozenset(_PARTICLE_WORDS.split())
 
-_CAPITAL = r"[^\W\d_a-zß-öø-ÿ]\w[\w'’-]*"
-_FULL_NAME = re.compile(rf"(?<![\w'’-])({_CAPITAL})((?:\s+(?:(?:van|von|de|der|den|da|di|du|la|le)\s+)*{_CAPITAL})+)")
+_CAPITAL = r"[^\W\d_a-zß-öø-ÿ][^\W\d_]+(?:-[^\W\d_]+)*"
+_FULL_NAME = re.compile(
+    rf"(?<![\w'’-])({_CAPITAL})((?:\s+(?:(?:van|von|de|der|den|da|di|du|la|le)\s+)*{_CAPITAL})+)(?!\w)"
+)
 
 
+@lru_cache(maxsize=8192)
 def folded(text: str) -> str:
     """`text` as names are compared."""
     plain = unicodedata.normalize("NFKD", text).casefold()
@@ -77,21 +81,24 @@ def full_names(text: str) -> frozenset[tuple[str, str]]:
     return frozenset((folded(first), folded(rest.split()[-1])) for first, rest in _FULL_NAME.findall(text))
 
 
+def names_in(memory: Memory) -> frozenset[tuple[str, str]]:
+    """The full names that a memory speaks or is about."""
+    return full_names(memory.content).union(*map(full_names, memory.entities))
+
+
 def is_namesake(memory: Memory, asked: frozenset[tuple[str, str]]) -> bool:
     """Whether `memory` is about a namesake of somebody in `asked`: the same first name, another last name.
 
-    Only first names among the memory's own entities count, so that two capitalised words in a row are not taken for a
-    person; a memory that speaks of the person asked for as well is none.
+    Only first names among the memory's own entities count; one that speaks of somebody asked for as well is none.
     """
-    if not asked:
-        return False
-    theirs = full_names(memory.content) | frozenset(name for entity in memory.entities for name in full_names(entity))
     known = {folded(entity).split()[0] for entity in memory.entities if entity.split()}
-    spoken = set(_TOKEN.findall(folded(memory.content)))
-    return any(
-        first in known and last not in spoken and any(first == own and last != other for own, other in theirs)
-        for first, last in asked
-    )
+    wanted = [(first, last) for first, last in asked if first in known]
+    if not wanted:
+        return False
+    theirs, spoken = names_in(memory), set(_TOKEN.findall(folded(memory.content)))
+    if any(last in spoken or (first, last) in theirs for first, last in wanted):
+        return False
+    return any(first == own for first, _ in wanted for own, _ in theirs)
 
 
 def bridges(entity: str, contents: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Self
 
 from pydantic import ValidationError
@@ -38,6 +39,9 @@ FAR_FUTURE = 2**53 - 1
 LONG_AGO = -FAR_FUTURE
 
 REINDEX = "meeseeks store reindex"
+
+PARSED = 4096
+"""Memories that are kept parsed."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -100,7 +104,14 @@ class IsPoint:
     points: tuple[str, ...]
 
 
-Condition = Equals | AnyOf | AtLeast | AtMost | Above | Within | IsPoint
+@dataclass(frozen=True, slots=True)
+class IsNotPoint:
+    """The point's id is not among `points`."""
+
+    points: tuple[str, ...]
+
+
+Condition = Equals | AnyOf | AtLeast | AtMost | Above | Within | IsPoint | IsNotPoint
 
 
 def tenant_name(name: str) -> str:
@@ -169,6 +180,12 @@ def memory_of(payload: Mapping[str, Any] | None) -> Memory:
     text = (payload or {}).get(MEMORY)
     if not isinstance(text, str):
         raise StoreError("a stored point holds no memory")
+    return _parsed(text)
+
+
+@lru_cache(maxsize=PARSED)
+def _parsed(text: str) -> Memory:
+    """The same text is the same memory; several legs of a search, and the next one, read the same ones."""
     try:
         return Memory.model_validate_json(text)
     except ValidationError as error:
@@ -188,6 +205,8 @@ def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]
         found.append(AtLeast("importance", where.importance))
     if where.ids:
         found.append(IsPoint(tuple(point_id(tenant_name(tenant), key) for key in where.ids)))
+    if where.other_than:
+        found.append(IsNotPoint(tuple(point_id(tenant_name(tenant), key) for key in where.other_than)))
     return (*found, *_narrowed(where), *_dated(where.since, where.until))
 
 

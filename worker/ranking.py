@@ -21,8 +21,8 @@ from .models import Candidate, Dropped, EmbedderProfile, Hit, Memory, Verdict
 from .settings import Fusion, InjectionConfig
 
 KEYWORD_SATURATION = 8.0
-KEYWORD_FLOOR = 1.3
-"""Keyword score, in units of `ln(1 + N)`, from which a memory is a candidate: more than one rare word in common."""
+KEYWORD_FLOOR = 1.8
+"""Keyword score, in units of `ln(1 + N)`, from which a memory counts whatever its cosine: about two rare words."""
 
 KEYWORD_ALONE = 0.7
 """The same where there are no vectors: about one rare word."""
@@ -97,6 +97,7 @@ class Pool:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.entries: dict[str, Entry] = {}
+        self._has_cosines = False
 
     def add(self, hits: Sequence[Hit], leg: Leg) -> None:
         """The hits of one search, both its legs together."""
@@ -107,6 +108,7 @@ class Pool:
             self.put(Entry(hit.memory, hit.vector, hit.cosine, hit.keyword, relevant, score), leg)
 
     def put(self, entry: Entry, leg: Leg) -> None:
+        self._has_cosines = self._has_cosines or entry.cosine is not None
         self.entries.setdefault(entry.memory.id, entry).take(entry, leg)
 
     def hand_over(self, waiting: Mapping[str, Sequence[Entry]]) -> None:
@@ -155,10 +157,22 @@ class Pool:
 
     def _floor(self) -> float | None:
         """The least cosine; `None` where no memory has one, so that words alone decide."""
-        if all(entry.cosine is None for entry in self.entries.values()):
+        if not self._has_cosines:
             return None
         configured, profile = self.setting.config.contextual_min_score, self.setting.profile
         return configured if configured is not None else profile.floor if profile else None
+
+    def _opens(self) -> bool:
+        """Whether the best that was found says that anything has to do with the query; words alone have no gate."""
+        configured, profile = self.setting.config.recall_min_score, self.setting.profile
+        gate = configured if configured is not None else profile.gate if profile else None
+        if gate is None or not self._has_cosines:
+            return True
+        keyword = self._keyword_floor() * self.setting.keyword_unit
+        return any(
+            (entry.cosine is not None and entry.cosine >= gate) or (entry.keyword or 0.0) >= keyword
+            for entry in self.entries.values()
+        )
 
     def _keyword_floor(self) -> float:
         configured, profile = self.setting.config.keyword_min_score, self.setting.profile
@@ -169,7 +183,7 @@ class Pool:
     def ranked(self) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
         """Candidates best first (ties by id), and what is under the floor."""
         candidates = {entry.memory.id: self._candidate(entry) for entry in self.entries.values()}
-        passing = {key for key, entry in self.entries.items() if self.passes(entry)}
+        passing = {key for key, entry in self.entries.items() if self.passes(entry)} if self._opens() else set()
         kept = [candidate for key, candidate in candidates.items() if key in passing]
         below = [Dropped(candidate, Verdict.BELOW_FLOOR) for key, candidate in candidates.items() if key not in passing]
         return tuple(sorted(kept, key=by_score)), tuple(sorted(below, key=lambda entry: by_score(entry.candidate)))

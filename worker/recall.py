@@ -42,7 +42,7 @@ from .models import (
     Verdict,
     Visibility,
 )
-from .naming import full_names, is_namesake
+from .naming import full_names, is_namesake, names_in
 from .protocols import Embedder, MemoryStore, SparseEncoder, StoreEngine
 from .ranking import USUAL_SIZE, Entry, Pool, Setting, is_superseded, pinned_candidates, weighted
 from .settings import InjectionConfig
@@ -53,6 +53,9 @@ EMBED_LIMIT = 0.4
 
 COUNT_AGE = 60.0
 """Seconds that the number of a tenant's memories is taken to be the same."""
+
+SEED_SHARE = 0.5
+"""Share of the best relevance that an important memory needs for its neighbours to be looked at."""
 
 MOST_TENANTS = 1000
 """Tenants whose numbers are kept."""
@@ -210,16 +213,18 @@ class Recall:
         """What the leading memories link to, what links to them, and what shares their names; valid ones only."""
         if not leading:
             return []
-        limit, where = asked.config.graph_limit, replace(asked.plan.wants[0].where, visibility=asked.scope.visibility)
+        limit = asked.config.graph_limit
+        valid = replace(asked.plan.wants[0].where, visibility=asked.scope.visibility)
+        unknown = replace(valid, other_than=tuple(pool.entries))
         jobs: list[Awaitable[list[Hit]]] = []
         targets = linked_ids(leading, pool.entries, limit)
         if targets:
-            jobs.append(asked.store.ordered(replace(where, ids=targets), SortKey.RECENT, limit=limit))
+            jobs.append(asked.store.ordered(replace(valid, ids=targets), SortKey.RECENT, limit=limit))
         pointed = tuple(entry.memory.id for entry in leading)
-        jobs.append(asked.store.ordered(replace(where, pointing_at=pointed), SortKey.RECENT, limit=limit))
+        jobs.append(asked.store.ordered(replace(unknown, pointing_at=pointed), SortKey.RECENT, limit=limit))
         names = () if asked.query.entities else shared_names(leading[:NAMED])
         if names:
-            named = Want(asked.query.query, replace(where, entities=names), limit, Leg.LINKED)
+            named = Want(asked.query.query, replace(unknown, entities=names), limit, Leg.LINKED)
             jobs.append(asked.store.search(self._hybrid(named, vectors)))
         return [hit for hits in await asyncio.gather(*jobs) for hit in hits]
 
@@ -265,7 +270,8 @@ def _waiting(pool: Pool, now: datetime) -> dict[str, list[Entry]]:
 def _leading(pool: Pool, seeds: Sequence[Hit], vectors: dict[str, Vector], known: set[str]) -> list[Entry]:
     """Important memories that are near the query, though they may not be among its hits."""
     entries = (_entry_of(hit, pool.setting, vectors) for hit in seeds if hit.memory.id not in known)
-    return [entry for entry in entries if entry.cosine is not None and pool.passes(entry)]
+    least = SEED_SHARE * max((entry.relevance for entry in pool.entries.values()), default=0.0)
+    return [entry for entry in entries if entry.relevance >= least and pool.passes(entry)]
 
 
 def _entry_of(hit: Hit, setting: Setting, vectors: dict[str, Vector]) -> Entry:
@@ -281,7 +287,7 @@ def _ranked(asked: _Asked, pool: Pool, pinned: Sequence[Hit], degraded: Reason |
     config, scope = asked.config, asked.scope
     ranked, dropped = pool.ranked()
     out = {entry.candidate.memory.id: entry for entry in _outdated(asked, ranked)}
-    names = full_names(" ".join((asked.query.query, *asked.query.also)))
+    names = _people(asked.query, ranked)
     for candidate in ranked:
         if candidate.memory.id not in out and is_namesake(candidate.memory, names):
             out[candidate.memory.id] = Dropped(candidate, Verdict.NAMESAKE)
@@ -289,6 +295,14 @@ def _ranked(asked: _Asked, pool: Pool, pinned: Sequence[Hit], degraded: Reason |
     ambient = {candidate.memory.id for candidate in first}
     kept = [one for one in ranked if one.memory.id not in out and one.memory.id not in ambient]
     return Recalled(asked.query.query, (*first, *kept), (*dropped, *out.values()), degraded)
+
+
+def _people(query: RecallQuery, candidates: Sequence[Candidate]) -> frozenset[tuple[str, str]]:
+    """The full names of the query that some candidate knows: other capitalised words in a row are no names."""
+    asked = full_names(". ".join((query.query, *query.also)))
+    return (
+        asked & frozenset(name for candidate in candidates for name in names_in(candidate.memory)) if asked else asked
+    )
 
 
 def _outdated(asked: _Asked, candidates: Sequence[Candidate]) -> list[Dropped]:

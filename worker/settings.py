@@ -137,11 +137,18 @@ class InjectionConfig(SettingsModel):
         le=1.0,
         description="Cosine under which a memory is not a candidate; unset takes the embedder's measured floor.",
     )
+    recall_min_score: float | None = Field(
+        default=None,
+        ge=-1.0,
+        le=1.0,
+        description="Cosine that the best candidate must reach for any to count, unless a keyword score reaches "
+        "keyword_min_score; unset takes the embedder's measured gate.",
+    )
     keyword_min_score: float | None = Field(
         default=None,
         ge=0.0,
         description="Keyword score, in units of the logarithm of the store's size (about one rare word each), from "
-        "which a memory is a candidate whatever its cosine; unset takes the embedder's.",
+        "which a memory counts whatever its cosine; unset takes the embedder's.",
     )
     fusion: Fusion = Field(default=Fusion.WEIGHTED, description="How the two legs are combined: weighted or rrf.")
     dense_weight: float = Field(

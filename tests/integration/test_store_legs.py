@@ -98,6 +98,7 @@ async def test_a_search_is_narrowed_by_ids_channels_importance_and_names(north: 
         ]
     )
     assert await found(north, MemoryFilter(ids=("m2", "alien", "unknown"))) == {"m2"}
+    assert await found(north, MemoryFilter(other_than=("m2", "unknown"))) == {"m1"}
     assert await found(north, MemoryFilter(channels=("#rigs",))) == {"m1"}
     assert await found(north, MemoryFilter(importance=0.9)) == {"m1"}
     assert await found(north, MemoryFilter(names=("oduya",))) == {"m1"}

@@ -26,6 +26,7 @@ from worker.ranking import (
 from worker.settings import InjectionConfig
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+GATED = EmbedderProfile("tiny", "1", 4, floor=0.1, confident=0.5, duplicate=0.92, keyword=2.0, gate=0.4)
 PROFILE = EmbedderProfile("tiny", "1", 4, floor=0.25, confident=0.5, duplicate=0.92)
 
 
@@ -64,7 +65,7 @@ def test_weighted_fusion_adds_both_legs() -> None:
 
 
 def test_floor_is_on_the_raw_cosine_and_a_strong_keyword_match_passes_it() -> None:
-    candidates, dropped = rank([hit("a", 0.24), hit("b", 0.26), hit("c", 0.1, 7.0)], plain())
+    candidates, dropped = rank([hit("a", 0.24), hit("b", 0.26), hit("c", 0.1, 8.5)], plain())
     assert {candidate.memory.id for candidate in candidates} == {"b", "c"}
     assert [(entry.candidate.memory.id, entry.verdict) for entry in dropped] == [("a", Verdict.BELOW_FLOOR)]
 
@@ -88,6 +89,21 @@ def test_configured_keyword_floor_goes_before_the_embedders() -> None:
     rare = math.log(1 + USUAL_SIZE)
     assert order([hit("a", 0.1, 2.0 * rare)], plain(keyword_min_score=2.1)) == []
     assert order([hit("a", 0.1, 0.5 * rare)], plain(keyword_min_score=0.5)) == ["a"]
+
+
+def test_the_gate_is_on_the_best_candidate_by_either_score() -> None:
+    rare = math.log(1 + USUAL_SIZE)
+
+    def kept(*hits: Hit, **settings: Any) -> list[str]:
+        pool = Pool(Setting(plain(**settings), GATED, NOW))
+        pool.add(hits, Leg.MESSAGE)
+        return [candidate.memory.id for candidate in pool.ranked()[0]]
+
+    assert kept(hit("a", 0.39), hit("b", 0.2)) == []
+    assert kept(hit("a", 0.41), hit("b", 0.2), hit("c", 0.05)) == ["a", "b"]
+    assert kept(hit("a", 0.39), hit("b", 0.2, 2.1 * rare)) == ["b", "a"]
+    assert kept(hit("a", 0.3), recall_min_score=0.25) == ["a"]
+    assert kept(hit("a", 0.5), recall_min_score=0.6) == []
 
 
 def test_what_is_known_besides_orders_and_never_lifts_over_the_floor() -> None:

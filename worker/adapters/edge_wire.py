@@ -21,6 +21,7 @@ from worker.payload import (
     AtMost,
     Condition,
     Equals,
+    IsNotPoint,
     IsPoint,
     Within,
 )
@@ -70,7 +71,7 @@ def compile_filter(wanted: tuple[Condition, ...]) -> edge.Filter:
     return edge.Filter(must=[_compile(condition) for condition in wanted])
 
 
-def _compile(condition: Condition) -> edge.FieldCondition | edge.HasIdCondition:
+def _compile(condition: Condition) -> edge.FieldCondition | edge.HasIdCondition | edge.Filter:
     match condition:
         case Equals(key, value):
             return edge.FieldCondition(key=key, match=edge.MatchValue(value))
@@ -86,5 +87,7 @@ def _compile(condition: Condition) -> edge.FieldCondition | edge.HasIdCondition:
             return edge.FieldCondition(key=key, range=edge.RangeFloat(gte=float(low), lte=float(high)))
         case IsPoint(points):
             return edge.HasIdCondition(set(points))
+        case IsNotPoint(points):
+            return edge.Filter(must_not=[edge.HasIdCondition(set(points))])
         case _:
             assert_never(condition)

@@ -39,10 +39,13 @@ PROFILE = EmbedderProfile(
     name="all-MiniLM-L6-v2-int8",
     revision=MODEL_SHA256[:12],
     dimension=384,
-    floor=0.25,
+    floor=0.10,
     confident=0.50,
     duplicate=0.92,
+    keyword=1.8,
+    gate=0.31,
 )
+"""Thresholds were measured on labelled worlds: `docs/choosing.md`."""
 
 QUERY_TOKENS = 128
 PASSAGE_TOKENS = 256

@@ -26,6 +26,7 @@ from worker.payload import (
     AtMost,
     Condition,
     Equals,
+    IsNotPoint,
     IsPoint,
     Within,
 )
@@ -118,7 +119,7 @@ def compile_filter(wanted: tuple[Condition, ...]) -> models.Filter:
     return models.Filter(must=[_compile(condition) for condition in wanted])
 
 
-def _compile(condition: Condition) -> models.FieldCondition | models.HasIdCondition:
+def _compile(condition: Condition) -> models.FieldCondition | models.HasIdCondition | models.Filter:
     match condition:
         case Equals(key, value):
             return models.FieldCondition(key=key, match=models.MatchValue(value=value))
@@ -134,5 +135,7 @@ def _compile(condition: Condition) -> models.FieldCondition | models.HasIdCondit
             return models.FieldCondition(key=key, range=models.Range(gte=low, lte=high))
         case IsPoint(points):
             return models.HasIdCondition(has_id=list(points))
+        case IsNotPoint(points):
+            return models.Filter(must_not=[models.HasIdCondition(has_id=list(points))])
         case _:
             assert_never(condition)

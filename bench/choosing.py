@@ -1,0 +1,181 @@
+"""What is injected without a model, on labelled worlds: with no gate, with the gate, and with sessions as well."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+from rich.progress import Progress
+
+from hooks.contract import InjectionRequest
+from worker.adapters.file_receipts import FileReceipts
+from worker.adapters.memory_ledger import MemoryLedger
+from worker.deadline import Deadline
+from worker.fallback import DeterministicSelector
+from worker.injection import Injection, InjectionParts, InjectionService
+from worker.recall import Recall
+from worker.settings import InjectionConfig
+from worker.worlds import Task, World
+
+from .measure import Check, Result, Series, Table
+from .options import Options
+from .processes import scratch
+from .progress import bar
+from .worlds import Opened, opened
+
+NAME = "choosing"
+DEADLINE_S = 30.0
+
+NO_GATE = {"contextual_min_score": -1.0, "recall_min_score": 0.0, "keyword_min_score": 0.0}
+NO_CHOICE = {"confident_score": 0.0, "relative_cut": 0.0}
+NO_DEDUP = {"semantic_threshold": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to choose: its settings, and whether the tasks of a person in a channel are one session."""
+
+    name: str
+    settings: dict[str, float]
+    sessions: bool = False
+
+
+VARIANTS = (
+    Variant("no gate", {**NO_GATE, **NO_CHOICE, **NO_DEDUP}),
+    Variant("gate", NO_DEDUP),
+    Variant("gate, dedup and ledger", {}, sessions=True),
+)
+
+
+@dataclass(slots=True)
+class Score:
+    """Counts over tasks; `seen` holds what a session has been shown, for what is essential and known already."""
+
+    tasks: int = 0
+    items: int = 0
+    wanted_items: int = 0
+    essential: int = 0
+    found: int = 0
+    nothing_relevant: int = 0
+    clean: int = 0
+    forbidden: int = 0
+    spent: list[float] = field(default_factory=list)
+
+    def add(self, task: Task, ids: set[str], seen: set[str], spent: float) -> None:
+        self.tasks += 1
+        self.items += len(ids)
+        self.wanted_items += len(ids & task.relevant)
+        self.essential += len(task.essential)
+        self.found += len(task.essential & (ids | seen))
+        self.nothing_relevant += not task.relevant
+        self.clean += not task.relevant and not ids
+        self.forbidden += bool(ids & task.forbidden)
+        self.spent.append(spent)
+
+    def row(self) -> tuple[str, ...]:
+        shares = (
+            self.wanted_items / max(1, self.items),
+            self.found / max(1, self.essential),
+            self.clean / max(1, self.nothing_relevant),
+            self.forbidden / max(1, self.tasks),
+        )
+        return (*(f"{share:.3f}" for share in shares), f"{self.items / max(1, self.tasks):.2f}")
+
+
+def run(options: Options, progress: Progress) -> Result:
+    """Every task of every world, once per variant, through the whole service."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
+    return asyncio.run(_run(options, progress))
+
+
+async def _run(options: Options, progress: Progress) -> Result:
+    scores = {variant.name: Score() for variant in VARIANTS}
+    async with opened(options.worlds, progress, quick=options.quick) as stand:
+        total = len(VARIANTS) * sum(len(world.tasks) for world in stand.worlds)
+        with bar(progress, "choosing", total) as advance:
+            for variant in VARIANTS:
+                for world in stand.worlds:
+                    async with _service(stand, world, variant) as (service, ledger):
+                        await _ask_all(service, ledger, world, variant, scores[variant.name])
+                    for _ in world.tasks:
+                        advance()
+    return _result(options, len(stand.worlds), scores)
+
+
+@asynccontextmanager
+async def _service(
+    stand: Opened, world: World, variant: Variant
+) -> AsyncIterator[tuple[InjectionService, MemoryLedger]]:
+    config = InjectionConfig.model_validate({**variant.settings, "shared_users": world.shared_users})
+    profile, ledger = stand.embedder.profile, MemoryLedger()
+    with scratch() as place:
+        service = InjectionService(
+            InjectionParts(
+                recall=Recall(stand.engine, stand.sparse, stand.embedder),
+                fallback=DeterministicSelector(profile),
+                triage=None,
+                ledger=ledger,
+                receipts=FileReceipts(Path(place)),
+                config_for=lambda _: config,
+                clock=lambda: datetime.now(UTC),
+                profile=profile,
+            )
+        )
+        yield service, ledger
+        await service.drain()
+
+
+async def _ask_all(
+    service: InjectionService, ledger: MemoryLedger, world: World, variant: Variant, score: Score
+) -> None:
+    """The tasks in the order of their time; every block counts as delivered."""
+    seen: dict[str, set[str]] = {}
+    for task in world.tasks:
+        request = task.request if variant.sessions else _alone(task.request)
+        injection = await service.inject(request, Deadline.after(DEADLINE_S))
+        await _commit(ledger, injection)
+        ids = {item.id for item in injection.result.items}
+        known = seen.setdefault(request.session_id, set())
+        score.add(task, ids, known if variant.sessions else set(), injection.result.elapsed_ms)
+        known |= ids
+
+
+def _alone(request: InjectionRequest) -> InjectionRequest:
+    return request.model_copy(update={"session_id": f"{request.session_id}-{request.turn_id}"})
+
+
+async def _commit(ledger: MemoryLedger, injection: Injection) -> None:
+    if injection.delivery is not None:
+        await ledger.commit(injection.delivery.key, injection.delivery.turn_key)
+
+
+def _result(options: Options, worlds: int, scores: dict[str, Score]) -> Result:
+    heads = ("", "precision", "recall of essential", "clean turns", "forbidden", "items per task")
+    rows = tuple((name, *score.row()) for name, score in scores.items())
+    gated, plain = scores[VARIANTS[-1].name], scores[VARIANTS[0].name]
+    return Result(
+        name=NAME,
+        title="What is injected without a model",
+        method=(
+            f"Labelled worlds ({worlds}), every task at its own time, through the whole service, without a model. No "
+            "gate: the best candidates up to `max_items`. Gate: default settings, every task a session of its own, "
+            "repeats allowed. With dedup and ledger: the tasks of one person in one channel are a session, in order of "
+            "time, and each block counts as shown; what is essential and was shown before counts as found. "
+            "Precision: injected memories that are essential or useful. Clean turns: tasks without relevant memories "
+            "for which nothing was injected. Forbidden: tasks with a memory that must not be injected."
+        ),
+        checks=(
+            Check(
+                name="clean turns with the gate, against none",
+                measured=round(100 * gated.clean / max(1, gated.nothing_relevant), 1),
+                limit=round(100 * plain.clean / max(1, plain.nothing_relevant), 1),
+                unit="%",
+                at_least=True,
+            ),
+        ),
+        series=tuple(Series.of(name, score.spent) for name, score in scores.items()),
+        tables=(Table(title=f"Choice without a model ({options.worlds.name})", heads=heads, rows=rows),),
+    )

@@ -1,0 +1,184 @@
+"""Which share of the essential memories is among the candidates: the ceiling of everything that chooses."""
+
+import asyncio
+import math
+import random
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from rich.progress import Progress
+
+from worker.adapters.edge_store import EdgeStore
+from worker.deadline import Deadline
+from worker.focus import focus
+from worker.kinds import SortKey
+from worker.legs import first_query
+from worker.models import Hit, HybridQuery, MemoryFilter, StoredMemory, visible_to
+from worker.recall import Recall, RecallScope
+from worker.settings import Enrichment, InjectionConfig
+from worker.stages import Stages
+from worker.worlds import Task, World
+
+from .measure import Check, Result, Series, Table
+from .options import Options
+from .progress import bar
+from .worlds import Opened, opened
+
+NAME = "pool"
+SIZES = (20, 30)
+LIMITS = {20: 0.92, 30: 0.95}
+MOST_MORE_MS = 15.0
+DEADLINE_S = 30.0
+PLAIN_BOOSTS = (0.1, 0.05, 90.0)
+"""What importance and recency multiply a score by, and the half-life in days, in the plain search."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Essential memories found in the first 20 and 30, of all; and milliseconds."""
+
+    essential: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    found: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    spent: list[float] = field(default_factory=list)
+
+    def add(self, task: Task, ids: Sequence[str], spent: float) -> None:
+        for category in (task.category, "all"):
+            self.essential[category] += len(task.essential)
+            for size in SIZES:
+                self.found[category, size] += len(task.essential & set(ids[:size]))
+        self.spent.append(spent)
+
+    def share(self, category: str, size: int) -> float:
+        return self.found[category, size] / self.essential[category]
+
+
+def run(options: Options, progress: Progress) -> Result:
+    """Both searches for every task with essential memories, in turn."""
+    return asyncio.run(_run(options, progress))
+
+
+async def _run(options: Options, progress: Progress) -> Result:
+    plain, complete, gated = Tally(), Tally(), Tally()
+    async with opened(options.worlds, progress, quick=options.quick) as stand:
+        for world in stand.worlds:
+            await _store_plain(stand, world)
+        tasks = [(world, task) for world in stand.worlds for task in world.tasks if task.essential]
+        with bar(progress, "pool", len(tasks)) as advance:
+            for world, task in tasks:
+                searches = [(plain, _plain), (complete, _complete), (gated, _gated)]
+                random.shuffle(searches)
+                for tally, search in searches:
+                    begun = time.perf_counter()
+                    ids = await search(stand, world, task)
+                    tally.add(task, ids, (time.perf_counter() - begun) * 1000)
+                advance()
+    return _result(options, len(stand.worlds), plain, complete, gated)
+
+
+def _plain_tenant(world: World) -> str:
+    return f"{world.name}: plain"
+
+
+async def _store_plain(stand: Opened, world: World) -> None:
+    """The same memories once more, with their content alone as keywords."""
+    hits = await stand.engine.tenant(world.name).ordered(MemoryFilter(), SortKey.RECENT, limit=500)
+    stored = [StoredMemory(hit.memory, hit.vector, stand.sparse.passage(hit.memory.content)) for hit in hits]
+    await stand.engine.tenant(_plain_tenant(world)).put(stored)
+
+
+async def _plain(stand: Opened, world: World, task: Task) -> list[str]:
+    """One hybrid search for the message alone, fused by weight, as deep as the pool."""
+    config = InjectionConfig(query_enrichment=Enrichment.OFF)
+    query = focus(task.request, config).query
+    where = MemoryFilter(_scope(world, task).visibility)
+    wanted = HybridQuery(await stand.embedder.embed_query(query), stand.sparse.query(query), where, max(SIZES))
+    hits = await stand.engine.tenant(_plain_tenant(world)).search(wanted)
+    return [hit.memory.id for hit in sorted(hits, key=lambda hit: -_plain_score(hit, task))]
+
+
+def _plain_score(hit: Hit, task: Task) -> float:
+    importance, recency, half_life = PLAIN_BOOSTS
+    keyword = hit.keyword or 0.0
+    fused = 0.6 * max(0.0, hit.cosine or 0.0) + 0.4 * keyword / (keyword + 8.0)
+    made, now = hit.memory.created_at, task.request.now
+    days = (now - made).total_seconds() / 86_400 if made and now else math.inf
+    return fused * (1.0 + importance * hit.memory.importance + recency * math.exp2(-days / half_life))
+
+
+def _scope(world: World, task: Task) -> RecallScope:
+    request = task.request
+    assert request.now is not None
+    visibility = visible_to(request.scope, request.agent_id, world.shared_users, request.now, replay=True)
+    return RecallScope(world.name, visibility, request.now, request.scope.channel)
+
+
+async def _complete(stand: Opened, world: World, task: Task) -> list[str]:
+    return await _recalled(stand, world, task, InjectionConfig(contextual_min_score=-1.0, recall_min_score=0.0))
+
+
+async def _gated(stand: Opened, world: World, task: Task) -> list[str]:
+    return await _recalled(stand, world, task, InjectionConfig())
+
+
+async def _recalled(stand: Opened, world: World, task: Task, config: InjectionConfig) -> list[str]:
+    """A request's own recall, every leg of it."""
+    recall = _recall_of(stand)
+    query = first_query(task.request, focus(task.request, config), config)
+    deadline, stages = Deadline.after(DEADLINE_S), Stages()
+    recalled = await recall(query, _scope(world, task), config, deadline, stages)
+    return [candidate.memory.id for candidate in recalled.candidates]
+
+
+_RECALLS: dict[int, tuple[EdgeStore, Recall]] = {}
+
+
+def _recall_of(stand: Opened) -> Recall:
+    """One recall per store, which keeps the tenants' numbers of memories."""
+    kept = _RECALLS.get(id(stand.engine))
+    if kept is None or kept[0] is not stand.engine:
+        kept = (stand.engine, Recall(stand.engine, stand.sparse, stand.embedder))
+        _RECALLS[id(stand.engine)] = kept
+    return kept[1]
+
+
+def _result(options: Options, worlds: int, plain: Tally, complete: Tally, gated: Tally) -> Result:
+    tallies = {"plain": plain, "complete": complete, "gated": gated}
+    checks = [
+        Check(name=f"essential in the first {size}", measured=100 * complete.share("all", size), limit=100 * limit)
+        for size, limit in LIMITS.items()
+    ]
+    more = median(complete.spent) - median(plain.spent)
+    return Result(
+        name=NAME,
+        title="What is among the candidates",
+        method=(
+            f"Labelled worlds ({worlds}, each a tenant of its own), every task with essential memories, at its own "
+            "time. Plain: one hybrid search for the message alone, dense and keyword hits fused by weight. Complete: "
+            "the recall of a request, every leg of it, no floor. Gated: the same with the measured floors. All in one "
+            "run, in shuffled order, nothing cached."
+        ),
+        checks=(
+            *(check.model_copy(update={"unit": "%", "at_least": True}) for check in checks),
+            Check(name="milliseconds more than plain, median", measured=round(more, 2), limit=MOST_MORE_MS),
+        ),
+        series=tuple(Series.of(f"{name} search", tally.spent) for name, tally in tallies.items()),
+        tables=(_table(options, tallies),),
+    )
+
+
+def _table(options: Options, tallies: dict[str, Tally]) -> Table:
+    heads = [f"{name}, {size}" for name in tallies for size in SIZES]
+    essential = tallies["plain"].essential
+    rows = [
+        (
+            category,
+            str(essential[category]),
+            *(f"{tally.share(category, size):.3f}" for tally in tallies.values() for size in SIZES),
+        )
+        for category in sorted(essential, key=lambda name: (name == "all", name))
+    ]
+    title = f"Share of the essential memories in the first 20 and 30 ({options.worlds.name})"
+    return Table(title=title, heads=("category", "essential", *heads), rows=tuple(rows))

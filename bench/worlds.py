@@ -1,0 +1,56 @@
+"""Labelled worlds in an embedded store, for what is measured on them."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import Progress
+
+from worker.adapters.bm25 import Bm25Encoder
+from worker.adapters.edge_store import EdgeStore
+from worker.adapters.minilm import MiniLmEmbedder
+from worker.errors import MeeseeksError
+from worker.keeper import Keeper
+from worker.worlds import World, read_worlds
+
+from .processes import BenchError, scratch
+from .progress import bar
+
+QUICK_WORLDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Worlds in a store, each a tenant of its own, and what searches it."""
+
+    worlds: tuple[World, ...]
+    engine: EdgeStore
+    embedder: MiniLmEmbedder
+    sparse: Bm25Encoder
+
+
+@asynccontextmanager
+async def opened(folder: Path, progress: Progress, *, quick: bool) -> AsyncIterator[Opened]:
+    """The worlds of `folder`, stored; only the first of them if `quick`."""
+    try:
+        worlds = read_worlds(folder)
+    except MeeseeksError as error:
+        raise BenchError(str(error)) from error
+    worlds = worlds[:QUICK_WORLDS] if quick else worlds
+    embedder, sparse = MiniLmEmbedder(), Bm25Encoder()
+    with scratch() as place:
+        engine = await EdgeStore.open(place / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
+        try:
+            await _store(worlds, Keeper(engine, sparse, embedder), progress)
+            yield Opened(worlds, engine, embedder, sparse)
+        finally:
+            await engine.aclose()
+            await embedder.aclose()
+
+
+async def _store(worlds: Sequence[World], keeper: Keeper, progress: Progress) -> None:
+    with bar(progress, "storing worlds", len(worlds)) as advance:
+        for world in worlds:
+            await keeper.put(world.name, world.memories)
+            advance()
