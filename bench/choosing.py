@@ -29,7 +29,7 @@ from .worlds import Opened, opened
 NAME = "choosing"
 DEADLINE_S = 30.0
 
-NO_GATE = {"contextual_min_score": -1.0, "recall_min_score": 0.0, "keyword_min_score": 0.0}
+NO_GATE = {"contextual_min_score": -1.0, "recall_min_score": -1.0, "keyword_min_score": 0.0}
 NO_CHOICE = {"confident_score": 0.0, "relative_cut": 0.0}
 NO_DEDUP = {"semantic_threshold": 1.0}
 

@@ -91,7 +91,7 @@ async def _store_plain(stand: Opened, world: World) -> None:
 
 async def _plain(stand: Opened, world: World, task: Task) -> list[str]:
     """One hybrid search for the message alone, fused by weight, as deep as the pool."""
-    config = InjectionConfig(query_enrichment=Enrichment.OFF)
+    config = InjectionConfig(query_enrichment=Enrichment.OFF, query_task=False)
     query = focus(task.request, config).query
     where = MemoryFilter(_scope(world, task).visibility)
     wanted = HybridQuery(await stand.embedder.embed_query(query), stand.sparse.query(query), where, max(SIZES))
@@ -116,7 +116,7 @@ def _scope(world: World, task: Task) -> RecallScope:
 
 
 async def _complete(stand: Opened, world: World, task: Task) -> list[str]:
-    return await _recalled(stand, world, task, InjectionConfig(contextual_min_score=-1.0, recall_min_score=0.0))
+    return await _recalled(stand, world, task, InjectionConfig(contextual_min_score=-1.0, recall_min_score=-1.0))
 
 
 async def _gated(stand: Opened, world: World, task: Task) -> list[str]:

@@ -80,9 +80,12 @@ def about_the_past(text: str) -> bool:
 
 
 def first_query(request: InjectionRequest, focused: Focus, config: InjectionConfig) -> RecallQuery:
-    """What a request itself recalls: its query, the task in its own words, and other readings of a follow-up."""
+    """What a request itself recalls: its query, the task in its own words, and the other reading of what may be a
+    follow-up. A message that has borrowed its subject says too little to be searched with alone.
+    """
     task = _task_of(request, config)
-    also = (task, *focused.alternatives)
+    readings = () if focused.borrowed else focused.alternatives
+    also = (task, *(text for text in readings if text not in focused.query))
     past = config.recall_history and (about_the_past(focused.query) or about_the_past(task))
     distinct = dict.fromkeys(text for text in also if text and text != focused.query)
     return RecallQuery(focused.query, also=tuple(distinct), history=past, pinned=True)

@@ -95,7 +95,7 @@ def test_filters_are_those_of_the_query() -> None:
 def test_a_request_recalls_its_task_in_its_own_words_too() -> None:
     query = first("go", task_description="Renew the harbour permit", source="cron")
     assert (query.query, query.pinned, query.history) == ("go Renew the harbour permit", True, False)
-    assert query.also == ("Renew the harbour permit", "go")
+    assert query.also == ("Renew the harbour permit",)
     assert first("Renew the permit", task_description="Renew the permit").also == ()
 
 

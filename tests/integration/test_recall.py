@@ -1,0 +1,285 @@
+"""Recall on the real embedded store: every leg, its limits, and its filters."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.embedders import HashingEmbedder
+from tests.support.service import NOW, Service, fact, open_service
+from worker.deadline import Deadline
+from worker.errors import StoreError
+from worker.kinds import Budget, Leg, SortKey
+from worker.models import Hit, HybridQuery, MemoryFilter, MemoryType, Recalled, RecallQuery, Verdict, Visibility
+from worker.protocols import MemoryStore, StoreEngine
+from worker.recall import Recall, RecallScope
+from worker.settings import InjectionConfig
+from worker.stages import Stages
+
+OPEN = {"contextual_min_score": -1.0, "recall_min_score": -1.0}
+
+
+def scope(**visibility: Any) -> RecallScope:
+    return RecallScope("t1", Visibility(valid_at=NOW, **visibility), NOW)
+
+
+async def recalled(service: Service, query: RecallQuery | str, **config: Any) -> Recalled:
+    wanted = RecallQuery(query) if isinstance(query, str) else query
+    settings = service.config.model_copy(update=InjectionConfig.model_validate(config).model_dump(include=set(config)))
+    return await service.recall(wanted, scope(), settings, Deadline.after(20), Stages())
+
+
+def ids(found: Recalled) -> list[str]:
+    return [candidate.memory.id for candidate in found.candidates]
+
+
+@asynccontextmanager
+async def harbour(folder: Path, **config: Any) -> AsyncIterator[Service]:
+    async with open_service(folder, embedder=HashingEmbedder(), **{**OPEN, **config}) as service:
+        yield service
+
+
+class Counting:
+    """A tenant's store that notes how much is asked of it."""
+
+    def __init__(self, store: MemoryStore, asked: list[int]) -> None:
+        self._store = store
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def search(self, query: HybridQuery) -> list[Hit]:
+        return (await self.search_many([query]))[0]
+
+    async def search_many(self, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
+        self._asked += [query.limit for query in queries]
+        found = await self._store.search_many(queries)
+        assert all(len(hits) <= 2 * query.limit for hits, query in zip(found, queries, strict=True))
+        return found
+
+    async def ordered(self, where: MemoryFilter, by: SortKey, *, limit: int) -> list[Hit]:
+        self._asked.append(limit)
+        return await self._store.ordered(where, by, limit=limit)
+
+
+class CountingEngine:
+    def __init__(self, engine: StoreEngine) -> None:
+        self._engine = engine
+        self.asked: list[int] = []
+
+    def tenant(self, name: str) -> Any:
+        return Counting(self._engine.tenant(name), self.asked)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+async def test_search_limit_bounds_every_leg(tmp_path: Path) -> None:
+    async with harbour(tmp_path) as service:
+        await service.put([fact(f"m{n}", f"Imre noted tide {n}", entities=["Imre"]) for n in range(40)])
+        engine, embedder = CountingEngine(service.engine), HashingEmbedder()
+        recall = Recall(engine, service.recall._sparse, embedder)
+        config = InjectionConfig(search_limit=4, graph_limit=3, graph_seed_limit=2, **OPEN)
+        query = RecallQuery("what did Imre note last week", also=("the tide table",))
+        found = await recall(query, scope(), config, Deadline.after(20), Stages())
+    assert engine.asked.count(4) == 4
+    assert set(engine.asked) == {2, 3, 4}
+    assert len(found.candidates) <= 4 * 2 * 4 + 3 * 3
+
+
+async def test_a_low_budget_asks_less(tmp_path: Path) -> None:
+    async with harbour(tmp_path) as service:
+        await service.put([fact("m1", "Imre noted the tide", entities=["Imre"])])
+        engine, embedder = CountingEngine(service.engine), HashingEmbedder()
+        recall = Recall(engine, service.recall._sparse, embedder)
+        query = RecallQuery("Imre last week", also=("the tide table",), budget=Budget.LOW)
+        found = await recall(query, scope(), InjectionConfig(**OPEN), Deadline.after(20), Stages())
+    assert engine.asked == [50]
+    assert embedder.queries == ["Imre last week"]
+    assert ids(found) == ["m1"]
+
+
+async def test_filters_narrow_every_leg(tmp_path: Path) -> None:
+    async with harbour(tmp_path) as service:
+        await service.put(
+            [
+                fact("todo", "Grease the winch", type="todo", entities=["winch"], channel="#yard"),
+                fact("fact", "The winch is green", entities=["winch"], channel="#dock"),
+                fact("old", "The winch was bought", created_at="2020-05-01T00:00:00Z", relations=link("fact")),
+                fact("seen", "The winch failed", created_at="2026-03-01T00:00:00Z", occurred_at="2020-05-02T00:00:00Z"),
+            ]
+        )
+        by_type = await recalled(service, RecallQuery("winch", types=(MemoryType.TODO,)))
+        by_name = await recalled(service, RecallQuery("winch", entities=("Winch",)))
+        by_channel = await recalled(service, RecallQuery("winch", channels=("#dock",)))
+        until = NOW.replace(year=2021)
+        by_time = await recalled(service, RecallQuery("winch", until=until))
+    assert ids(by_type) == ["todo"]
+    assert set(ids(by_name)) == {"todo", "fact"}
+    assert ids(by_channel) == ["fact"]
+    assert set(ids(by_time)) == {"old", "seen"}
+
+
+def link(*targets: str, kind: str = "related_to") -> list[dict[str, str]]:
+    return [{"kind": kind, "target": target} for target in targets]
+
+
+async def test_a_time_in_the_message_brings_what_was_of_that_time(tmp_path: Path) -> None:
+    async with harbour(tmp_path, search_limit=2, graph_limit=0) as service:
+        near = [fact(f"m{n}", "what broke last week", created_at="2025-01-10T00:00:00Z") for n in range(9)]
+        await service.put([*near, fact("then", "Cable snapped", created_at="2026-03-11T00:00:00Z")])
+        found = await recalled(service, "what broke last week")
+    then = next(candidate for candidate in found.candidates if candidate.memory.id == "then")
+    assert then.legs == (Leg.DATED,)
+
+
+async def test_a_name_in_the_message_brings_what_is_about_it(tmp_path: Path) -> None:
+    async with harbour(tmp_path, search_limit=2, graph_limit=0) as service:
+        near = [fact(f"m{n}", "what should I know before calling") for n in range(9)]
+        await service.put([*near, fact("her", "Prefers mornings", entities=["Solveig Ødegård"])])
+        found = await recalled(service, "what should I know before calling solveig")
+    assert Leg.NAMED in next(one.legs for one in found.candidates if one.memory.id == "her")
+
+
+async def test_links_are_followed_both_ways_and_shared_names_too(tmp_path: Path) -> None:
+    async with harbour(tmp_path, search_limit=1) as service:
+        await service.put(
+            [
+                fact("hit", "The mooring buoy drifts", entities=["Buoy 7"], relations=link("target")),
+                fact("target", "Chains arrive Thursday"),
+                fact("pointing", "Ask the diver first", relations=link("hit")),
+                fact("namesake", "Repainted in spring", entities=["buoy 7"]),
+                fact("stranger", "Nobody keeps bees"),
+                fact("expired", "Old chains", valid_until="2026-01-01T00:00:00Z", relations=link("hit")),
+                fact("private", "Secret chains", relations=link("hit"), scope={"user": "other"}),
+            ]
+        )
+        found = await recalled(service, "the mooring buoy drifts")
+        without = await recalled(service, "the mooring buoy drifts", graph_limit=0)
+        bounded = await recalled(service, "the mooring buoy drifts", graph_limit=1)
+    assert {"hit", "target", "pointing", "namesake"} <= set(ids(found))
+    assert not {"expired", "private"} & set(ids(found))
+    assert {"target", "pointing", "namesake"}.isdisjoint(ids(without))
+    assert len(bounded.candidates) <= 1 + 3
+    linked = next(one for one in found.candidates if one.memory.id == "target")
+    assert Leg.LINKED in linked.legs
+
+
+async def test_important_memories_near_the_query_are_seeds(tmp_path: Path) -> None:
+    async with harbour(tmp_path, search_limit=3) as service:
+        near = [fact(f"m{n}", "the storm rule for mooring") for n in range(9)]
+        seed = fact("seed", "storm rule written down", importance=0.9, relations=link("target"))
+        await service.put([*near, seed, fact("target", "Double every line")])
+        on = await recalled(service, "the storm rule for mooring")
+        off = await recalled(service, "the storm rule for mooring", graph_seed_limit=0)
+        higher = await recalled(service, "the storm rule for mooring", graph_seed_threshold=0.95)
+    assert "target" in ids(on)
+    assert "target" not in ids(off)
+    assert "target" not in ids(higher)
+
+
+async def test_a_superseded_hit_leads_along_the_chain_to_what_holds_now(tmp_path: Path) -> None:
+    async with harbour(tmp_path, search_limit=1, graph_limit=0) as service:
+        await service.put(
+            [
+                fact("v1", "The gate code is 4411"),
+                fact("v2", "Keypad changed, 9923", relations=link("v1", kind="supersedes")),
+                fact("v3", "Use the app instead", relations=link("v2", kind="supersedes")),
+            ]
+        )
+        found = await recalled(service, "The gate code is 4411")
+        past = await recalled(service, RecallQuery("The gate code is 4411", history=True))
+        low = await recalled(service, RecallQuery("The gate code is 4411", budget=Budget.LOW))
+    (now,) = found.candidates
+    assert (now.memory.id, now.legs) == ("v3", (Leg.SUCCESSOR,))
+    assert now.cosine == pytest.approx(1.0, abs=1e-3)
+    assert {(entry.candidate.memory.id, entry.verdict, entry.of) for entry in found.dropped} == {
+        ("v1", Verdict.SUPERSEDED, "v2"),
+        ("v2", Verdict.SUPERSEDED, "v3"),
+    }
+    assert set(ids(past)) == {"v1", "v2", "v3"}
+    assert ids(low) == ["v3"]
+
+
+async def test_a_successor_that_may_not_be_seen_stays_hidden(tmp_path: Path) -> None:
+    async with harbour(tmp_path) as service:
+        successor = fact("new", "Use the app", relations=link("old", kind="supersedes"), scope={"user": "other"})
+        await service.put([fact("old", "The gate code is 4411"), successor])
+        found = await recalled(service, "The gate code is 4411")
+    assert found.candidates == ()
+    assert [entry.verdict for entry in found.dropped] == [Verdict.SUPERSEDED]
+
+
+async def test_a_circle_of_successors_ends(tmp_path: Path) -> None:
+    async with harbour(tmp_path) as service:
+        await service.put(
+            [fact("a", "The gate code is 4411", superseded_by="b"), fact("b", "Use the app", superseded_by="a")]
+        )
+        found = await recalled(service, "The gate code is 4411")
+    assert found.candidates == ()
+
+
+async def test_pinned_types_come_whatever_is_asked(tmp_path: Path) -> None:
+    async with harbour(tmp_path, contextual_min_score=0.99) as service:
+        todos = [
+            fact(f"t{n}", f"Task {n}", type="todo", importance=n / 10, created_at=f"2026-0{3 - n}-01T00:00:00Z")
+            for n in range(3)
+        ]
+        hidden = fact("hers", "Private", type="todo", importance=1.0, scope={"user": "other"})
+        done = fact("done", "Done", type="todo", importance=1.0, valid_until="2026-01-01T00:00:00Z")
+        await service.put([*todos, hidden, done, fact("goal", "Ship it", type="goal"), fact("f", "A fact")])
+        query = RecallQuery("zebra", pinned=True)
+        pins = {"ambient_enabled": True, "pinned_types": ("todo", "goal"), "pinned_limit": 2}
+        recent = await recalled(service, query, **pins)
+        important = await recalled(service, query, **pins, pinned_sort="importance")
+        off = await recalled(service, query, **{**pins, "ambient_enabled": False})
+        by_tool = await recalled(service, RecallQuery("zebra"), **pins)
+    assert ids(recent) == ["t0", "t1", "goal"]
+    assert ids(important) == ["t2", "t1", "goal"]
+    assert {one.source.value for one in recent.candidates} == {"pinned"}
+    assert ids(off) == ids(by_tool) == []
+
+
+async def test_keyword_scores_are_measured_against_the_size_of_the_tenants_store(tmp_path: Path) -> None:
+    async with harbour(tmp_path, graph_limit=0) as service:
+        await service.put([fact("m0", "lighthouse keeper")])
+        small = await recalled(service, "lighthouse")
+        await service.put([fact(f"m{n}", f"crate {n}") for n in range(1, 120)])
+        service.recall._sizes.clear()
+        large = await recalled(service, "lighthouse")
+    assert small.candidates[0].keyword is not None
+    assert large.candidates[0].keyword is not None
+    assert large.candidates[0].keyword > 4 * small.candidates[0].keyword
+    assert large.candidates[0].relevance == pytest.approx(small.candidates[0].relevance, abs=0.1)
+
+
+async def test_a_store_that_does_not_answer_in_time_is_a_store_error(tmp_path: Path) -> None:
+    class Stuck(Counting):
+        async def search_many(self, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
+            await asyncio.sleep(30)
+            return []
+
+    class StuckEngine(CountingEngine):
+        def tenant(self, name: str) -> Any:
+            return Stuck(self._engine.tenant(name), [])
+
+    async with harbour(tmp_path) as service:
+        recall = Recall(StuckEngine(service.engine), service.recall._sparse, HashingEmbedder())
+        with pytest.raises(StoreError, match="deadline"):
+            await recall(RecallQuery("x y"), scope(), InjectionConfig(), Deadline.after(0.2), Stages())
+
+
+async def test_a_slow_embedder_leaves_the_words(tmp_path: Path) -> None:
+    async with harbour(tmp_path) as service:
+        await service.put([fact("m1", "lighthouse keeper"), fact("m2", "bees")])
+        recall = Recall(service.engine, service.recall._sparse, HashingEmbedder(delay=5.0))
+        found = await recall(
+            RecallQuery("lighthouse keeper"), scope(), InjectionConfig(), Deadline.after(0.5), Stages()
+        )
+    assert ids(found) == ["m1"]
+    assert found.candidates[0].cosine is None
+    assert found.degraded is not None
