@@ -17,6 +17,7 @@ from .answers import Answer, Operation
 from .config import LiveSettings
 from .deadline import Deadline
 from .injection import InjectionService
+from .kinds import Budget
 from .ledger import LedgerKey
 from .memory_operations import MemoryOperations, TenantPayload
 from .models import DomainModel, MemoryType, RecallQuery, visible_to
@@ -47,6 +48,9 @@ class RecallPayload(DomainModel):
     entities: tuple[Text, ...] = ()
     since: UtcTime | None = None
     until: UtcTime | None = None
+    channels: tuple[Text, ...] = ()
+    budget: Budget | None = None
+    history: bool = False
     now: UtcTime | None = None
     limit: int = Field(default=10, ge=1, le=100)
 
@@ -170,11 +174,21 @@ class Operations:
 
     async def recall(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
         wanted = RecallPayload.model_validate(payload)
-        config = self._config_for(wanted.agent_id).model_copy(update={"search_limit": wanted.limit})
+        config = self._config_for(wanted.agent_id)
+        config = config.model_copy(update={"search_limit": max(config.search_limit, wanted.limit)})
         now = wanted.now or self._clock()
         visibility = visible_to(wanted.scope, wanted.agent_id, config.shared_users, now, replay=wanted.now is not None)
-        query = RecallQuery(wanted.query, wanted.types, wanted.entities, wanted.since, wanted.until)
-        scope = RecallScope(wanted.scope.tenant, visibility, now)
+        query = RecallQuery(
+            wanted.query,
+            wanted.types,
+            wanted.entities,
+            wanted.since,
+            wanted.until,
+            wanted.channels,
+            wanted.budget,
+            history=wanted.history,
+        )
+        scope = RecallScope(wanted.scope.tenant, visibility, now, wanted.scope.channel)
         stages = Stages()
         recalled = await self._recall(query, scope, config, deadline, stages)
         hits = [
@@ -186,6 +200,7 @@ class Operations:
                 "cosine": candidate.cosine,
                 "keyword": candidate.keyword,
                 "score": candidate.score,
+                "legs": candidate.legs,
             }
             for candidate in recalled.candidates[: wanted.limit]
         ]

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from .kinds import Budget
 from .models import MemoryType, RecallQuery
 
 _MOST_CHARACTERS = 20_000
@@ -113,7 +114,12 @@ def recall_query(request: ToolRequest) -> RecallQuery | None:
         entities=tuple(_texts(arguments, "entities", "entity"))[:5],
         since=_moment(arguments.get("since")),
         until=_moment(arguments.get("until")),
+        budget=_budget(arguments.get("budget")),
     )
+
+
+def _budget(value: object) -> Budget | None:
+    return Budget(value) if isinstance(value, str) and value in list(Budget) else None
 
 
 def _texts(arguments: Mapping[str, Any], *keys: str) -> list[str]:

@@ -33,6 +33,7 @@ RECALL_TOOL: dict[str, Any] = {
                 "entity": {"type": "string", "description": "Only memories about this person or thing."},
                 "since": {"type": "string", "description": "Only memories from this date on, YYYY-MM-DD."},
                 "until": {"type": "string", "description": "Only memories up to this date, YYYY-MM-DD."},
+                "budget": {"type": "string", "enum": ["low", "mid", "high"], "description": "How widely to search."},
             },
             "required": ["query"],
             "additionalProperties": False,

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from worker.kinds import Budget
 from worker.models import MemoryType, RecallQuery
 from worker.parsing import Choice, Fault, ToolRequest, Unparseable, parse_arguments, parse_choice, recall_query
 
@@ -114,8 +115,12 @@ def test_a_search_keeps_known_parameters_and_drops_invented_ones() -> None:
         "budget": "high",
     }
     assert recall_query(ToolRequest("recall", arguments)) == RecallQuery(
-        "reed organ", (MemoryType.FACT,), ("Pavel",), datetime(2026, 1, 2, tzinfo=UTC), None
+        "reed organ", (MemoryType.FACT,), ("Pavel",), datetime(2026, 1, 2, tzinfo=UTC), None, budget=Budget.HIGH
     )
+    for invented in ("unlimited", 3, None):
+        query = recall_query(ToolRequest("recall", {**arguments, "budget": invented}))
+        assert query is not None
+        assert query.budget is None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import typer
 from worker.cli.backend import open_backend
 from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
 from worker.cli.output import errors, fail, print_json, say, scores, show, table
+from worker.kinds import Budget
 from worker.memory_operations import EXPORT, FORGET, MAX_BATCH, RELATE, REMEMBER, SHOW, UPDATE
 from worker.models import MemoryType
 from worker.operations import RECALL
@@ -170,18 +171,30 @@ def recall(
     limit: Annotated[int, typer.Option(min=1, max=100, help="Most memories to show.")] = 10,
     kinds: Annotated[list[MemoryType] | None, typer.Option("--type", help="Only these types; may be repeated.")] = None,
     entity: Annotated[list[str] | None, typer.Option(help="Only about this name; may be repeated.")] = None,
+    channel: Annotated[list[str] | None, typer.Option(help="Only said in this channel; may be repeated.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only noted or happened from this date on.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only noted or happened up to this date.")] = None,
+    budget: Annotated[
+        Budget | None, typer.Option(help="How widely to search: the words alone, every leg, or every part as well.")
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Also what was superseded since.")] = False,
     user: User = None,
     agent: Agent = "main",
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Search memories, and see the scores."""
+    """Search memories, and see the scores and the legs that found them."""
     settings = settings_of(context, as_json=as_json)
     payload = {
         "query": query,
         "limit": limit,
         "types": kinds or [],
         "entities": entity or [],
+        "channels": channel or [],
+        "since": since,
+        "until": until,
+        "budget": budget,
+        "history": history,
         "scope": {"tenant": tenant, "user": user},
         "agent_id": agent,
     }
@@ -192,7 +205,7 @@ def recall(
     if not found["memories"]:
         say("nothing found")
         return
-    rows = [[*scores(hit), hit["type"], hit["id"], hit["text"]] for hit in found["memories"]]
-    show(table(None, ["score", "cosine", "keyword", "type", "id", "memory"], rows))
+    rows = [[*scores(hit), ", ".join(hit["legs"]), hit["type"], hit["id"], hit["text"]] for hit in found["memories"]]
+    show(table(None, ["score", "cosine", "keyword", "legs", "type", "id", "memory"], rows))
     if found["degraded"]:
         errors.print(f"degraded: {found['degraded']}")
