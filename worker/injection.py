@@ -56,6 +56,9 @@ MODEL_GRACE = 0.03
 """Seconds that the model's own limit is ahead of the one around it: a call that ends itself is counted as a failure
 of the model, one that is cut off from outside is not."""
 
+RECEIPT_AFTER = 0.005
+"""Seconds after the answer that its receipt is made, which takes milliseconds: the answer is on its way by then."""
+
 LEDGER_LIMIT = 0.25
 """Seconds the ledger may take; a request goes on without it."""
 
@@ -267,7 +270,7 @@ class InjectionService:
     def _recorded(
         self, turn: Turn, conclusion: Conclusion, result: InjectionResult, delivery: Delivery | None = None
     ) -> Injection:
-        self._background.spawn("receipt", self._parts.receipts.write(receipt_of(turn, conclusion, result)))
+        self._background.spawn("receipt", self._record(turn, conclusion, result))
         log.info(
             "answered",
             outcome=result.outcome,
@@ -278,6 +281,10 @@ class InjectionService:
             receipt=result.receipt_id,
         )
         return Injection(result, delivery)
+
+    async def _record(self, turn: Turn, conclusion: Conclusion, result: InjectionResult) -> None:
+        await asyncio.sleep(RECEIPT_AFTER)
+        await self._parts.receipts.write(receipt_of(turn, conclusion, result))
 
 
 def _by_source(recalled: Recalled) -> tuple[tuple[Candidate, ...], Recalled]:
