@@ -38,6 +38,7 @@ from .adapters.redis_overrides import RedisOverrides
 from .adapters.redis_receipts import RedisReceipts
 from .answers import Operation
 from .breaker import CircuitBreaker
+from .calibration import read_calibration
 from .config import LiveSettings
 from .copying import Journal
 from .errors import EmbedderError, QueueError, SettingsError, StoreError
@@ -133,17 +134,18 @@ async def _assemble(
     """Everything that answers requests from this generation of the store."""
     fault = await _dense_fault(store) if embedder else None
     usable = None if fault else embedder
-    recall = Recall(store, parts.sparse, embedder, fault)
+    profile = read_calibration(service.home, usable.profile) if usable else None
+    recall = Recall(store, parts.sparse, embedder, fault, profile)
     injection = InjectionService(
         InjectionParts(
             recall=recall,
-            fallback=DeterministicSelector(usable.profile if usable else None),
+            fallback=DeterministicSelector(profile),
             triage=_selector(service, parts),
             ledger=parts.ledger,
             receipts=parts.receipts,
             config_for=parts.live.for_agent,
             clock=utc_now,
-            profile=usable.profile if usable else None,
+            profile=profile,
         )
     )
     stack.push_async_callback(injection.drain)

@@ -271,12 +271,14 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What one search brought: candidates best first, what was left out and why, and which legs failed."""
+    """What one search brought: candidates best first, what was left out and why, which legs failed, and of how many
+    memories the tenant has."""
 
     query: str
     candidates: tuple[Candidate, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     degraded: Reason | None = None
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from .ledger import LedgerKey
 from .memory_operations import MemoryOperations, TenantPayload
 from .models import DomainModel, MemoryType, RecallQuery, visible_to
 from .protocols import ReceiptStore, StoreEngine
+from .ranking import keyword_unit
 from .recall import Recall, RecallScope
 from .render import shown_text
 from .sessions import SessionService, shown_in
@@ -37,9 +38,12 @@ SETTINGS_GET = "settings_get"
 SETTINGS_PATCH = "settings_patch"
 SETTINGS_RESET = "settings_reset"
 
+UNGATED = {"contextual_min_score": -1.0, "recall_min_score": -1.0, "keyword_min_score": 0.0}
+"""Settings by which everything that is found is a candidate."""
+
 
 class RecallPayload(DomainModel):
-    """A search by hand: what it is to find, for whom, and how many at most."""
+    """A search by hand: what it is to find, for whom, and how many at most; `ungated` asks for what no floor passes."""
 
     query: Text = Field(min_length=1)
     scope: Scope = Scope()
@@ -51,6 +55,8 @@ class RecallPayload(DomainModel):
     channels: tuple[Text, ...] = ()
     budget: Budget | None = None
     history: bool = False
+    also: tuple[Text, ...] = ()
+    ungated: bool = False
     now: UtcTime | None = None
     limit: int = Field(default=10, ge=1, le=100)
 
@@ -175,7 +181,9 @@ class Operations:
     async def recall(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
         wanted = RecallPayload.model_validate(payload)
         config = self._config_for(wanted.agent_id)
-        config = config.model_copy(update={"search_limit": max(config.search_limit, wanted.limit)})
+        config = config.model_copy(
+            update={"search_limit": max(config.search_limit, wanted.limit), **(UNGATED if wanted.ungated else {})}
+        )
         now = wanted.now or self._clock()
         visibility = visible_to(wanted.scope, wanted.agent_id, config.shared_users, now, replay=wanted.now is not None)
         query = RecallQuery(
@@ -186,6 +194,7 @@ class Operations:
             wanted.until,
             wanted.channels,
             wanted.budget,
+            also=wanted.also,
             history=wanted.history,
         )
         scope = RecallScope(wanted.scope.tenant, visibility, now, wanted.scope.channel)
@@ -199,12 +208,21 @@ class Operations:
                 "created_at": candidate.memory.created_at.isoformat() if candidate.memory.created_at else None,
                 "cosine": candidate.cosine,
                 "keyword": candidate.keyword,
+                "relevance": candidate.relevance,
                 "score": candidate.score,
                 "legs": candidate.legs,
             }
             for candidate in recalled.candidates[: wanted.limit]
         ]
-        return Answer({"memories": hits, "degraded": recalled.degraded, "stages": stages.as_dict()})
+        return Answer(
+            {
+                "memories": hits,
+                "degraded": recalled.degraded,
+                "stages": stages.as_dict(),
+                "size": recalled.size,
+                "keyword_unit": keyword_unit(recalled.size),
+            }
+        )
 
     async def receipt(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
         wanted = ReceiptPayload.model_validate(payload)

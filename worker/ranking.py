@@ -21,7 +21,7 @@ from .models import Candidate, Dropped, EmbedderProfile, Hit, Memory, Verdict
 from .settings import Fusion, InjectionConfig
 
 KEYWORD_SATURATION = 8.0
-KEYWORD_FLOOR = 1.8
+KEYWORD_FLOOR = 2.2
 """Keyword score, in units of `ln(1 + N)`, from which a memory counts whatever its cosine: about two rare words."""
 
 KEYWORD_ALONE = 0.7
@@ -46,12 +46,17 @@ class Setting:
 
     @property
     def keyword_unit(self) -> float:
-        """What keyword scores are measured in: about the score of one rare word."""
-        return math.log(1.0 + max(self.size, 1))
+        """What keyword scores are measured in."""
+        return keyword_unit(self.size)
 
     def scaled(self, keyword: float | None) -> float:
         """A keyword score as it would be in a store of the usual size."""
         return (keyword or 0.0) * math.log(1.0 + USUAL_SIZE) / self.keyword_unit
+
+
+def keyword_unit(size: int) -> float:
+    """About the keyword score of one rare word in a store of `size` memories."""
+    return math.log(1.0 + max(size, 1))
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ from .legs import (
 from .models import (
     Candidate,
     Dropped,
+    EmbedderProfile,
     Hit,
     HybridQuery,
     MemoryFilter,
@@ -92,7 +93,8 @@ class _Asked:
 
 
 class Recall:
-    """Searches the store. `dense_fault` says why vectors must not be used, though there is an embedder."""
+    """Searches the store. `dense_fault` says why vectors must not be used, though there is an embedder; `profile` is
+    the embedder's with thresholds that were measured since."""
 
     def __init__(
         self,
@@ -100,11 +102,13 @@ class Recall:
         sparse: SparseEncoder,
         embedder: Embedder | None,
         dense_fault: Reason | None = None,
+        profile: EmbedderProfile | None = None,
     ) -> None:
         self._engine = engine
         self._sparse = sparse
         self._embedder = None if dense_fault else embedder
         self._dense_fault = dense_fault
+        self._profile = (profile or self._embedder.profile) if self._embedder else None
         self._sizes: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     async def __call__(
@@ -129,8 +133,7 @@ class Recall:
             self._seeds(asked),
             self._size(asked.scope.tenant, asked.store),
         )
-        profile = self._embedder.profile if self._embedder else None
-        pool = Pool(Setting(asked.config, profile, asked.scope.now, asked.scope.channel, size))
+        pool = Pool(Setting(asked.config, self._profile, asked.scope.now, asked.scope.channel, size))
         with stages("search"):
             found = await asked.store.search_many([self._hybrid(want, vectors) for want in asked.plan.wants])
         for want, hits in zip(asked.plan.wants, found, strict=True):
@@ -294,7 +297,7 @@ def _ranked(asked: _Asked, pool: Pool, pinned: Sequence[Hit], degraded: Reason |
     first = pinned_candidates(pinned, scope.now, config.recency_half_life_days)
     ambient = {candidate.memory.id for candidate in first}
     kept = [one for one in ranked if one.memory.id not in out and one.memory.id not in ambient]
-    return Recalled(asked.query.query, (*first, *kept), (*dropped, *out.values()), degraded)
+    return Recalled(asked.query.query, (*first, *kept), (*dropped, *out.values()), degraded, pool.setting.size)
 
 
 def _people(query: RecallQuery, candidates: Sequence[Candidate]) -> frozenset[tuple[str, str]]:

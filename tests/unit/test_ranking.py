@@ -65,7 +65,7 @@ def test_weighted_fusion_adds_both_legs() -> None:
 
 
 def test_floor_is_on_the_raw_cosine_and_a_strong_keyword_match_passes_it() -> None:
-    candidates, dropped = rank([hit("a", 0.24), hit("b", 0.26), hit("c", 0.1, 8.5)], plain())
+    candidates, dropped = rank([hit("a", 0.24), hit("b", 0.26), hit("c", 0.1, 10.5)], plain())
     assert {candidate.memory.id for candidate in candidates} == {"b", "c"}
     assert [(entry.candidate.memory.id, entry.verdict) for entry in dropped] == [("a", Verdict.BELOW_FLOOR)]
 

@@ -39,11 +39,11 @@ PROFILE = EmbedderProfile(
     name="all-MiniLM-L6-v2-int8",
     revision=MODEL_SHA256[:12],
     dimension=384,
-    floor=0.10,
-    confident=0.50,
+    floor=0.085,
+    confident=0.51,
     duplicate=0.92,
-    keyword=1.8,
-    gate=0.31,
+    keyword=2.16,
+    gate=0.30,
 )
 """Thresholds were measured on labelled worlds: `docs/choosing.md`."""
 

@@ -2,6 +2,7 @@
 
 import typer
 
+from .calibrate import calibrate
 from .demo import demo
 from .doctor import doctor
 from .injecting import inject, receipt
@@ -15,7 +16,7 @@ from .transfers import export_memories, import_memories
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.callback()(common)
-for _command in (up, worker, remember, update, relate, forget, recall, inject, receipt, doctor, demo):
+for _command in (up, worker, remember, update, relate, forget, recall, inject, receipt, doctor, calibrate, demo):
     app.command()(_command)
 app.command("show")(show_memory)
 app.command("list")(list_memories)

@@ -1,0 +1,224 @@
+"""Thresholds of relevance, measured: on labelled worlds, or on a store's own memories and tasks about nothing in it.
+
+Pure, but for the file that keeps what was measured, by the embedder's fingerprint.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from .errors import SettingsError
+from .models import EmbedderProfile
+
+FILE = "calibration.json"
+
+OFF_TOPIC = 0.95
+"""Share of off-topic tasks that the measured gate stops."""
+
+PASSING = 0.99
+"""Share of the tasks with relevant memories that the gate lets pass."""
+
+KEPT = 0.98
+"""Share of the relevant memories that are over the floor."""
+
+CLEAN = 0.92
+"""Share of the tasks without relevant memories for which nothing is injected without a model."""
+
+KEYWORD_SHARES = tuple(share / 20 for share in range(8, 21))
+"""Shares of the tasks without relevant memories that a keyword score may stop; the best of them is taken."""
+
+LEAST_TASKS = 20
+LEAST_MEMORIES = 20
+"""Under these, what is measured says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A candidate of one task: raw scores (keyword in units of the logarithm of the store's size), and its label."""
+
+    cosine: float
+    keyword: float
+    relevance: float
+    relevant: bool = False
+
+
+Observation = Sequence[Seen]
+"""The candidates of one task, no floor applied; empty where nothing was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What `EmbedderProfile` says of relevance, as far as it can be measured."""
+
+    floor: float
+    gate: float
+    keyword: float
+    confident: float
+
+    @classmethod
+    def of(cls, profile: EmbedderProfile, keyword: float) -> "Thresholds":
+        """Those of a profile; `keyword` where it has none."""
+        gate = profile.floor if profile.gate is None else profile.gate
+        return cls(profile.floor, gate, keyword if profile.keyword is None else profile.keyword, profile.confident)
+
+    def applied(self, profile: EmbedderProfile) -> EmbedderProfile:
+        return replace(profile, floor=self.floor, gate=self.gate, keyword=self.keyword, confident=self.confident)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What thresholds do on what was observed, each a share of 0 to 1 or `None` where there is nothing to count.
+
+    `passing`: tasks with relevant memories that get candidates. `kept`: relevant memories among the candidates.
+    `stopped`: tasks without any for which there are no candidates. `clean`: those for which nothing is injected
+    without a model.
+    """
+
+    passing: float | None
+    kept: float | None
+    stopped: float | None
+    clean: float | None
+
+
+def off_topic_tasks() -> tuple[str, ...]:
+    """Tasks that have to do with nobody's memories."""
+    text = resources.files(__package__).joinpath("assets", "off_topic.txt").read_text(encoding="utf-8")
+    return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def from_off_topic(observed: Sequence[Observation], now: Thresholds) -> Thresholds:
+    """Gate and keyword score that stop off-topic tasks; what needs labels stays, but never under what they reach.
+
+    Raises `SettingsError` where too few tasks were observed.
+    """
+    _check(observed)
+    gate = quantile([_best(task, "cosine") for task in observed], OFF_TOPIC)
+    keyword = quantile([_best(task, "keyword") for task in observed], OFF_TOPIC)
+    most = quantile([_best(task, "relevance") for task in observed], OFF_TOPIC)
+    return Thresholds(
+        floor=_rounded(min(now.floor, gate)),
+        gate=_rounded(gate),
+        keyword=_rounded(max(now.keyword, keyword)),
+        confident=_rounded(max(now.confident, most)),
+    )
+
+
+def from_labelled(observed: Sequence[Observation]) -> Thresholds:
+    """Thresholds that keep what is relevant and stop what they can of the rest.
+
+    Raises `SettingsError` where too few tasks were observed.
+    """
+    with_any = [task for task in observed if any(seen.relevant for seen in task)]
+    without = [task for task in observed if not any(seen.relevant for seen in task)]
+    _check(with_any)
+    _check(without)
+    relevant = [seen for task in with_any for seen in task if seen.relevant]
+    gate, keyword = _gate(with_any, without)
+    return Thresholds(
+        floor=_rounded(min(gate, quantile([seen.cosine for seen in relevant], 1.0 - KEPT))),
+        gate=_rounded(gate),
+        keyword=_rounded(keyword),
+        confident=_rounded(quantile([_best(task, "relevance") for task in without], CLEAN)),
+    )
+
+
+def _gate(with_any: Sequence[Observation], without: Sequence[Observation]) -> tuple[float, float]:
+    """Of the pairs of cosine and keyword score that let enough tasks pass, the one that stops most of the others."""
+    best = (-1.0, -1.0, 0.0)
+    scores = [_best(task, "keyword") for task in without]
+    beyond = 1.0 + max(_best(task, "keyword") for task in (*with_any, *without))
+    for keyword in (*(quantile(scores, share) for share in KEYWORD_SHARES), beyond):
+        by_cosine = sorted(_best(task, "cosine") for task in with_any if _best(task, "keyword") < keyword)
+        missed = int((1.0 - PASSING) * len(with_any))
+        gate = by_cosine[missed] if missed < len(by_cosine) else 1.0
+        stopped = sum(_best(task, "cosine") < gate and _best(task, "keyword") < keyword for task in without)
+        best = max(best, (stopped, gate, keyword))
+    return best[1], best[2]
+
+
+def effect_of(thresholds: Thresholds, observed: Sequence[Observation]) -> Effect:
+    """What `thresholds` do to these tasks."""
+    kept = [_candidates(task, thresholds) for task in observed]
+    with_any = [place for place, task in enumerate(observed) if any(seen.relevant for seen in task)]
+    without = [place for place in range(len(observed)) if place not in set(with_any)]
+    relevant = sum(seen.relevant for task in observed for seen in task)
+    return Effect(
+        passing=_share(sum(bool(kept[place]) for place in with_any), len(with_any)),
+        kept=_share(sum(seen.relevant for task in kept for seen in task), relevant),
+        stopped=_share(sum(not kept[place] for place in without), len(without)),
+        clean=_share(
+            sum(all(seen.relevance < thresholds.confident for seen in kept[place]) for place in without), len(without)
+        ),
+    )
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value that a share (0 to 1) of all values do not exceed, between neighbours by their distance."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
+    return low + (high - low) * (place - math.floor(place))
+
+
+def read_calibration(folder: Path, profile: EmbedderProfile) -> EmbedderProfile:
+    """`profile` with the thresholds that were measured for it and saved in `folder`, where there are any.
+
+    Raises `SettingsError` for a file that cannot be read.
+    """
+    saved = _read(folder / FILE).get(profile.fingerprint)
+    if saved is None:
+        return profile
+    try:
+        return Thresholds(**{name: float(saved[name]) for name in Thresholds.__slots__}).applied(profile)
+    except (KeyError, TypeError, ValueError) as error:
+        raise SettingsError(f"{folder / FILE}: no thresholds for {profile.name} in it: {error}") from error
+
+
+def write_calibration(folder: Path, profile: EmbedderProfile, thresholds: Thresholds) -> Path:
+    """Save thresholds for an embedder, beside those of others; the file."""
+    path = folder / FILE
+    saved = _read(path) | {profile.fingerprint: {"embedder": profile.name, **asdict(thresholds)}}
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
+    return path
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+    if not isinstance(saved, dict):
+        raise SettingsError(f"{path}: not a table of thresholds")
+    return saved
+
+
+def _check(observed: Sequence[Observation]) -> None:
+    if len(observed) < LEAST_TASKS:
+        raise SettingsError(f"{len(observed)} tasks are too few to measure by; it takes {LEAST_TASKS}")
+
+
+def _candidates(task: Observation, thresholds: Thresholds) -> list[Seen]:
+    """What is over the floor, if anything is over the gate."""
+    if not any(seen.cosine >= thresholds.gate or seen.keyword >= thresholds.keyword for seen in task):
+        return []
+    return [seen for seen in task if seen.cosine >= thresholds.floor or seen.keyword >= thresholds.keyword]
+
+
+def _best(task: Observation, score: str) -> float:
+    return max((float(getattr(seen, score)) for seen in task), default=0.0)
+
+
+def _share(number: int, of: int) -> float | None:
+    return round(number / of, 4) if of else None
+
+
+def _rounded(value: float) -> float:
+    """Three digits, never more than `value`: a threshold must not stop what it was measured by."""
+    return math.floor(value * 1000.0) / 1000.0
