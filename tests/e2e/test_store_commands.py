@@ -50,14 +50,15 @@ async def test_vectors_backup_and_restore_while_the_service_serves_and_is_killed
         reindex = subprocess.Popen(
             [*line, "store", "reindex", "--embedder", "minilm", "--json"], env=environment(**KEYWORDS), cwd=tmp_path
         )
-        record = tmp_path / "data" / "memories-2" / "store.json"
-        end = time.monotonic() + 50
-        while not (record.exists() and json.loads(record.read_text(encoding="utf-8"))["points"]):
-            assert time.monotonic() < end, stack.log
-            time.sleep(0.02)
-        assert await best_cosine(stack.url) is None
-        stack.kill()
-        assert reindex.wait(30) == 1
+        with reindex:
+            record = tmp_path / "data" / "memories-2" / "store.json"
+            end = time.monotonic() + 50
+            while not (record.exists() and json.loads(record.read_text(encoding="utf-8"))["points"]):
+                assert time.monotonic() < end, stack.log
+                time.sleep(0.02)
+            assert await best_cosine(stack.url) is None
+            stack.kill()
+            assert reindex.wait(30) == 1
         stack.start()
         info = said(stack.command("store", "info", "--json"))
         assert (info["generations"]["live"], info["generations"]["draft"]) == ("memories", "memories-2")

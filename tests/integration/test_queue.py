@@ -77,8 +77,8 @@ async def test_bytes_go_through_unparsed(url: str, queue: QueueClient) -> None:
 
 async def test_text_with_surrogates_and_a_megabyte_of_it(url: str, queue: QueueClient) -> None:
     with running_worker(url):
-        short = await queue.ask("echo", {"text": "a\ud800b"}, budget=2.0)
-        long = await queue.ask("echo", {"text": "caf\u00e9 " * 200_000}, budget=20.0)
+        short = await queue.ask("echo", {"text": "a\ud800b"}, budget=10.0, ack_timeout=5.0)
+        long = await queue.ask("echo", {"text": "caf\u00e9 " * 200_000}, budget=20.0, ack_timeout=5.0)
     assert short.body["payload"] == {"text": "a\ufffdb"}
     assert long.body["payload"] == {"text": "caf\u00e9 " * 200_000}
 
