@@ -191,7 +191,7 @@ def _result(stands: list[Stand], rates: dict[int, tuple[float, list[float]]]) ->
             "From the call of the hook to the block, its commit to the ledger included, against `meeseeks up` with the "
             "embedded store and the embedder in process. Every message is new to the embedder and of a new session; "
             "one in four is about nothing that is remembered. One service per size, all running, asked in shuffled "
-            f"order, {BLOCK} messages in a row. Full load: {CALLERS} callers who ask again as soon as they are answered."
+            f"order, {BLOCK} messages in a row. Full load: {CALLERS} callers who ask again once they are answered."
         ),
         checks=tuple(checks),
         series=(*alone.values(), *crowd, *rate, *parts),

@@ -13,6 +13,7 @@ from .measure import RangeChart, Result, Series, StackChart
 MARKS = {"p50": ("o", "#1b6ca8"), "p95": ("D", "#e08e0b"), "p99": ("s", "#b3261e")}
 COLOURS = ("#1b6ca8", "#5aa9e6", "#7fc8a9", "#e08e0b", "#b3261e", "#7a5195", "#8d99ae")
 WIDTH, DPI = 9.0, 130
+MOST_COLUMNS = 5
 
 
 def draw(result: Result, folder: Path) -> list[Path]:
@@ -57,13 +58,10 @@ def _range_figure(chart: RangeChart, series: list[Series]) -> Figure:
         axes.scatter(values, range(len(series)), marker=marker, color=colour, s=42, label=key, zorder=3)
     for label, limit in chart.limits.items():
         axes.axvline(limit, color="#444444", linestyle=":", linewidth=1, zorder=0)
-        axes.annotate(
-            label, (limit, 1.0), (2, -2), xycoords=("data", "axes fraction"), textcoords="offset points",
-            fontsize=7, rotation=90, va="top", color="#444444",
-        )  # fmt: skip
+        axes.annotate(f" {label}", (limit, -0.7), fontsize=7, va="center", color="#444444")
     _label_rows(axes, [f"{entry.name}\np50 {_number(entry.p50)}, p95 {_number(entry.p95)}" for entry in series])
     _log_axis(axes, series[0].unit)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False)
+    figure.legend(loc="outside lower center", ncols=len(MARKS), frameon=False)
     return figure
 
 
@@ -98,5 +96,5 @@ def _stack_figure(chart: StackChart) -> Figure:
     _label_rows(axes, list(chart.bars))
     axes.set_xlabel(chart.unit)
     axes.margins(x=0.08)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=len(parts), frameon=False)
+    figure.legend(loc="outside lower center", ncols=MOST_COLUMNS, frameon=False)
     return figure
