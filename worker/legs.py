@@ -63,10 +63,14 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The searches of a recall, the message's first, and the time it speaks of."""
+    """The searches of a recall, the message's first, and the time it speaks of.
+
+    `seeds` finds the important memories nearest to the message, for what they lead to.
+    """
 
     wants: tuple[Want, ...]
     span: TimeSpan | None = None
+    seeds: Want | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -116,7 +120,14 @@ def plan_of(query: RecallQuery, where: MemoryFilter, now: datetime, config: Inje
     names = spoken_keys(" ".join((query.query, *query.also)))
     if names and not query.entities:
         wants.append(Want(query.query, replace(where, names=names), limit, Leg.NAMED))
-    return Plan(tuple(wants), span)
+    return Plan(tuple(wants), span, _seeds(query, where, config))
+
+
+def _seeds(query: RecallQuery, where: MemoryFilter, config: InjectionConfig) -> Want | None:
+    if config.graph_limit == 0 or config.graph_seed_limit == 0:
+        return None
+    important = replace(where, importance=config.graph_seed_threshold)
+    return Want(query.query, important, config.graph_seed_limit, Leg.LINKED)
 
 
 def _wordings(query: RecallQuery, budget: Budget, languages: Sequence[Language]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
@@ -15,7 +15,7 @@ from hooks.contract import Reason
 
 from .deadline import Deadline
 from .errors import EmbedderError, StoreError
-from .hits import nearness
+from .hits import nearness, usable
 from .kinds import Budget, Leg, SortKey
 from .legs import (
     MOST_STEPS,
@@ -57,6 +57,12 @@ COUNT_AGE = 60.0
 
 SEED_SHARE = 0.5
 """Share of the best relevance that an important memory needs for its neighbours to be looked at."""
+
+OVER_FETCH = 1.5
+"""Candidates per place of the pool: what says the same twice is taken out before the pool is cut."""
+
+MOST_DROPPED = 15
+"""Memories under the floor that are told of, the best of them."""
 
 MOST_TENANTS = 1000
 """Tenants whose numbers are kept."""
@@ -127,19 +133,20 @@ class Recall:
             raise StoreError("the search did not end within the deadline") from error
 
     async def _recall(self, asked: _Asked, deadline: Deadline, stages: Stages) -> Recalled:
-        (vectors, degraded), pinned, seeds, size = await asyncio.gather(
+        (vectors, degraded), pinned, size = await asyncio.gather(
             self._embedded(asked.plan.texts, deadline, stages),
             self._pinned(asked),
-            self._seeds(asked),
             self._size(asked.scope.tenant, asked.store),
         )
         pool = Pool(Setting(asked.config, self._profile, asked.scope.now, asked.scope.channel, size))
         with stages("search"):
-            found = await asked.store.search_many([self._hybrid(want, vectors) for want in asked.plan.wants])
-        for want, hits in zip(asked.plan.wants, found, strict=True):
+            plan = asked.plan
+            every = plan.wants if plan.seeds is None else (*plan.wants, plan.seeds)
+            found = await asked.store.search_many([self._hybrid(want, vectors) for want in every])
+        for want, hits in zip(plan.wants, found, strict=False):
             pool.add(hits, want.leg)
         with stages("links"):
-            await self._follow(asked, pool, vectors, seeds)
+            await self._follow(asked, pool, vectors, [] if plan.seeds is None else found[-1])
         with stages("rank"):
             return _ranked(asked, pool, pinned, degraded)
 
@@ -159,7 +166,8 @@ class Recall:
             finally:
                 for job in jobs:
                     job.cancel()
-        found = _vectors([(text, job) for text, job in zip(texts, jobs, strict=True) if job in done])
+        answered = [(text, job) for text, job in zip(texts, jobs, strict=True) if job in done]
+        found = _vectors(answered, self._embedder.profile.dimension)
         return found, None if texts[0] in found else Reason.EMBEDDER_UNAVAILABLE
 
     async def _pinned(self, asked: _Asked) -> tuple[Hit, ...]:
@@ -177,13 +185,6 @@ class Recall:
             )
         )
         return tuple(hit for page in pages for hit in page)
-
-    async def _seeds(self, asked: _Asked) -> list[Hit]:
-        """The most important memories that may be seen; those near the query lead to their neighbours."""
-        if not asked.follows or asked.config.graph_seed_limit == 0:
-            return []
-        where = MemoryFilter(asked.scope.visibility, importance=asked.config.graph_seed_threshold)
-        return await asked.store.ordered(where, SortKey.IMPORTANCE, limit=asked.config.graph_seed_limit)
 
     async def _size(self, tenant: str, store: MemoryStore) -> int:
         """How many memories the tenant has, counted at most once a minute."""
@@ -219,26 +220,41 @@ class Recall:
         limit = asked.config.graph_limit
         valid = replace(asked.plan.wants[0].where, visibility=asked.scope.visibility)
         unknown = replace(valid, other_than=tuple(pool.entries))
-        jobs: list[Awaitable[list[Hit]]] = []
         targets = linked_ids(leading, pool.entries, limit)
-        if targets:
-            jobs.append(asked.store.ordered(replace(valid, ids=targets), SortKey.RECENT, limit=limit))
         pointed = tuple(entry.memory.id for entry in leading)
-        jobs.append(asked.store.ordered(replace(unknown, pointing_at=pointed), SortKey.RECENT, limit=limit))
         names = () if asked.query.entities else shared_names(leading[:NAMED])
-        if names:
-            named = Want(asked.query.query, replace(unknown, entities=names), limit, Leg.LINKED)
-            jobs.append(asked.store.search(self._hybrid(named, vectors)))
-        return [hit for hits in await asyncio.gather(*jobs) for hit in hits]
+        wheres = [replace(unknown, pointing_at=pointed)]
+        wheres += [replace(valid, ids=targets)] if targets else []
+        wheres += [replace(unknown, entities=names)] if names else []
+        return await self._nearest(asked, wheres, limit, vectors)
+
+    async def _nearest(
+        self, asked: _Asked, wheres: Sequence[MemoryFilter], limit: int, vectors: dict[str, Vector]
+    ) -> list[Hit]:
+        """What each filter leaves, nearest to the message first; without its vector, the latest first."""
+        text = asked.query.query
+        if text in vectors:
+            wants = [HybridQuery(vectors[text], None, where, limit) for where in wheres]
+            pages = await asked.store.search_many(wants)
+        else:
+            jobs = (asked.store.ordered(where, SortKey.RECENT, limit=limit) for where in wheres)
+            pages = await asyncio.gather(*jobs)
+        return [hit for page in pages for hit in page]
 
 
-def _vectors(done: "Sequence[tuple[str, asyncio.Task[Vector]]]") -> dict[str, Vector]:
+def _vectors(done: "Sequence[tuple[str, asyncio.Task[Vector]]]", dimension: int) -> dict[str, Vector]:
+    """The vectors that can be searched with, by text; one without a direction is as good as none."""
     found: dict[str, Vector] = {}
     for text, job in done:
         try:
-            found[text] = job.result()
+            vector = usable(job.result(), dimension)
         except EmbedderError as error:
             log.warning("query_not_embedded", error=str(error))
+            continue
+        if vector is None:
+            log.warning("query_not_embedded", error="the vector has no direction, or another length than the store's")
+        else:
+            found[text] = vector
     return found
 
 
@@ -272,7 +288,12 @@ def _waiting(pool: Pool, now: datetime) -> dict[str, list[Entry]]:
 
 def _leading(pool: Pool, seeds: Sequence[Hit], vectors: dict[str, Vector], known: set[str]) -> list[Entry]:
     """Important memories that are near the query, though they may not be among its hits."""
-    entries = (_entry_of(hit, pool.setting, vectors) for hit in seeds if hit.memory.id not in known)
+    now = pool.setting.now
+    entries = (
+        _entry_of(hit, pool.setting, vectors)
+        for hit in seeds
+        if hit.memory.id not in known and not is_superseded(hit.memory, now)
+    )
     least = SEED_SHARE * max((entry.relevance for entry in pool.entries.values()), default=0.0)
     return [entry for entry in entries if entry.relevance >= least and pool.passes(entry)]
 
@@ -297,7 +318,10 @@ def _ranked(asked: _Asked, pool: Pool, pinned: Sequence[Hit], degraded: Reason |
     first = pinned_candidates(pinned, scope.now, config.recency_half_life_days)
     ambient = {candidate.memory.id for candidate in first}
     kept = [one for one in ranked if one.memory.id not in out and one.memory.id not in ambient]
-    return Recalled(asked.query.query, (*first, *kept), (*dropped, *out.values()), degraded, pool.setting.size)
+    kept = kept[: int(OVER_FETCH * config.pool_limit)]
+    return Recalled(
+        asked.query.query, (*first, *kept), (*dropped[:MOST_DROPPED], *out.values()), degraded, pool.setting.size
+    )
 
 
 def _people(query: RecallQuery, candidates: Sequence[Candidate]) -> frozenset[tuple[str, str]]:
