@@ -236,8 +236,10 @@ def _considered(fate: Fate, config: InjectionConfig) -> ConsideredMemory:
         created_at=memory.created_at,
         cosine=candidate.cosine,
         keyword=candidate.keyword,
+        relevance=candidate.relevance,
         score=candidate.score,
         source=candidate.source,
+        legs=candidate.legs,
         verdict=fate.verdict,
         duplicate_of=fate.of,
     )

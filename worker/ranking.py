@@ -168,14 +168,20 @@ class Pool:
         return configured if configured is not None else profile.floor if profile else None
 
     def _opens(self) -> bool:
-        """Whether the best that was found says that anything has to do with the query; words alone have no gate."""
+        """Whether the best that was found says that anything has to do with the query.
+
+        Words alone have no gate, nor has a query that names a time of which there is something: it asks about memories,
+        however little it has in common with their wording.
+        """
         configured, profile = self.setting.config.recall_min_score, self.setting.profile
         gate = configured if configured is not None else profile.gate if profile else None
         if gate is None or not self._has_cosines:
             return True
         keyword = self._keyword_floor() * self.setting.keyword_unit
         return any(
-            (entry.cosine is not None and entry.cosine >= gate) or (entry.keyword or 0.0) >= keyword
+            Leg.DATED in entry.legs
+            or (entry.cosine is not None and entry.cosine >= gate)
+            or (entry.keyword or 0.0) >= keyword
             for entry in self.entries.values()
         )
 

@@ -6,13 +6,15 @@ from pydantic import Field
 
 from hooks.contract import Engine, InjectionRequest, ItemSource, Outcome, Reason, UtcTime
 
+from .kinds import Leg
 from .models import DomainModel, MemoryType, Verdict
 
 
 class ConsideredMemory(DomainModel):
     """One candidate and its fate; `text` is as the block would show it.
 
-    `duplicate_of` is the id of the memory that says the same, where that is why it is out.
+    `relevance` is what thresholds are on, `legs` the ways in which it was found. `duplicate_of` is the id of the memory
+    that says the same or has replaced it, where that is why it is out.
     """
 
     id: str
@@ -22,8 +24,10 @@ class ConsideredMemory(DomainModel):
     created_at: datetime | None = None
     cosine: float | None = None
     keyword: float | None = None
+    relevance: float | None = None
     score: float
     source: ItemSource = ItemSource.CONTEXTUAL
+    legs: tuple[Leg, ...] = ()
     verdict: Verdict
     duplicate_of: str | None = None
 

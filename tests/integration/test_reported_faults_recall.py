@@ -94,6 +94,9 @@ async def test_b61_a_namesake_is_somebody_else(tmp_path: Path, by_model: bool) -
     assert ids(result) == ["b1"]
     fates = {entry.id: entry.verdict.value for entry in receipt.considered}
     assert (fates["a1"], fates["a2"]) == ("namesake", "namesake")
+    (chosen,) = [entry for entry in receipt.considered if entry.id == "b1"]
+    assert {"message", "named"} <= {leg.value for leg in chosen.legs}
+    assert chosen.relevance is not None
     assert all("Mirela Stanek" in item.text or "Mirela Oduya" in item.text for item in unclear.items)
 
 

@@ -106,6 +106,14 @@ def test_the_gate_is_on_the_best_candidate_by_either_score() -> None:
     assert kept(hit("a", 0.5), recall_min_score=0.6) == []
 
 
+def test_something_of_the_time_that_was_asked_for_opens_the_gate() -> None:
+    pool = Pool(Setting(plain(), GATED, NOW))
+    pool.add([hit("a", 0.2), hit("b", 0.05)], Leg.MESSAGE)
+    assert pool.ranked()[0] == ()
+    pool.add([hit("a", 0.2)], Leg.DATED)
+    assert [candidate.memory.id for candidate in pool.ranked()[0]] == ["a"]
+
+
 def test_what_is_known_besides_orders_and_never_lifts_over_the_floor() -> None:
     config = InjectionConfig(importance_weight=1.0, recency_weight=0.1)
     hits = [hit("a", 0.50, importance=0.0), hit("b", 0.40, importance=1.0), hit("c", 0.24, importance=1.0)]
