@@ -300,8 +300,10 @@ def _leading(pool: Pool, seeds: Sequence[Hit], vectors: dict[str, Vector], known
 
 def _entry_of(hit: Hit, setting: Setting, vectors: dict[str, Vector]) -> Entry:
     """A memory that no query found, with the cosine that it has to the nearest of them."""
-    cosines = [cosine for vector in vectors.values() if (cosine := nearness(vector, hit.vector)) is not None]
-    scored = replace(hit, cosine=hit.cosine if not cosines else max(cosines))
+    known = [] if hit.cosine is None else [hit.cosine]
+    others = vectors.values() if len(vectors) > len(known) else ()
+    cosines = [cosine for vector in others if (cosine := nearness(vector, hit.vector)) is not None]
+    scored = replace(hit, cosine=max([*known, *cosines], default=None))
     (relevance,) = weighted([scored], setting)
     return Entry(hit.memory, hit.vector, scored.cosine, scored.keyword, relevance, relevance)
 
