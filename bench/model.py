@@ -129,6 +129,15 @@ async def _send(hook: PreExecutionHook, message: str) -> tuple[InjectionResult, 
     return result, (time.perf_counter() - begun) * 1000
 
 
+METHOD = (
+    "From the call of the hook to the block, with a scripted model server in another process that speaks "
+    "OpenAI's protocol and waits for 0, 300 or 1,000 ms, in shuffled order; the service asks it through "
+    "litellm. What is added is everything but that wait: hook, queue, embedder, search in 1,000 memories, "
+    "prompt, HTTP there and back, the server's own work, parsing, rendering, ledger. A hung model takes the "
+    f"request and never answers; the caller's deadline is {DEADLINE_MS:,} ms."
+)
+
+
 def _result(found: Found) -> Result:
     added = {
         delay: Series.of(f"added to a model of {delay:,} ms", [spent - delay for spent in values])
@@ -144,13 +153,7 @@ def _result(found: Found) -> Result:
     return Result(
         name=NAME,
         title="With a model",
-        method=(
-            "From the call of the hook to the block, with a scripted model server in another process that speaks "
-            "OpenAI's protocol and waits for 0, 300 or 1,000 ms, in shuffled order; the service asks it through "
-            "litellm. What is added is everything but that wait: hook, queue, embedder, search in 1,000 memories, "
-            "prompt, HTTP there and back, the server's own work, parsing, rendering, ledger. A hung model takes the "
-            f"request and never answers; the caller's deadline is {DEADLINE_MS:,} ms."
-        ),
+        method=METHOD,
         checks=(
             *(
                 check
