@@ -16,9 +16,9 @@ from worker.adapters import edge_shard, edge_wire
 from worker.adapters.bm25 import Bm25Encoder
 from worker.adapters.edge_store import EdgeStore
 from worker.adapters.minilm import PROFILE, MiniLmEmbedder
-from worker.app import store_path
 from worker.models import StoredMemory, Vector
 from worker.naming import keyword_text
+from worker.opening import store_path
 from worker.service_settings import ServiceSettings
 
 from .corpus import RECIPE, TENANT, digest, memories

