@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from worker.models import Memory, MemoryType
+from worker.models import Memory, MemoryType, Relation
 
 TENANT = "bench"
-RECIPE = 1
+RECIPE = 2
 """Goes up with every change of the texts."""
 
 _START = datetime(2025, 1, 1, 9, tzinfo=UTC)
@@ -94,6 +94,11 @@ _ABOUT_NOTHING = (
     "Write a limerick about a {hobby} club on the moon with {n} members",
     "Explain how tides work to a child of {n}, in at most {m} words",
 )
+_NAMES = _WORDS["person"] + _WORDS["project"] + _WORDS["place"]
+RELATED = "related_to"
+LINKED_SHARE = 0.3
+"""Share of memories that are linked to an earlier one."""
+
 UNRELATED_EVERY = 4
 """Every so many messages, one is about nothing that is remembered."""
 
@@ -116,12 +121,20 @@ def related_messages(first: int = 0) -> Iterator[str]:
 def _memory(index: int) -> Memory:
     chance = random.Random(f"memory {RECIPE} {index}")
     kind, template = chance.choice(_MEMORIES)
+    content = _filled(template, chance)
+    links = (
+        (Relation(kind=RELATED, target=f"m{chance.randrange(index)}"),)
+        if index and chance.random() < LINKED_SHARE
+        else ()
+    )
     return Memory(
         id=f"m{index}",
         type=kind,
-        content=_filled(template, chance),
+        content=content,
         importance=round(chance.random(), 2),
         created_at=_START + timedelta(days=chance.uniform(0, _DAYS)),
+        entities=tuple(name for name in _NAMES if name in content),
+        relations=links,
     )
 
 
