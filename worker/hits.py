@@ -1,9 +1,10 @@
 """From the points that the legs of a search found to hits: exact cut of ties, merging, missing cosines."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from operator import mul
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import mul, neg
 from typing import Any
 
 import structlog
@@ -51,12 +52,19 @@ def check_askable(requests: Collection[object]) -> None:
         raise StoreError("neither leg of the search can be used: there are no terms and no usable dense vector")
 
 
-def settled(found: list[Found], limit: int, asked: int) -> bool:
-    """Whether the best `limit` are certain: equal scores at the cut do not go on beyond what was asked for."""
-    if len(found) < asked or asked >= MOST_ASKED or limit == 0:
+def settled(scores: Sequence[float], limit: int, asked: int) -> bool:
+    """Whether the best `limit` of what a leg found, best first, are certain: equal scores at the cut do not go on
+    beyond what was asked for."""
+    if len(scores) < asked or asked >= MOST_ASKED or limit == 0:
         return True
-    scores = sorted((point.score for point in found), reverse=True)
     return scores[limit - 1] > scores[-1]
+
+
+def contenders(scores: Sequence[float], limit: int) -> int:
+    """How many from the front of `scores`, best first, may be among the best `limit`: those, and ties with the last."""
+    if limit == 0 or len(scores) <= limit:
+        return min(limit, len(scores))
+    return bisect_right(scores, -scores[limit - 1], lo=limit, key=neg)
 
 
 def best(found: Iterable[Found], limit: int) -> list[Found]:
@@ -70,10 +78,10 @@ def missing(chosen: Iterable[Found], known: Iterable[Found]) -> list[str]:
     return list(dict.fromkeys(point.point_id for point in chosen if point.point_id not in have))
 
 
-def filled(chosen: Iterable[Found], known: Iterable[Found]) -> list[Found]:
-    """The chosen points with the content of the known ones and their own scores."""
-    content = {point.point_id: point for point in known}
-    return [replace(content[point.point_id], score=point.score) for point in chosen if point.point_id in content]
+def filled(chosen: Iterable[Found], content: Mapping[str, Found]) -> list[Found]:
+    """The chosen points with what `content` has by their ids, and their own scores."""
+    found = ((point, content.get(point.point_id)) for point in chosen)
+    return [Found(point.point_id, point.score, known.payload, known.vector) for point, known in found if known]
 
 
 @dataclass(frozen=True, slots=True)

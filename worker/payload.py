@@ -43,6 +43,9 @@ REINDEX = "meeseeks store reindex"
 PARSED = 4096
 """Memories that are kept parsed."""
 
+POINT_IDS = 16_384
+"""Point ids that are kept: what a search has found, the next one leaves out by id."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _NAMESPACE = uuid.UUID("7d0f5d0e-5b0c-5c39-9d8d-3f2b6a1c4e71")
@@ -122,6 +125,7 @@ def tenant_name(name: str) -> str:
     return cleaned
 
 
+@lru_cache(maxsize=POINT_IDS)
 def point_id(tenant: str, memory_id: str) -> str:
     """The id under which a memory is stored: a UUID (version 5) of tenant and memory id; puts are idempotent by it."""
     return str(uuid.uuid5(_NAMESPACE, json.dumps([tenant, clean_text(memory_id)])))

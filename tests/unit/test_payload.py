@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.store import CREATED, memory, profile, stored
 from worker.errors import StoreError
-from worker.hits import MOST_ASKED, Found, best, filled, merge, missing, settled, usable
+from worker.hits import MOST_ASKED, Found, best, contenders, filled, merge, missing, settled, usable
 from worker.models import MemoryFilter, MemoryScope, MemoryType, Relation, Visibility
 from worker.payload import (
     FAR_FUTURE,
@@ -184,19 +184,30 @@ def test_equal_scores_are_cut_by_id() -> None:
 
 
 def test_a_cut_is_settled_unless_ties_run_on() -> None:
-    tied = [found(str(index), 1.0) for index in range(6)]
+    tied = [1.0] * 6
     assert not settled(tied, limit=4, asked=6)
     assert settled(tied, limit=4, asked=7)
-    assert settled([*tied[:5], found("x", 0.5)], limit=4, asked=6)
+    assert settled([*tied[:5], 0.5], limit=4, asked=6)
     assert settled(tied, limit=4, asked=MOST_ASKED)
     assert settled(tied, limit=0, asked=6)
+
+
+@pytest.mark.parametrize(
+    ("scores", "limit", "number"),
+    [([3, 2, 1], 2, 2), ([3, 2, 2, 2, 1], 2, 4), ([2, 2, 2], 1, 3), ([3, 2], 5, 2), ([], 3, 0), ([3, 3], 0, 0)],
+)
+def test_contenders_are_the_best_and_what_ties_with_the_last_of_them(
+    scores: list[float], limit: int, number: int
+) -> None:
+    assert contenders(scores, limit) == number
 
 
 def test_chosen_points_keep_their_scores_and_get_the_content_of_known_ones() -> None:
     chosen = [Found("a", 2.0, None, None), Found("b", 1.0, None, None), Found("gone", 1.0, None, None)]
     known = [found("a", 0.0, (1.0, 0.0))]
     assert missing(chosen, known) == ["b", "gone"]
-    assert filled(chosen, [*known, found("b", 0.0)]) == [found("a", 2.0, (1.0, 0.0)), found("b", 1.0)]
+    content = {"a": known[0], "b": found("b", 0.0)}
+    assert filled(chosen, content) == [found("a", 2.0, (1.0, 0.0)), found("b", 1.0)]
 
 
 def test_merging_keeps_both_scores_and_fills_the_missing_cosine() -> None:

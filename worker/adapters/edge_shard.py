@@ -24,6 +24,7 @@ from worker.hits import (
     Legs,
     best,
     check_askable,
+    contenders,
     filled,
     listed,
     missing,
@@ -51,7 +52,7 @@ from worker.payload import (
 )
 
 from .edge_files import SideFile, StoreLock
-from .edge_wire import compile_filter, dense_params, found_in, index_operations, order, sparse_vector
+from .edge_wire import compile_filter, dense_params, found_in, index_operations, order, score_of, sparse_vector
 
 POINTS = "points"
 ADVICE = (
@@ -183,21 +184,25 @@ class Shard:
     def _found(self, requests: _Requests) -> dict[_Key, list[Found]]:
         """The best of each leg; content is read for those alone, which is cheaper here than with the scores."""
         asked = {key: min(MOST_ASKED, request["limit"] + SPARE) for key, request in requests.items()}
-        legs = self._ask(requests, asked)
+        answers = self._ask(requests, asked)
         tied = {
-            key: requests[key] for key, found in legs.items() if not settled(found, requests[key]["limit"], asked[key])
+            key: requests[key]
+            for key, points in answers.items()
+            if not settled(list(map(score_of, points)), requests[key]["limit"], asked[key])
         }
-        legs.update(self._ask(tied, dict.fromkeys(tied, MOST_ASKED)))
-        chosen = {key: best(found, requests[key]["limit"]) for key, found in legs.items()}
+        answers.update(self._ask(tied, dict.fromkeys(tied, MOST_ASKED)))
+        chosen = {key: _best(points, requests[key]["limit"]) for key, points in answers.items()}
         vectors = [DENSE] if self.fitness.dense_usable else False
         ids = missing(chain.from_iterable(chosen.values()), ())
-        content = list(map(found_in, self._points.retrieve(list(ids), [MEMORY], vectors))) if ids else []
+        read = map(found_in, self._points.retrieve(list(ids), [MEMORY], vectors)) if ids else ()
+        content = {point.point_id: point for point in read}
         return {key: filled(found, content) for key, found in chosen.items()}
 
-    def _ask(self, requests: _Requests, asked: Mapping[_Key, int]) -> dict[_Key, list[Found]]:
+    def _ask(self, requests: _Requests, asked: Mapping[_Key, int]) -> dict[_Key, list[edge.ScoredPoint]]:
+        """What each leg found, best first, without its content."""
         batch = [edge.QueryRequest(**{**request, "limit": asked[key]}) for key, request in requests.items()]
         answers = self._points.query_batch(edge.QueryBatchRequest(batch)) if batch else []
-        return {key: list(map(found_in, points)) for key, points in zip(requests, answers, strict=True)}
+        return dict(zip(requests, answers, strict=True))
 
     def get(self, ids: Sequence[str]) -> list[Memory]:
         """The memories of these point ids, in the order asked; unknown ids are left out."""
@@ -305,6 +310,12 @@ class Shard:
             with vendor_errors("the memory store could not be closed"):
                 self._points.close()
             self._lock.release()
+
+
+def _best(points: Sequence[edge.ScoredPoint], limit: int) -> list[Found]:
+    """The best points; ids of the others are never read, which would take longer than the search."""
+    scores = list(map(score_of, points))
+    return best(map(found_in, points[: contenders(scores, limit)]), limit)
 
 
 def _make(folder: Path, side: SideFile | None, record: StoreRecord) -> SideFile:

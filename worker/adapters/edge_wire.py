@@ -58,12 +58,16 @@ def sparse_vector(vector: SparseVector) -> edge.SparseVector:
 
 def found_in(point: edge.ScoredPoint | edge.Record) -> Found:
     """A point that was found, or read by its id (then with score 0)."""
-    vector: Any = point.vector.get(DENSE) if isinstance(point.vector, dict) else None
-    if isinstance(point, edge.ScoredPoint):
-        score = point.score if point.order_value is None else float(point.order_value)
-    else:
-        score = 0.0
+    vectors: Any = point.vector  # each look at an attribute converts its whole value
+    vector = vectors.get(DENSE) if isinstance(vectors, dict) else None
+    score = score_of(point) if isinstance(point, edge.ScoredPoint) else 0.0
     return Found(str(point.id), score, point.payload, None if vector is None else tuple(vector))
+
+
+def score_of(point: edge.ScoredPoint) -> float:
+    """What a point was ordered by: its score, or the value of an `order`."""
+    value = point.order_value
+    return point.score if value is None else float(value)
 
 
 def compile_filter(wanted: tuple[Condition, ...]) -> edge.Filter:

@@ -106,7 +106,9 @@ class ServerTenant:
         asked = {key: min(MOST_ASKED, request["limit"] + SPARE) for key, request in requests.items()}
         legs = await self._ask(requests, asked, content=True)
         tied = {
-            key: requests[key] for key, found in legs.items() if not settled(found, requests[key]["limit"], asked[key])
+            key: requests[key]
+            for key, found in legs.items()
+            if not settled([point.score for point in found], requests[key]["limit"], asked[key])
         }
         chosen = {key: best(found, requests[key]["limit"]) for key, found in legs.items()}
         more = await self._ask(tied, dict.fromkeys(tied, MOST_ASKED))
@@ -114,7 +116,8 @@ class ServerTenant:
         known = list(chain.from_iterable(legs.values()))
         wanted = missing(chain.from_iterable(chosen.values()), known)
         known += map(found_in, await self._store.retrieve(wanted, dense=self._store.dense_usable))
-        return {key: filled(found, known) for key, found in chosen.items()}
+        content = {point.point_id: point for point in known}
+        return {key: filled(found, content) for key, found in chosen.items()}
 
     async def _ask(
         self, requests: _Requests, asked: Mapping[_Key, int], *, content: bool = False
