@@ -90,10 +90,13 @@ class Reason(StrEnum):
     DEADLINE = "deadline"
 
     QUEUE_UNAVAILABLE = "queue_unavailable"
+    SERVICE_UNAVAILABLE = "service_unavailable"
+    ACCESS_DENIED = "access_denied"
     STORE_UNAVAILABLE = "store_unavailable"
     EMBEDDER_UNAVAILABLE = "embedder_unavailable"
     EMBEDDER_MISMATCH = "embedder_mismatch"
     BAD_REQUEST = "bad_request"
+    NOT_FOUND = "not_found"
     BAD_REPLY = "bad_reply"
     INTERNAL = "internal"
 
@@ -175,10 +178,15 @@ class Scope(WireModel):
 
 
 class RenderOptions(WireModel):
-    """How the block is to look; `max_chars` bounds the whole block in characters, `None` leaves it to the settings."""
+    """How the block is to look. The limits are those of the whole block; `None` leaves them to the settings.
+
+    Characters are counted as JavaScript does (UTF-16 code units: an emoji has two), tokens by an estimate that errs
+    upwards and is never below four bytes of UTF-8 a token.
+    """
 
     format: BlockFormat = BlockFormat.XML
     max_chars: int | None = Field(default=None, ge=200)
+    max_tokens: int | None = Field(default=None, ge=50)
 
 
 def new_turn_id() -> str:

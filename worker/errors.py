@@ -9,6 +9,7 @@ MeeseeksError
 ├── EmbedderError        a text could not be embedded
 ├── ModelError           the model failed or answered out of shape; carries the reason
 ├── QueueError           Redis or the job queue failed; carries the reason
+├── OperationError       an operation was not done; carries the reason
 ├── MemoryRejected       a memory may not be stored as it is
 └── NotFound             there is nothing by that id
 """
@@ -54,6 +55,14 @@ class ModelError(MeeseeksError):
 
 class QueueError(MeeseeksError):
     """Redis or the job queue failed."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class OperationError(MeeseeksError):
+    """An operation was not done: its request is wrong, its time is up, or something broke that nobody foresaw."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)

@@ -6,7 +6,8 @@ The form of an answer is written down in `hooks.wire`.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 import structlog
 from pydantic import ValidationError
@@ -21,6 +22,7 @@ from .errors import (
     MemoryRejected,
     ModelError,
     NotFound,
+    OperationError,
     QueueError,
     SettingsError,
     StoreError,
@@ -37,12 +39,14 @@ _REASONS: tuple[tuple[type[Exception], Reason], ...] = (
     (EmbedderError, Reason.EMBEDDER_UNAVAILABLE),
     (MemoryRejected, Reason.BAD_REQUEST),
     (SettingsError, Reason.BAD_REQUEST),
-    (NotFound, Reason.BAD_REQUEST),
+    (NotFound, Reason.NOT_FOUND),
     (ValidationError, Reason.BAD_REQUEST),
     (TimeoutError, Reason.DEADLINE),
 )
 
 JobFunction = Callable[..., Awaitable[None]]
+
+T = TypeVar("T")
 
 
 class JobChannel(Protocol):
@@ -73,7 +77,25 @@ def job_function(operation: Operation, channel: JobChannel) -> JobFunction:
 
 
 async def answer(operation: Operation, payload: object, deadline: Deadline, budget: float) -> bytes:
-    """Run an operation and put what becomes of it, whatever that is, into the form that callers read.
+    """Run an operation and put what becomes of it, whatever that is, into the form that callers read."""
+    try:
+        return await _attempted(operation, payload, deadline, budget, ok_answer)
+    except MeeseeksError as error:
+        return error_answer(reason_of(error), str(error) or type(error).__name__)
+
+
+async def attempt(operation: Operation, payload: object, deadline: Deadline, budget: float) -> Answer:
+    """Run an operation for a caller in this process; its body is made of what JSON knows.
+
+    Raises `MeeseeksError` and nothing else: the operation's own, or `OperationError` for whatever else it ends with.
+    """
+    return await _attempted(operation, payload, deadline, budget, _cleaned)
+
+
+async def _attempted(
+    operation: Operation, payload: object, deadline: Deadline, budget: float, encode: Callable[[Answer], T]
+) -> T:
+    """What `encode` makes of an operation's result.
 
     The operation is told to be done a reserve before the deadline, and is cut off when half of that is used up: so
     an operation that answers in the last moment still reaches its caller. `budget` is the whole time, in seconds.
@@ -81,22 +103,28 @@ async def answer(operation: Operation, payload: object, deadline: Deadline, budg
     reserve = min(MOST_RESERVE, RESERVE_SHARE * budget)
     try:
         if not isinstance(payload, dict):
-            return error_answer(Reason.BAD_REQUEST, "the payload must be a JSON object")
+            raise OperationError(Reason.BAD_REQUEST, "the payload must be a JSON object")
         async with asyncio.timeout(deadline.keeping(reserve / 2).remaining()):
             result = await operation(clean(payload), deadline.keeping(reserve))
-        return ok_answer(result)
+        return encode(result)
     except (MeeseeksError, ValidationError, TimeoutError) as error:
         reason = reason_of(error)
         _log.warning("job_failed", reason=reason.value, error=type(error).__name__)
-        return error_answer(reason, _message(error))
-    except Exception as error:  # noqa: BLE001 - whatever an operation does, its caller gets an answer and the worker goes on
+        if isinstance(error, MeeseeksError):
+            raise
+        raise OperationError(reason, _message(error)) from error
+    except Exception as error:
         _log.error("job_crashed", error=type(error).__name__)
-        return error_answer(Reason.INTERNAL, type(error).__name__)
+        raise OperationError(Reason.INTERNAL, type(error).__name__) from error
+
+
+def _cleaned(result: Answer) -> Answer:
+    return replace(result, body=clean(result.body))
 
 
 def reason_of(error: Exception) -> Reason:
     """The reason that callers are given for an error."""
-    if isinstance(error, ModelError | QueueError):
+    if isinstance(error, ModelError | QueueError | OperationError):
         return error.reason
     return next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.INTERNAL)
 

@@ -141,7 +141,7 @@ async def _backend(settings: Settings) -> AsyncIterator[Backend]:
             yield backend
     else:
         async with open_core(settings, with_model=False) as core:
-            yield LocalBackend(core)
+            yield LocalBackend(core.operations)
 
 
 async def _work(settings: Settings, payload: dict[str, Any], *, show_progress: bool) -> dict[str, Any]:
