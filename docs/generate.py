@@ -40,6 +40,7 @@ REQUEST_FIELDS = {
     "mode": "`mode`, which replaces it",
     "deadline_ms": "`deadline_ms`; the shorter holds",
     "max_chars": "`render.max_chars`; the smaller holds",
+    "max_tokens": "`render.max_tokens`; the smaller holds",
 }
 """Settings that a single request can narrow or replace."""
 
@@ -206,6 +207,7 @@ def _options(command: click.Command) -> list[str]:
         default = parameter.default
         plain = default is None or callable(default) or default in ([], ()) or parameter.required
         text = getattr(parameter, "help", "") or ""
+        text += f" Variable: `{parameter.envvar}`." if parameter.envvar else ""
         value = "" if plain else f"`{getattr(default, 'value', default)}`"
         rows.append(f"| `{shown}` | {value} | {text} |")
     return rows

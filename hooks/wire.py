@@ -37,6 +37,9 @@ INJECT = "inject"
 SESSION_EVENT = "session_event"
 """Name of the job that takes what happened to a session."""
 
+HOST_HOOK = "host_hook"
+"""Name of the job that takes a native event of a host and brings that host's native output."""
+
 ACK = b'{"ack":1}'
 REPLY_TTL_MS = 5_000
 WAKE_TTL_MS = 5_000

@@ -14,6 +14,7 @@ import structlog
 from redis.asyncio import Redis
 
 from hooks.contract import Reason
+from hooks.wire import INJECT, SESSION_EVENT
 
 from .adapters.bm25 import Bm25Encoder
 from .adapters.config_watcher import ASK_S, LOOK_S, ConfigWatcher, FileWatch
@@ -27,12 +28,13 @@ from .config import LiveSettings
 from .copying import Journal
 from .errors import QueueError, StoreError
 from .fallback import DeterministicSelector
+from .host_operations import HostOperations
 from .hosting import Host, Serving
 from .injection import InjectionParts, InjectionService
 from .keeper import Keeper
 from .live_triage import LivePrompts, LiveTriage
 from .memory_operations import MemoryOperations
-from .opening import make_shelf, open_embedder, open_ledger, open_model, open_receipts, server_shelf
+from .opening import make_shelf, open_embedder, open_ledger, open_model, open_receipts, open_subagents, server_shelf
 from .operations import Operations
 from .prompts import default_prompts_dir
 from .protocols import ChatModel, Embedder, Ledger, ReceiptStore, Selector, StoreEngine
@@ -90,7 +92,9 @@ async def open_core(
         jobs = StoreOperations(StoreKeeper(_house(service, shelf, host, parts, embedder, stack)))
         stack.push_async_callback(jobs.aclose)
         about = _about(service, shelf.live_name, embedder, model)
-        yield Core(host.table() | jobs.table(), store, embedder, model, about)
+        table = host.table() | jobs.table()
+        hosts = HostOperations(table[INJECT], table[SESSION_EVENT], open_subagents(redis))
+        yield Core(table | hosts.table(), store, embedder, model, about)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from hooks.contract import BlockFormat, ItemSource
 
 from .models import Candidate, Dropped, Verdict
 from .render import Line, block
-from .tokens import estimate_tokens
+from .tokens import estimate_tokens, utf16_length
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Most memories found by search, most memories at all, most characters and tokens of the whole block."""
+    """Most memories found by search, most memories at all, most characters (UTF-16) and tokens of the whole block."""
 
     contextual: int
     total: int
@@ -79,7 +79,7 @@ class _Filling:
         if len(self.kept) >= limits.total or self._is_full(place):
             return Verdict.OVER_ITEMS
         whole = block([self._lines[kept] for kept in sorted([*self.kept, place])], self._style) or ""
-        if len(whole) > limits.chars:
+        if utf16_length(whole) > limits.chars:
             return Verdict.OVER_CHARS
         if limits.tokens is not None and estimate_tokens(whole) > limits.tokens:
             return Verdict.OVER_TOKENS

@@ -115,12 +115,13 @@ def _in_order(chosen: Sequence[Candidate], style: BlockFormat) -> tuple[Candidat
 
 
 def _limits(turn: Turn) -> Limits:
-    config, asked = turn.config, turn.request.render.max_chars
+    config, asked = turn.config, turn.request.render
+    tokens = [limit for limit in (config.max_tokens, asked.max_tokens) if limit is not None]
     return Limits(
         contextual=config.max_items,
         total=config.max_total,
-        chars=min(config.max_chars, asked or config.max_chars),
-        tokens=config.max_tokens,
+        chars=min(config.max_chars, asked.max_chars or config.max_chars),
+        tokens=min(tokens, default=None),
     )
 
 

@@ -23,11 +23,14 @@ from .adapters.fastembed_embedder import FastEmbedEmbedder
 from .adapters.file_receipts import FileReceipts
 from .adapters.litellm_environment import prepare_environment
 from .adapters.memory_ledger import MemoryLedger
+from .adapters.memory_subagents import MemorySubagents
 from .adapters.minilm import MiniLmEmbedder
 from .adapters.ollama import find_chat_model
 from .adapters.redis_ledger import RedisLedger
 from .adapters.redis_receipts import RedisReceipts
+from .adapters.redis_subagents import RedisSubagents
 from .errors import EmbedderError, SettingsError
+from .hosts.subagents import PendingSubagents
 from .protocols import ChatModel, Embedder, Ledger, ReceiptStore
 from .service_settings import ServiceSettings
 from .shelf import Shelf
@@ -73,6 +76,10 @@ def open_ledger(service: ServiceSettings, redis: "Redis | None") -> Ledger:
 
 def open_receipts(service: ServiceSettings, redis: "Redis | None") -> ReceiptStore:
     return RedisReceipts(redis, service.receipt_ttl_s) if redis is not None else FileReceipts(service.home / "receipts")
+
+
+def open_subagents(redis: "Redis | None") -> PendingSubagents:
+    return RedisSubagents(redis) if redis is not None else MemorySubagents()
 
 
 async def open_embedder(service: ServiceSettings, stack: AsyncExitStack) -> Embedder | None:

@@ -1,4 +1,4 @@
-"""How many tokens a text has, by estimate. Pure."""
+"""How long a text is: its tokens by estimate, its characters as hosts count them. Pure."""
 
 import math
 import re
@@ -17,3 +17,8 @@ def estimate_tokens(text: str) -> int:
     dense = len(_DENSE.findall(text))
     letters = len(_LETTERS.findall(text))
     return math.ceil(letters / 3.5 + (len(text) - letters - dense) + dense * 1.5)
+
+
+def utf16_length(text: str) -> int:
+    """Characters as JavaScript counts them, and with it most hosts: those beyond the first 65,536 count twice."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

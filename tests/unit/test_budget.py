@@ -9,7 +9,7 @@ from hooks.contract import BlockFormat, ItemSource
 from worker.budget import Fitted, Limits, fit
 from worker.models import Candidate, Memory, Verdict
 from worker.render import Line, block, shown_text
-from worker.tokens import estimate_tokens
+from worker.tokens import estimate_tokens, utf16_length
 
 PINNED, CONTEXTUAL = ItemSource.PINNED, ItemSource.CONTEXTUAL
 
@@ -100,7 +100,7 @@ def test_no_limit_is_ever_exceeded(
 ) -> None:
     found = fitted(items, Limits(contextual, total, chars, tokens), style)
     whole = block(found.lines, style) or ""
-    assert len(whole) <= chars
+    assert utf16_length(whole) <= chars
     assert tokens is None or estimate_tokens(whole) <= tokens
     assert find_blocks(whole) == ([whole] if whole else [])
     assert len(found.lines) <= total
@@ -108,3 +108,14 @@ def test_no_limit_is_ever_exceeded(
     places = [int(name[1:]) for name in ids(found)]
     assert places == sorted(places)
     assert sorted([*ids(found), *verdicts(found)]) == sorted(f"m{n}" for n in range(len(items)))
+
+
+def test_characters_are_counted_as_hosts_do() -> None:
+    smiles = [(CONTEXTUAL, "\U0001f600" * 200)]
+    assert ids(fitted(smiles, Limits(5, 25, chars=500))) == []
+    assert ids(fitted(smiles, Limits(5, 25, chars=600))) == ["m0"]
+
+
+@given(st.text())
+def test_a_token_never_has_more_than_four_bytes(text: str) -> None:
+    assert 4 * estimate_tokens(text) >= len(text.encode("utf-8", "replace"))

@@ -1,10 +1,11 @@
 """From a choice to a block and its receipt: what the receipt says is what the block holds."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from hooks.contract import BlockFormat, Engine, InjectionRequest, ItemSource, Outcome, Reason, Retention
+from hooks.contract import BlockFormat, Engine, InjectionRequest, ItemSource, Outcome, Reason, RenderOptions, Retention
 from worker.conclusion import Turn, Verdicts, conclude_selection, receipt_of, result_of, shown_by
 from worker.deadline import Deadline
 from worker.models import Candidate, Dropped, Memory, MemoryType, Selection, Verdict
@@ -122,3 +123,14 @@ def test_secrets_do_not_reach_the_ledger() -> None:
     now = turn()
     shown = shown_by(now, conclude_selection(now, Selection((secret,), Engine.LLM), Verdicts(), None), 1, "block")
     assert "Tr0ut" not in shown["m1"].text
+
+
+@pytest.mark.parametrize(("asked", "configured", "holds"), [(400, None, 400), (600, 400, 400), (None, 400, 400)])
+def test_the_smaller_of_the_requests_and_the_configured_tokens_holds(
+    asked: int | None, configured: int | None, holds: int
+) -> None:
+    now = turn(max_tokens=configured, max_total=25)
+    now = replace(now, request=now.request.model_copy(update={"render": RenderOptions(max_tokens=asked)}))
+    result = result_of(now, conclude_selection(now, Selection(tuple(GOALS), Engine.DETERMINISTIC), Verdicts(), None))
+    assert result.items
+    assert estimate_tokens(result.memory_context or "") <= holds

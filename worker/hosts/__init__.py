@@ -1,0 +1,27 @@
+"""Hosts: the orchestrators and agents whose native hook events are understood, and answered in their own words.
+
+A further host is one module beside these, and one row here.
+"""
+
+from collections.abc import Mapping
+
+from . import claude_code, codex, gobby, nexus
+from .profile import Announce, Caller, Follow, HostProfile, Inject, Start, SubagentKind, SubagentTask, Wish
+
+__all__ = [
+    "HOSTS",
+    "Announce",
+    "Caller",
+    "Follow",
+    "HostProfile",
+    "Inject",
+    "Start",
+    "SubagentKind",
+    "SubagentTask",
+    "Wish",
+]
+
+HOSTS: Mapping[str, HostProfile] = {
+    profile.name: profile for profile in (claude_code.PROFILE, codex.PROFILE, nexus.PROFILE, gobby.PROFILE)
+}
+"""Every host by the name that endpoint, command and settings know it by."""

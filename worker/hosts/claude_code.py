@@ -1,0 +1,75 @@
+"""Claude Code (2.1): hooks in `settings.json`, as a command or over HTTP. Pure.
+
+Strings of more than 10,000 characters (UTF-16 code units) are replaced by a preview of 2 KB, silently.
+"""
+
+from typing import Any
+
+from hooks.contract import RenderOptions, Retention
+
+from ..tokens import utf16_length
+from . import hook_json
+from .profile import Caller, HostEvent, HostProfile, Native, Role, SettingsFiles, Wish
+
+MOST_CHARS = 10_000
+RENDER = RenderOptions(max_chars=9_000)
+SUBAGENT_TOOLS = ("Agent", "Task")
+
+EVENTS = (
+    HostEvent("UserPromptSubmit", Role.INJECTS, over_http=True),
+    HostEvent("SubagentStart", Role.INJECTS, over_http=True),
+    HostEvent("PreToolUse", Role.ANNOUNCES, matcher="|".join(SUBAGENT_TOOLS), over_http=True),
+    HostEvent("SessionStart", Role.FOLLOWS),
+    HostEvent("PreCompact", Role.FOLLOWS, over_http=True),
+    HostEvent("PostCompact", Role.FOLLOWS, over_http=True),
+    HostEvent("SessionEnd", Role.FOLLOWS, installed=False, over_http=True),
+)
+INJECTING = tuple(event.name for event in EVENTS if event.role is Role.INJECTS)
+
+
+def understand(event: Native, caller: Caller) -> Wish | None:
+    """What an event asks for."""
+    match hook_json.event_name(event):
+        case "UserPromptSubmit":
+            return hook_json.prompted(event, caller, RENDER, "prompt_id")
+        case "SubagentStart":
+            return hook_json.subagent_started(event, caller, RENDER)
+        case "PreToolUse" if event.get("tool_name") in SUBAGENT_TOOLS:
+            return hook_json.announced(event, caller)
+        case "SessionStart":
+            return hook_json.started(event, caller)
+        case "PreCompact":
+            return hook_json.compacting(event, caller)
+        case "PostCompact":
+            return hook_json.compacted(event, caller)
+        case "SessionEnd":
+            return hook_json.ended(event, caller)
+        case _:
+            return None
+
+
+def faults(event: Native, output: Any) -> list[str]:
+    """What Claude Code would do something else with than intended; empty where nothing is wrong."""
+    found = hook_json.output_faults(event, output, INJECTING)
+    if not found and output and utf16_length(output["hookSpecificOutput"]["additionalContext"]) > MOST_CHARS:
+        found.append(f"additionalContext is longer than {MOST_CHARS} characters and would be cut to a preview")
+    return found
+
+
+PROFILE = HostProfile(
+    name="claude-code",
+    title="Claude Code",
+    retention=Retention.HISTORY,
+    render=RENDER,
+    limit=f"{MOST_CHARS:,} characters, then a preview",
+    events=EVENTS,
+    understand=understand,
+    answer=hook_json.additional_context,
+    faults=faults,
+    settings=SettingsFiles(
+        user=".claude/settings.json",
+        project=".claude/settings.json",
+        others=(".claude/settings.local.json",),
+        over_http=True,
+    ),
+)

@@ -1,0 +1,70 @@
+"""Codex CLI (0.171): hooks in `hooks.json`, as commands. Pure.
+
+An output with any key that Codex does not know fails the hook. Texts above 2,500 tokens, four bytes each, are spilled
+to a file and replaced by a preview.
+"""
+
+from typing import Any
+
+from hooks.contract import RenderOptions, Retention
+
+from . import hook_json
+from .profile import Caller, HostEvent, HostProfile, Native, Role, SettingsFiles, Wish
+
+MOST_TOKENS = 2_500
+BYTES_PER_TOKEN = 4
+RENDER = RenderOptions(max_chars=9_000, max_tokens=2_400)
+
+EVENTS = (
+    HostEvent("UserPromptSubmit", Role.INJECTS),
+    HostEvent("SessionStart", Role.FOLLOWS),
+    HostEvent("PreCompact", Role.FOLLOWS),
+    HostEvent("PostCompact", Role.FOLLOWS),
+)
+INJECTING = tuple(event.name for event in EVENTS if event.role is Role.INJECTS)
+
+
+def understand(event: Native, caller: Caller) -> Wish | None:
+    """What an event asks for. A subagent's start says nothing of its task, so nothing is asked for it."""
+    match hook_json.event_name(event):
+        case "UserPromptSubmit":
+            return hook_json.prompted(event, caller, RENDER, "turn_id")
+        case "SessionStart":
+            return hook_json.started(event, caller)
+        case "PreCompact":
+            return hook_json.compacting(event, caller)
+        case "PostCompact":
+            return hook_json.compacted(event, caller)
+        case _:
+            return None
+
+
+def faults(event: Native, output: Any) -> list[str]:
+    """What Codex would refuse or spill; empty where nothing is wrong."""
+    found = hook_json.output_faults(event, output, INJECTING)
+    if not found and output and tokens(output["hookSpecificOutput"]["additionalContext"]) > MOST_TOKENS:
+        found.append(f"additionalContext has more than {MOST_TOKENS} tokens and would be spilled to a file")
+    return found
+
+
+def tokens(text: str) -> int:
+    """Tokens as Codex estimates them: four bytes of UTF-8 each, rounded up."""
+    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+
+
+PROFILE = HostProfile(
+    name="codex",
+    title="Codex CLI",
+    retention=Retention.HISTORY,
+    render=RENDER,
+    limit=f"{MOST_TOKENS:,} tokens of {BYTES_PER_TOKEN} bytes, then a file",
+    events=EVENTS,
+    understand=understand,
+    answer=hook_json.additional_context,
+    faults=faults,
+    settings=SettingsFiles(
+        user=".codex/hooks.json",
+        project=".codex/hooks.json",
+        note="Codex asks once whether it may run new or changed hooks: open it and say yes under /hooks.",
+    ),
+)

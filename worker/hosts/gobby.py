@@ -1,0 +1,98 @@
+"""Gobby: the two workflow actions that have to do with injected memories. Pure.
+
+`memory_recall_relevant` gets `session_id`, `prompt_text` and perhaps `project_id`, and answers with `inject_context`;
+`reset_memory_injection_tracking` makes the session forget what it was shown. An event names its `action`.
+"""
+
+from typing import Any
+
+from hooks.contract import (
+    InjectionRequest,
+    InjectionResult,
+    RenderOptions,
+    Retention,
+    SessionEvent,
+    SessionEventResult,
+    SessionEventType,
+    new_turn_id,
+)
+
+from .fields import key, text, within
+from .profile import Caller, Follow, HostEvent, HostProfile, Inject, Native, Role, Wish
+
+RECALL = "memory_recall_relevant"
+RESET = "reset_memory_injection_tracking"
+RENDER = RenderOptions()
+NOTHING: Native = {"injected": False, "count": 0}
+
+
+def understand(event: Native, caller: Caller) -> Wish | None:
+    """What an action asks for."""
+    session_id, action = key(event, "session_id"), text(event, "action")
+    if not session_id:
+        return None
+    if action == RESET:
+        kind, tenant = SessionEventType.SESSION_CLEARED, caller.scope.tenant
+        return Follow(SessionEvent(type=kind, session_id=session_id, tenant=tenant, deadline_ms=caller.deadline_ms))
+    prompt = _prompt(event)
+    if action != RECALL or not prompt:
+        return None
+    return Inject(
+        InjectionRequest(
+            session_id=session_id,
+            agent_id=key(event, "agent_id") or "main",
+            turn_id=key(event, "turn_id") or new_turn_id(),
+            message=prompt,
+            scope=within(caller.scope, project=text(event, "project_id")),
+            retention=Retention.HISTORY,
+            render=RENDER,
+            deadline_ms=caller.deadline_ms,
+        )
+    )
+
+
+def _prompt(event: Native) -> str:
+    """The prompt, where the action is given it or where the event that set it off has it."""
+    places = (("prompt_text",), ("event_data", "prompt"), ("event_data", "prompt_text"))
+    return next((found for place in places if (found := text(event, *place))), "")
+
+
+def answer(event: Native, result: InjectionResult) -> dict[str, Any]:
+    """The action's result with the block."""
+    return {"inject_context": result.memory_context, "injected": True, "count": len(result.items)}
+
+
+def followed(event: Native, result: SessionEventResult) -> dict[str, Any]:
+    """The result of a reset."""
+    return {"memory_tracking_reset": result.done, "previous_count": result.forgotten}
+
+
+def faults(event: Native, output: Any) -> list[str]:
+    """What the host would do something else with than intended; empty where nothing is wrong."""
+    if not isinstance(output, dict):
+        return ["the output must be an object"]
+    if text(event, "action") == RESET:
+        return (
+            [] if {"memory_tracking_reset", "previous_count"} <= set(output) or output == NOTHING else ["not a reset"]
+        )
+    injected, count = output.get("injected"), output.get("count")
+    if not isinstance(injected, bool) or not isinstance(count, int):
+        return ["the output must say injected and count"]
+    if injected is not isinstance(output.get("inject_context"), str):
+        return ["inject_context must be there just when injected is true"]
+    return [] if injected is (count > 0) else ["count must be the number of memories"]
+
+
+PROFILE = HostProfile(
+    name="gobby",
+    title="Gobby",
+    retention=Retention.HISTORY,
+    render=RENDER,
+    limit="none",
+    events=(HostEvent(RECALL, Role.INJECTS), HostEvent(RESET, Role.FOLLOWS)),
+    understand=understand,
+    answer=answer,
+    faults=faults,
+    nothing=NOTHING,
+    followed=followed,
+)

@@ -1,0 +1,165 @@
+"""What Claude Code and Codex have in common: the events of a conversation, and `hookSpecificOutput`. Pure.
+
+Sources: the hooks reference of Claude Code (2.1) and the schemas that Codex (0.171) publishes of its hooks.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from hooks.contract import (
+    InjectionRequest,
+    InjectionResult,
+    RenderOptions,
+    Retention,
+    SessionEvent,
+    SessionEventType,
+    new_turn_id,
+)
+
+from .fields import folder_name, key, text, within
+from .profile import Announce, Caller, Follow, Inject, Native, Start, SubagentKind, SubagentTask, Wish
+
+MAIN_AGENT = "main"
+DEFAULT_SUBAGENT = "general-purpose"
+"""The type of a subagent that is started without one."""
+
+MOST_PROMPT_CHARS = 16_384
+"""What is kept of a subagent's task until it starts; only a part of that is searched with."""
+
+SOURCES = {"sdk": "user", "loop_wakeup": "cron", "schedule_wakeup": "cron", "poll_event": "heartbeat"}
+"""Claude Code's words for who wrote a prompt, where the contract has another one."""
+
+STARTS = {
+    "startup": SessionEventType.SESSION_STARTED,
+    "resume": SessionEventType.SESSION_RESUMED,
+    "clear": SessionEventType.SESSION_CLEARED,
+    "compact": SessionEventType.CONTEXT_COMPACTED,
+    "fork": SessionEventType.SESSION_FORKED,
+}
+"""What the `source` of `SessionStart` means for the ledger."""
+
+
+def event_name(event: Native) -> str:
+    return text(event, "hook_event_name")
+
+
+def agent_of(event: Native) -> str:
+    """The agent whose context it is: a subagent has an id of its own."""
+    return key(event, "agent_id") or key(event, "agent_type") or MAIN_AGENT
+
+
+def prompted(event: Native, caller: Caller, render: RenderOptions, turn: str) -> Wish | None:
+    """`UserPromptSubmit`: the memory of the prompt; `turn` is the field that names the turn."""
+    session_id = key(event, "session_id")
+    if not session_id or not isinstance(event.get("prompt"), str):
+        return None
+    source = text(event, "source") or "user"
+    return Inject(
+        InjectionRequest(
+            session_id=session_id,
+            agent_id=agent_of(event),
+            turn_id=key(event, turn) or new_turn_id(),
+            message=text(event, "prompt"),
+            source=SOURCES.get(source, source),
+            scope=_scope(event, caller),
+            retention=Retention.HISTORY,
+            render=render,
+            deadline_ms=caller.deadline_ms,
+        )
+    )
+
+
+def started(event: Native, caller: Caller) -> Wish | None:
+    """`SessionStart`: what became of the context, by its `source`."""
+    return _follow(event, caller, STARTS.get(text(event, "source")))
+
+
+def compacting(event: Native, caller: Caller) -> Wish | None:
+    return _follow(event, caller, SessionEventType.CONTEXT_COMPACTING)
+
+
+def compacted(event: Native, caller: Caller) -> Wish | None:
+    return _follow(event, caller, SessionEventType.CONTEXT_COMPACTED)
+
+
+def ended(event: Native, caller: Caller) -> Wish | None:
+    """`SessionEnd`: matters only where the conversation was cleared."""
+    return _follow(event, caller, SessionEventType.SESSION_CLEARED if text(event, "reason") == "clear" else None)
+
+
+def _follow(event: Native, caller: Caller, kind: SessionEventType | None) -> Wish | None:
+    session_id = key(event, "session_id")
+    if kind is None or not session_id:
+        return None
+    agent = key(event, "agent_id") or None
+    tenant = caller.scope.tenant
+    return Follow(
+        SessionEvent(type=kind, session_id=session_id, agent_id=agent, tenant=tenant, deadline_ms=caller.deadline_ms)
+    )
+
+
+def announced(event: Native, caller: Caller) -> Wish | None:
+    """`PreToolUse` of the tool that starts subagents: the only event that says what the subagent is asked."""
+    given = event.get("tool_input")
+    session_id, prompt = key(event, "session_id"), text(given, "prompt")
+    if not session_id or not prompt:
+        return None
+    kind = SubagentKind(caller.scope.tenant, session_id, key(given, "subagent_type") or DEFAULT_SUBAGENT)
+    task = SubagentTask(
+        prompt[:MOST_PROMPT_CHARS], text(given, "description") or None, key(event, "tool_use_id") or None
+    )
+    return Announce(kind, task)
+
+
+def subagent_started(event: Native, caller: Caller, render: RenderOptions) -> Wish | None:
+    """`SubagentStart`: knows the subagent's id, and not what it is asked."""
+    session_id, agent_id = key(event, "session_id"), key(event, "agent_id")
+    if not session_id or not agent_id:
+        return None
+    agent_type = key(event, "agent_type") or DEFAULT_SUBAGENT
+
+    def request_for(task: SubagentTask) -> InjectionRequest:
+        return InjectionRequest(
+            session_id=session_id,
+            agent_id=agent_id,
+            turn_id=task.turn_id or new_turn_id(),
+            message=task.prompt,
+            task_description=task.description,
+            source="subagent",
+            scope=within(_scope(event, caller), agent=agent_type),
+            retention=Retention.HISTORY,
+            render=render,
+            deadline_ms=caller.deadline_ms,
+        )
+
+    return Start(SubagentKind(caller.scope.tenant, session_id, agent_type), request_for)
+
+
+def _scope(event: Native, caller: Caller) -> Any:
+    return within(caller.scope, project=folder_name(text(event, "cwd")))
+
+
+def additional_context(event: Native, result: InjectionResult) -> dict[str, Any]:
+    """The block as context of the event that asked for it, with the two keys that both hosts know and no other."""
+    return {
+        "hookSpecificOutput": {"hookEventName": event_name(event), "additionalContext": result.memory_context or ""}
+    }
+
+
+def output_faults(event: Native, output: Any, injecting: Iterable[str]) -> list[str]:
+    """What is wrong with an output, as far as both hosts agree: nothing at all, or context for this very event."""
+    if output == {}:
+        return []
+    if not isinstance(output, dict) or list(output) != ["hookSpecificOutput"]:
+        return ["the output must be {} or have hookSpecificOutput and nothing else"]
+    inner = output["hookSpecificOutput"]
+    if not isinstance(inner, dict) or sorted(inner) != ["additionalContext", "hookEventName"]:
+        return ["hookSpecificOutput must have hookEventName and additionalContext and nothing else"]
+    faults = []
+    if inner["hookEventName"] != event_name(event):
+        faults.append(f"hookEventName must be {event_name(event)}, the event that was sent")
+    if event_name(event) not in injecting:
+        faults.append(f"{event_name(event)} takes no context")
+    if not isinstance(inner["additionalContext"], str):
+        faults.append("additionalContext must be a text")
+    return faults
