@@ -9,23 +9,41 @@ TYPE_CHECKING = False  # `typing` alone would double the stand-alone command's s
 if TYPE_CHECKING:
     from typing import Any
 
+    from .blocks import find_blocks
+    from .client import MeeseeksClient
     from .contract import Engine, InjectionRequest, InjectionResult, Outcome, Reason, Scope, SessionEvent
+    from .history import strip
     from .pre_execution import PreExecutionHook
+    from .sync import SyncPreExecutionHook
+    from .sync_client import SyncMeeseeksClient
 
 __all__ = [
     "Engine",
     "InjectionRequest",
     "InjectionResult",
+    "MeeseeksClient",
     "Outcome",
     "PreExecutionHook",
     "Reason",
     "Scope",
     "SessionEvent",
+    "SyncMeeseeksClient",
+    "SyncPreExecutionHook",
+    "find_blocks",
+    "strip",
 ]
+
+_HOMES = {
+    "MeeseeksClient": ".client",
+    "PreExecutionHook": ".pre_execution",
+    "SyncMeeseeksClient": ".sync_client",
+    "SyncPreExecutionHook": ".sync",
+    "find_blocks": ".blocks",
+    "strip": ".history",
+}
 
 
 def __getattr__(name: str) -> "Any":
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = ".pre_execution" if name == "PreExecutionHook" else ".contract"
-    return getattr(import_module(home, __name__), name)
+    return getattr(import_module(_HOMES.get(name, ".contract"), __name__), name)

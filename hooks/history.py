@@ -11,7 +11,7 @@ one, that is nothing but a block goes with it.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from .blocks import block_id, drop_blocks, find_blocks, strip_blocks
 
@@ -51,6 +51,15 @@ def visible_block_ids(messages: Sequence[Any]) -> tuple[str, ...]:
 def strip_messages(messages: Sequence[Message]) -> list[Message]:
     """The history without any injected block."""
     return _without(messages, lambda block: True)
+
+
+@overload
+def strip(given: str) -> str: ...
+@overload
+def strip(given: list[Message]) -> list[Message]: ...
+def strip(given: Any) -> Any:
+    """A text or a history without any injected block; see `strip_blocks` and `strip_messages`."""
+    return strip_blocks(given) if isinstance(given, str) else strip_messages(given)
 
 
 def cap_blocks(messages: Sequence[Message], keep: int, *, adding: int = 1) -> list[Message]:

@@ -2,23 +2,21 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from pydantic import ValidationError
 
 from . import wire
-from .contract import InjectionRequest, InjectionResult, Mode, Outcome, Reason, SessionEvent, SessionEventResult
+from .contract import InjectionRequest, InjectionResult, Reason, SessionEvent, SessionEventResult
+from .failing import elapsed_ms, event_not_done, no_memory, safely, skipped
+from .guarded_queue import GuardedQueue
 from .queue import QueueClient, QueueFault, Reply
 from .session import send_event
 
-_TIMEOUTS = frozenset({Reason.NO_WORKER, Reason.NO_ACK, Reason.BUSY, Reason.DEADLINE})
-
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class PreExecutionHook:
@@ -26,6 +24,7 @@ class PreExecutionHook:
 
     Calls never raise and never outlast `deadline_ms` by more than a few milliseconds; whatever breaks, the
     orchestrator goes on with the message as it is. One hook serves any number of calls at a time, on any event loop.
+    Once Redis has hung several times in a row, calls fail at once for a second; see `guarded_queue`.
 
         async with PreExecutionHook() as hook:
             message = await hook.prefix(message, session_id="s1")
@@ -33,11 +32,12 @@ class PreExecutionHook:
 
     def __init__(self, redis_url: str | None = None, *, queue: QueueClient | None = None) -> None:
         self._queue = queue or QueueClient(redis_url)
+        self._guarded = GuardedQueue(self._queue)
 
     async def __call__(self, request: InjectionRequest | Mapping[str, Any]) -> InjectionResult:
         """The block for a request, or an outcome and a reason."""
         started = time.monotonic()
-        return await _safely(self._answer(request, started), lambda reason: _failed(request, reason, started))
+        return await safely(self._answer(request, started), lambda reason: no_memory(request, reason, started))
 
     async def event(self, event: SessionEvent | Mapping[str, Any]) -> SessionEventResult:
         """Tell what happened to a session, so that the ledger follows: `await hook.event({"type": ..., ...})`.
@@ -45,8 +45,8 @@ class PreExecutionHook:
         Never raises, and never outlasts the event's `deadline_ms` by more than a few milliseconds.
         """
         started = time.monotonic()
-        result = await _safely(send_event(self._queue, event), _not_done)
-        return result.model_copy(update={"elapsed_ms": _elapsed_ms(started)})
+        result = await safely(send_event(self._guarded, event), event_not_done)
+        return result.model_copy(update={"elapsed_ms": elapsed_ms(started)})
 
     async def prefix(self, message: str, *, session_id: str, **fields: Any) -> str:
         """`message` with the block in front of it, or as it is. `fields` are further fields of the request."""
@@ -68,17 +68,14 @@ class PreExecutionHook:
 
     async def _answer(self, given: InjectionRequest | Mapping[str, Any], started: float) -> InjectionResult:
         request = given if isinstance(given, InjectionRequest) else InjectionRequest.model_validate(given)
-        skipped = _skip_reason(request)
-        if skipped is not None:
-            return InjectionResult.nothing(
-                Outcome.SKIPPED, skipped, turn_id=request.turn_id, elapsed_ms=_elapsed_ms(started)
-            )
+        if (known := skipped(request, started)) is not None:
+            return known
         deadline = started + request.deadline_ms / 1000
         payload = request.model_dump_json(exclude_none=True).encode()
-        reply = await self._queue.ask(wire.INJECT, payload, budget=deadline - time.monotonic())
+        reply = await self._guarded.ask(wire.INJECT, payload, budget=deadline - time.monotonic())
         result = _result(reply)
         await self._commit(reply, deadline)
-        return result.model_copy(update={"elapsed_ms": _elapsed_ms(started)})
+        return result.model_copy(update={"elapsed_ms": elapsed_ms(started)})
 
     async def _commit(self, reply: Reply, deadline: float) -> None:
         """Tell the ledger what is about to be shown; should that fail, it may be shown once more later."""
@@ -89,46 +86,8 @@ class PreExecutionHook:
             _log.warning("the ledger was not told of a delivered block")
 
 
-async def _safely(work: Awaitable[T], failed: Callable[[Reason], T]) -> T:
-    """What `work` brings, or `failed` with the reason why it brings nothing."""
-    try:
-        return await work
-    except ValidationError:
-        return failed(Reason.BAD_REQUEST)
-    except QueueFault as fault:
-        return failed(fault.reason)
-    except Exception as error:  # noqa: BLE001 - nothing may ever reach the orchestrator
-        _log.warning("the hook failed: %s", type(error).__name__)
-        return failed(Reason.INTERNAL)
-
-
 def _result(reply: Reply) -> InjectionResult:
     try:
         return InjectionResult.model_validate(reply.body)
     except ValidationError as error:
         raise QueueFault(Reason.BAD_REPLY) from error
-
-
-def _skip_reason(request: InjectionRequest) -> Reason | None:
-    """Why the worker need not be asked at all."""
-    if request.mode is Mode.OFF:
-        return Reason.MODE_OFF
-    if not request.message.strip() and not (request.task_description or "").strip():
-        return Reason.EMPTY_MESSAGE
-    return None
-
-
-def _not_done(reason: Reason) -> SessionEventResult:
-    _log.warning("the ledger was not told of a session event: %s", reason.value)
-    return SessionEventResult(done=False, reason=reason)
-
-
-def _failed(given: InjectionRequest | Mapping[str, Any], reason: Reason, started: float) -> InjectionResult:
-    _log.warning("no memory injected: %s", reason.value)
-    outcome = Outcome.TIMEOUT if reason in _TIMEOUTS else Outcome.ERROR
-    turn_id = given.turn_id if isinstance(given, InjectionRequest) else None
-    return InjectionResult.nothing(outcome, reason, turn_id=turn_id, elapsed_ms=_elapsed_ms(started))
-
-
-def _elapsed_ms(started: float) -> float:
-    return round((time.monotonic() - started) * 1000, 3)

@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from . import wire
 from .contract import Reason
+from .faults import Fault
 
 CONNECT_TIMEOUT = 0.25
 SOCKET_TIMEOUT = 5.0
@@ -27,16 +28,12 @@ SOCKET_TIMEOUT = 5.0
 _REFUSALS = {b"NO_WORKER": Reason.NO_WORKER, b"BUSY": Reason.BUSY}
 
 
-class QueueFault(Exception):
+class QueueFault(Fault):
     """A question was not answered.
 
     Reasons of the queue's own: `NO_WORKER`, `BUSY`, `NO_ACK`, `DEADLINE`, `QUEUE_UNAVAILABLE` and `BAD_REPLY`; every
     other reason is the worker's, which then explains it in the message.
     """
-
-    def __init__(self, reason: Reason, message: str = "") -> None:
-        super().__init__(message or reason.value)
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

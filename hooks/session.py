@@ -7,10 +7,11 @@ from pydantic import ValidationError
 
 from . import wire
 from .contract import Reason, SessionEvent, SessionEventResult
-from .queue import QueueClient, QueueFault
+from .guarded_queue import GuardedQueue
+from .queue import QueueFault
 
 
-async def send_event(queue: QueueClient, given: SessionEvent | Mapping[str, Any]) -> SessionEventResult:
+async def send_event(queue: GuardedQueue, given: SessionEvent | Mapping[str, Any]) -> SessionEventResult:
     """Tell the worker, within the event's deadline. Raises `QueueFault`, and `ValidationError` for a wrong event."""
     event = given if isinstance(given, SessionEvent) else SessionEvent.model_validate(given)
     payload = event.model_dump_json(exclude_none=True).encode()

@@ -1,39 +1,5 @@
-"""Stops asking a model that keeps failing, and tries it again by itself."""
+"""Stops asking a model that keeps failing, and tries it again by itself: the breaker that callers use too."""
 
-from dataclasses import dataclass
+from hooks.breaker import CircuitBreaker
 
-
-@dataclass(slots=True)
-class CircuitBreaker:
-    """Opens after `threshold` failures in a row; `pause` seconds later lets one probe through, then one per `pause`.
-
-    Times are monotonic seconds given by the caller. A probe whose outcome is never recorded (its request was
-    cancelled) costs one more pause, never more.
-    """
-
-    threshold: int = 5
-    pause: float = 20.0
-    failures: int = 0
-    blocked_until: float | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self.blocked_until is not None
-
-    def allow(self, now: float) -> bool:
-        """Whether a call may be made now; while open, this also takes the probe."""
-        if self.blocked_until is None:
-            return True
-        if now < self.blocked_until:
-            return False
-        self.blocked_until = now + self.pause
-        return True
-
-    def record_success(self) -> None:
-        self.failures = 0
-        self.blocked_until = None
-
-    def record_failure(self, now: float) -> None:
-        self.failures += 1
-        if self.failures >= self.threshold:
-            self.blocked_until = now + self.pause
+__all__ = ["CircuitBreaker"]
