@@ -7,6 +7,7 @@ passes. A server's error reply is returned as a `ServerError` value, since comma
 import _socket
 import time
 
+Socket = _socket.socket
 Command = tuple[bytes | str | int | float, ...]
 
 _CHUNK = 65_536
@@ -83,7 +84,7 @@ class Connection:
         self.deadline = deadline
         self._buffer = b""
         self._greetings = address.greeting()
-        self._socket = _connected(address.place, deadline)
+        self._socket = connected(address.place, deadline)
 
     def send(self, *commands: Command) -> None:
         """Write several commands at once, a new connection's greeting before the first."""
@@ -146,7 +147,7 @@ class Connection:
         return data
 
 
-def _connected(place: "str | tuple[str, int]", deadline: float) -> _socket.socket:
+def connected(place: "str | tuple[str, int]", deadline: float) -> _socket.socket:
     """A connected socket; a host's addresses are tried in turn, its name being looked up outside of any deadline."""
     if isinstance(place, str):
         targets: list[tuple[int, str | tuple[object, ...]]] = [(_socket.AF_UNIX, place)]

@@ -13,11 +13,13 @@ from typing import Any
 import redis
 
 from hooks import wire
-from hooks.contract import InjectionResult, Outcome, Reason
+from hooks.contract import InjectedItem, InjectionResult, Outcome, Reason, SessionEventResult
 from worker.adapters.arq_worker import MeeseeksWorker
+from worker.adapters.memory_subagents import MemorySubagents
 from worker.answers import Answer
 from worker.deadline import Deadline
 from worker.errors import StoreLocked
+from worker.host_operations import HostOperations
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,6 +61,7 @@ async def inject(payload: dict[str, Any], deadline: Deadline) -> Answer:
     result = InjectionResult(
         outcome=Outcome.INJECTED,
         memory_context=f"<memory_context>{payload['message']}</memory_context>",
+        items=(InjectedItem(id="m1", type="fact", text=payload["message"]),),
         turn_id=payload.get("turn_id"),
     )
     key = payload.get("scope", {}).get("project")
@@ -66,7 +69,12 @@ async def inject(payload: dict[str, Any], deadline: Deadline) -> Answer:
     return Answer(result.model_dump(mode="json"), commit)
 
 
+async def session_event(payload: dict[str, Any], deadline: Deadline) -> Answer:
+    return Answer(SessionEventResult(done=True, forgotten=2).model_dump(mode="json"))
+
+
 OPERATIONS = {
+    **HostOperations(inject, session_event, MemorySubagents()).table(),
     "echo": echo,
     "sleep": sleep,
     "until_deadline": until_deadline,

@@ -53,7 +53,7 @@ def answer(event: Native, result: InjectionResult) -> dict[str, Any]:
 def unframed(block: str) -> str:
     """The notice and the memories of a block."""
     opening, closing = XML_FRAME
-    return block.removeprefix(opening + "\n").removesuffix("\n" + closing)
+    return block.removeprefix(opening).removesuffix(closing).strip("\n")
 
 
 def framed(memories: str) -> str:
