@@ -120,7 +120,7 @@ class InjectionConfig(SettingsModel):
         description="Most milliseconds an answer may take, whatever the caller allows.",
     )
 
-    search_limit: int = Field(default=50, ge=1, le=200, description="Most memories each leg of a search brings.")
+    search_limit: int = Field(default=30, ge=1, le=200, description="Most memories each leg of a search brings.")
     pool_limit: int = Field(
         default=30, ge=1, le=200, description="Most candidates of a recall, once repeats are out; the best of all legs."
     )

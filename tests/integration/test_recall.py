@@ -98,7 +98,7 @@ async def test_a_low_budget_asks_less(tmp_path: Path) -> None:
         recall = Recall(engine, service.recall._sparse, embedder)
         query = RecallQuery("Imre last week", also=("the tide table",), budget=Budget.LOW)
         found = await recall(query, scope(), InjectionConfig(**OPEN), Deadline.after(20), Stages())
-    assert engine.asked == [50]
+    assert engine.asked == [30]
     assert embedder.queries == ["Imre last week"]
     assert ids(found) == ["m1"]
 

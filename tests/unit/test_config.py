@@ -65,7 +65,7 @@ async def test_every_value_tells_where_it_comes_from(live: LiveSettings, file: P
     await live.patch(None, {"max_items": 3, "max_chars": 1000})
     await live.patch("courier", {"max_chars": 900})
     seen = origins(live, "courier")
-    assert seen["search_limit"] == (50, "default")
+    assert seen["search_limit"] == (30, "default")
     assert seen["max_total"] == (8, "file")
     assert seen["max_items"] == (3, "override")
     assert seen["enabled"] == (False, "agent file")

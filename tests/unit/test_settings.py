@@ -19,7 +19,7 @@ def load(tmp_path: Path, text: str, **environ: str) -> Settings:
 
 def test_defaults_need_no_file() -> None:
     settings = Settings.load({})
-    assert settings.memory_injection.search_limit == 50
+    assert settings.memory_injection.search_limit == 30
     assert settings.for_agent("any") == settings.memory_injection
 
 
