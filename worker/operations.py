@@ -3,12 +3,13 @@
 The same table serves the queue's worker and the command line where that opens the store itself.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from hooks.contract import InjectionRequest, Key, Scope, SessionEvent, Text, UtcTime
 from hooks.wire import INJECT, SESSION_EVENT
@@ -20,7 +21,7 @@ from .injection import InjectionService
 from .kinds import Budget
 from .ledger import LedgerKey
 from .memory_operations import MemoryOperations, TenantPayload
-from .models import DomainModel, MemoryType, RecallQuery, visible_to
+from .models import DomainModel, Memory, MemoryType, RecallQuery, visible_to
 from .protocols import ReceiptStore, StoreEngine
 from .ranking import keyword_unit
 from .recall import Recall, RecallScope
@@ -38,6 +39,19 @@ SETTINGS_GET = "settings_get"
 SETTINGS_PATCH = "settings_patch"
 SETTINGS_RESET = "settings_reset"
 
+_DAY = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*")
+
+
+def _end_of_day(value: object) -> object:
+    return f"{value.strip()}T23:59:59.999999" if isinstance(value, str) and _DAY.fullmatch(value) else value
+
+
+LastMoment = Annotated[UtcTime, BeforeValidator(_end_of_day)]
+"""A time up to which something is wanted; a day without a time is wanted whole."""
+
+BY_HAND = {"recall_min_score": -1.0}
+"""Who searches by hand has a question: the floor holds, but not the gate, by which a message needs no memory at all."""
+
 UNGATED = {"contextual_min_score": -1.0, "recall_min_score": -1.0, "keyword_min_score": 0.0}
 """Settings by which everything that is found is a candidate."""
 
@@ -51,7 +65,7 @@ class RecallPayload(DomainModel):
     types: tuple[MemoryType, ...] = ()
     entities: tuple[Text, ...] = ()
     since: UtcTime | None = None
-    until: UtcTime | None = None
+    until: LastMoment | None = None
     channels: tuple[Text, ...] = ()
     budget: Budget | None = None
     history: bool = False
@@ -129,6 +143,14 @@ class SettingsOperations:
         return Answer(self._settings.view(wanted.agent_id))
 
 
+DATES = ("created_at", "occurred_at", "valid_until", "superseded_at", "superseded_by")
+
+
+def _dates_of(memory: Memory) -> dict[str, Any]:
+    """When a memory was noted and happened, until when it holds, and since when and by what it is out of date."""
+    return memory.model_dump(mode="json", include=set(DATES))
+
+
 class Operations:
     """Decode, call, encode."""
 
@@ -182,7 +204,7 @@ class Operations:
         wanted = RecallPayload.model_validate(payload)
         config = self._config_for(wanted.agent_id)
         config = config.model_copy(
-            update={"search_limit": max(config.search_limit, wanted.limit), **(UNGATED if wanted.ungated else {})}
+            update={"search_limit": max(config.search_limit, wanted.limit), **(UNGATED if wanted.ungated else BY_HAND)}
         )
         now = wanted.now or self._clock()
         visibility = visible_to(wanted.scope, wanted.agent_id, config.shared_users, now, replay=wanted.now is not None)
@@ -205,7 +227,7 @@ class Operations:
                 "id": candidate.memory.id,
                 "type": candidate.memory.type,
                 "text": shown_text(candidate.memory.content, config.max_item_chars, mask=config.mask_secrets),
-                "created_at": candidate.memory.created_at.isoformat() if candidate.memory.created_at else None,
+                **_dates_of(candidate.memory),
                 "cosine": candidate.cosine,
                 "keyword": candidate.keyword,
                 "relevance": candidate.relevance,

@@ -6,6 +6,7 @@ from .calibrate import calibrate
 from .demo import demo
 from .doctor import doctor
 from .injecting import inject, receipt
+from .mcp import mcp, skill
 from .memories import forget, list_memories, recall, relate, remember, show_memory, update
 from .options import common
 from .serving import up, worker
@@ -22,6 +23,8 @@ app.command("show")(show_memory)
 app.command("list")(list_memories)
 app.command("import")(import_memories)
 app.command("export")(export_memories)
+app.command("mcp")(mcp)
+app.command("skill")(skill)
 app.add_typer(settings, name="settings")
 app.add_typer(session, name="session")
 app.add_typer(store, name="store")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from worker.cli.backend import open_backend
-from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
+from worker.cli.options import Agent, AsJson, Project, Tenant, User, run, settings_of
 from worker.cli.output import errors, fail, print_json, say, scores, show, table
 from worker.kinds import Budget
 from worker.memory_operations import EXPORT, FORGET, MAX_BATCH, RELATE, REMEMBER, SHOW, UPDATE
@@ -179,6 +179,7 @@ def recall(
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Also what was superseded since.")] = False,
     user: User = None,
+    project: Project = None,
     agent: Agent = "main",
     tenant: Tenant = "default",
     as_json: AsJson = False,
@@ -195,7 +196,7 @@ def recall(
         "until": until,
         "budget": budget,
         "history": history,
-        "scope": {"tenant": tenant, "user": user},
+        "scope": {"tenant": tenant, "user": user, "project": project},
         "agent_id": agent,
     }
     found = _ask(settings, RECALL, payload, as_json=as_json)

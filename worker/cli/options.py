@@ -19,9 +19,18 @@ from worker.settings import Settings, load_settings
 T = TypeVar("T")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Tenant = Annotated[str, typer.Option("--tenant", help="Whose memories; tenants never see each other's.")]
-User = Annotated[str | None, typer.Option("--user", help="The user; sees shared memories and this user's own.")]
-Agent = Annotated[str, typer.Option("--agent", help="The agent that is to be given memory.")]
+Tenant = Annotated[
+    str, typer.Option("--tenant", envvar="MEESEEKS_TENANT", help="Whose memories; tenants never see each other's.")
+]
+User = Annotated[
+    str | None,
+    typer.Option("--user", envvar="MEESEEKS_USER", help="The user; sees shared memories and this user's own."),
+]
+Agent = Annotated[str, typer.Option("--agent", envvar="MEESEEKS_AGENT", help="The agent that is to be given memory.")]
+Project = Annotated[
+    str | None,
+    typer.Option("--project", envvar="MEESEEKS_PROJECT", help="The project; sees shared memories and its own."),
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,33 @@
+"""Memory as tools of the Model Context Protocol: `recall`, `remember`, `forget`, over stdio and streamable HTTP.
+
+fastmcp takes about a second to import, so it is imported when a server is made, not with this package.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from .environment import prepare_environment
+from .scope import Backend, Whose
+
+__all__ = ["Backend", "Whose", "mcp_app", "serve_stdio"]
+
+
+def mcp_app(backend: Backend, whose: Callable[[Mapping[str, Any]], Whose], *, path: str = "/mcp") -> Any:
+    """A Starlette application that serves the tools as streamable HTTP at `path`; its `lifespan` has to be entered.
+
+    `whose` says for an ASGI scope whose memories the request may touch. Whoever mounts the application checks tokens
+    and the Host header before a request reaches it. Each request stands for itself: there are no sessions to keep.
+    """
+    return _server().http_app(backend, whose, path)
+
+
+async def serve_stdio(backend: Backend, whose: Whose) -> None:
+    """Serve the tools on standard input and output until the input ends."""
+    await _server().serve_stdio(backend, whose)
+
+
+def _server() -> Any:
+    prepare_environment(os.environ)
+    return import_module("worker.mcp.server")
