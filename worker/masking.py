@@ -5,8 +5,12 @@ prefix, JSON web tokens, `password: ...`); a commit hash or an ordinary word is 
 """
 
 import re
+from functools import lru_cache
 
 MASK = "[masked]"
+
+TEXTS = 4096
+"""Texts that are kept as they are shown: the memories of a store come up again and again."""
 
 _WHOLE = re.compile(
     r"""
@@ -36,6 +40,7 @@ _ASSIGNED = re.compile(
 )
 
 
+@lru_cache(maxsize=TEXTS)
 def mask_secrets(text: str) -> str:
     """`text` with every secret replaced by `[masked]`; what surrounds it stays."""
     text = _WHOLE.sub(MASK, text)
