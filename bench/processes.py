@@ -46,9 +46,9 @@ def running_valkey() -> Iterator[str]:
 
 
 def environ(**more: str) -> dict[str, str]:
-    """This process' variables without settings of the service, so that nobody's settings are measured."""
+    """This process' variables without settings of the service, so that nobody's are measured; HTTP is off."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MEESEEKS_")}
-    return {**plain, **more}
+    return {**plain, "MEESEEKS_HTTP_ENABLED": "false", **more}
 
 
 @contextmanager

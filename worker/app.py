@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from redis.asyncio import Redis
 
-from hooks.contract import Reason
+from hooks.contract import InjectionResult, Reason
 from hooks.wire import INJECT, SESSION_EVENT
 
 from .adapters.bm25 import Bm25Encoder
@@ -69,9 +69,16 @@ class Core:
 
 @asynccontextmanager
 async def open_core(
-    settings: Settings, *, redis: "Redis | None" = None, with_model: bool = True
+    settings: Settings,
+    *,
+    redis: "Redis | None" = None,
+    with_model: bool = True,
+    answered: Callable[[InjectionResult], None] | None = None,
 ) -> AsyncIterator[Core]:
-    """Everything that answers requests, warmed up; without `redis`, sessions and receipts are kept locally."""
+    """Everything that answers requests, warmed up; without `redis`, sessions and receipts are kept locally.
+
+    `answered` is told every result that an injection brings.
+    """
     async with AsyncExitStack() as stack:
         service = settings.service
         await asyncio.to_thread(prepare)
@@ -82,7 +89,7 @@ async def open_core(
         live, prompts = await _open_live(settings, redis, stack)
         model = await open_model(service, stack) if with_model else None
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
-        parts = Parts(sparse, model, live, prompts, ledger, receipts, Journal())
+        parts = Parts(sparse, model, live, prompts, ledger, receipts, Journal(), answered)
         assemble = partial(_assemble, service, parts, stack)
         host = Host(await assemble(shelf.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
@@ -108,6 +115,7 @@ class Parts:
     ledger: Ledger
     receipts: ReceiptStore
     journal: Journal
+    answered: Callable[[InjectionResult], None] | None
 
 
 async def _assemble(
@@ -133,6 +141,7 @@ async def _assemble(
             config_for=parts.live.for_agent,
             clock=utc_now,
             profile=profile,
+            answered=parts.answered,
         )
     )
     stack.push_async_callback(injection.drain)

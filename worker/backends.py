@@ -5,6 +5,7 @@ A door asks, delivers, and only then commits: a memory counts as shown once its 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hooks.contract import Reason
@@ -30,6 +31,15 @@ WHAT_TO_DO = {
     Reason.DEADLINE: "the worker did not answer in time",
     Reason.QUEUE_UNAVAILABLE: "Redis cannot be reached; check MEESEEKS_REDIS_URL",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """What Redis says of the queue: how many jobs wait, and whether a worker has lately given a sign of life."""
+
+    waiting: int
+    alive: bool
+
 
 Commit = Callable[[str, str], Awaitable[bool]]
 """Tells the ledger that a turn was delivered, by the ledger's key and the turn's id; whether it knew the turn."""

@@ -85,7 +85,7 @@ class Injection:
 class InjectionParts:
     """What the service is built from; `triage` is missing where no model is configured.
 
-    `profile` is that of the embedder, missing where its vectors are not used.
+    `profile` is that of the embedder, missing where its vectors are not used. `answered` is told every new result.
     """
 
     recall: Recall
@@ -96,6 +96,7 @@ class InjectionParts:
     config_for: Callable[[str], InjectionConfig]
     clock: Callable[[], datetime]
     profile: EmbedderProfile | None = None
+    answered: Callable[[InjectionResult], None] | None = None
 
 
 class InjectionService:
@@ -271,6 +272,8 @@ class InjectionService:
         self, turn: Turn, conclusion: Conclusion, result: InjectionResult, delivery: Delivery | None = None
     ) -> Injection:
         self._background.spawn("receipt", self._record(turn, conclusion, result))
+        if self._parts.answered is not None:
+            self._parts.answered(result)
         log.info(
             "answered",
             outcome=result.outcome,

@@ -1,7 +1,7 @@
 """What the settings name, opened: the store, the embedder, the model, the ledger, the receipts.
 
-litellm and qdrant-client take seconds to import, so the adapters built on them are imported when they are opened, not
-with this module; a command that needs neither never pays for them.
+litellm and qdrant-client take seconds to import, fastapi a part of one, so what is built on them is imported when it
+is opened, not with this module; a command that needs none of them never pays for them.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import socket
 from contextlib import AsyncExitStack
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from redis.asyncio import Redis
@@ -34,6 +34,9 @@ from .hosts.subagents import PendingSubagents
 from .protocols import ChatModel, Embedder, Ledger, ReceiptStore
 from .service_settings import ServiceSettings
 from .shelf import Shelf
+
+if TYPE_CHECKING:
+    from .api.server import HttpServer
 
 log = structlog.get_logger()
 
@@ -68,6 +71,12 @@ def embedded_is_up(service: ServiceSettings) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(PROBE_TIMEOUT)
         return probe.connect_ex(socket_path(str(service.home.absolute()))) == 0
+
+
+def http_server(service: ServiceSettings) -> "HttpServer":
+    """HTTP as the settings say, not served yet. Raises `SettingsError` for what is wrong with them."""
+    server: HttpServer = import_module("worker.api.server").HttpServer(service)
+    return server
 
 
 def open_ledger(service: ServiceSettings, redis: "Redis | None") -> Ledger:

@@ -57,6 +57,34 @@ class ServiceSettings(SettingsModel):
     ollama_url: str = Field(default="http://127.0.0.1:11434", description="Where a local Ollama is looked for.")
     prompts_dir: Path | None = Field(default=None, description="Folder of prompt files that replaces the shipped one.")
     max_jobs: int = Field(default=20, ge=1, le=1000, description="Requests one worker serves at a time.")
+    http_enabled: bool = Field(default=True, description="Whether `meeseeks up` serves HTTP, too.")
+    http_host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address that HTTP is served at; one that other machines reach needs a token.",
+    )
+    http_port: int = Field(default=8787, ge=0, le=65_535, description="Port of HTTP; 0 takes any free one.")
+    http_token: str | None = Field(
+        default=None,
+        repr=False,
+        description="Token that HTTP requests must carry, for every tenant; at least 16 characters.",
+    )
+    http_token_file: Path | None = Field(
+        default=None,
+        description="File of further tokens, one a line, each followed by its tenant, or by none for every tenant.",
+    )
+    http_body_limit: int = Field(
+        default=1 << 20, ge=1024, le=1 << 30, description="Most bytes of the body of an HTTP request."
+    )
+    http_import_limit: int = Field(
+        default=1 << 28, ge=1024, le=1 << 36, description="Most bytes of a file that is imported over HTTP."
+    )
+    http_rate_limit: int = Field(
+        default=6000,
+        ge=0,
+        le=10_000_000,
+        description="HTTP requests a minute that one token may make, or one address without a token; 0 is no limit.",
+    )
     receipt_ttl_s: int = Field(default=7 * 86_400, ge=60, description="Seconds that receipts are kept.")
     ledger_ttl_s: int = Field(
         default=2 * 86_400, ge=60, description="Seconds after its last turn that a session's ledger is kept."

@@ -114,9 +114,10 @@ async def exported(url: str, tenant: str = "acme") -> dict[str, str]:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process' variables without any that concern the service, and `variables`."""
+    """This process' variables without any that concern the service, and `variables`; HTTP is off unless they say so."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEESEEKS_", "XDG_"))}
-    return {**kept, "PYTHONPATH": str(ROOT), "MEESEEKS_LOG_FORMAT": "json", "MEESEEKS_LOG_LEVEL": "info", **variables}
+    usual = {"MEESEEKS_LOG_FORMAT": "json", "MEESEEKS_LOG_LEVEL": "info", "MEESEEKS_HTTP_ENABLED": "false"}
+    return {**kept, "PYTHONPATH": str(ROOT), **usual, **variables}
 
 
 def command(
@@ -165,6 +166,12 @@ class Stack:
     @property
     def url(self) -> str:
         url: str = self.about["redis"]
+        return url
+
+    @property
+    def http(self) -> str:
+        """The address of its HTTP, where the variables turn that on."""
+        url: str = self.about["http"]
         return url
 
     @property

@@ -9,7 +9,7 @@ from .injecting import inject, receipt
 from .mcp import mcp, skill
 from .memories import forget, list_memories, recall, relate, remember, show_memory, update
 from .options import common
-from .serving import up, worker
+from .serving import http, up, worker
 from .sessions import session
 from .settings import settings
 from .store import store
@@ -17,7 +17,7 @@ from .transfers import export_memories, import_memories
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.callback()(common)
-for _command in (up, worker, remember, update, relate, forget, recall, inject, receipt, doctor, calibrate, demo):
+for _command in (up, worker, http, remember, update, relate, forget, recall, inject, receipt, doctor, calibrate, demo):
     app.command()(_command)
 app.command("show")(show_memory)
 app.command("list")(list_memories)

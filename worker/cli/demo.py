@@ -155,7 +155,8 @@ async def _service(settings: Settings, data_dir: Path, config: Path) -> AsyncIte
     environ = os.environ | {"MEESEEKS_LOG_LEVEL": "error"}
     for elsewhere in ("MEESEEKS_REDIS_URL", "MEESEEKS_QDRANT_URL"):
         environ.pop(elsewhere, None)
-    command = [sys.executable, "-m", "worker", "--config", str(config), "--data-dir", str(data_dir), "up", "--json"]
+    command = [sys.executable, "-m", "worker", "--config", str(config), "--data-dir", str(data_dir), "up"]
+    command += ["--no-http", "--json"]
     command += ["--model", service.model] if service.model else []
     command += ["--model-api-base", service.model_api_base] if service.model_api_base else []
     process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=asyncio.subprocess.PIPE)

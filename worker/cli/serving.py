@@ -1,7 +1,11 @@
-"""Commands that serve: the whole stack, or one worker."""
+"""Commands that serve: the whole stack, one worker, or HTTP alone."""
 
 import asyncio
 import gc
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Annotated, Any
 
@@ -9,14 +13,17 @@ import structlog
 import typer
 
 from hooks.contract import Reason
-from hooks.queue import connect
+from hooks.queue import QueueClient, QueueFault, connect
 from worker.adapters.arq_worker import MeeseeksWorker
+from worker.adapters.queue_state import look_at_queue
 from worker.adapters.valkey import EmbeddedValkey
+from worker.answers import Operation
 from worker.app import open_core
-from worker.cli.backend import without_password
+from worker.backends import COMMIT_S, LocalBackend, QueueBackend, without_password
 from worker.cli.options import AsJson, run, settings_of
 from worker.cli.output import fail, print_json, say
 from worker.errors import QueueError
+from worker.opening import embedded_redis_url, http_server
 from worker.settings import Settings
 
 WATCH_S = 0.5
@@ -28,21 +35,36 @@ Model = Annotated[str | None, typer.Option(help="Chat model in litellm's notatio
 ApiBase = Annotated[str | None, typer.Option("--model-api-base", help="Base address of the model server.")]
 
 
-def up(context: typer.Context, model: Model = None, model_api_base: ApiBase = None, as_json: AsJson = False) -> None:
-    """Run everything here: a worker, the embedded store, and an embedded Valkey unless --redis-url is given."""
-    settings = settings_of(context, as_json=as_json, quiet=False, model=model, model_api_base=model_api_base)
+Host = Annotated[str | None, typer.Option("--http-host", help="Address that HTTP is served at.")]
+Port = Annotated[int | None, typer.Option("--http-port", help="Port of HTTP; 0 takes any free one.")]
+
+
+def up(
+    context: typer.Context,
+    model: Model = None,
+    model_api_base: ApiBase = None,
+    http_enabled: Annotated[
+        bool | None, typer.Option("--http/--no-http", help="Serve HTTP as well; the settings say so by default.")
+    ] = None,
+    host: Host = None,
+    port: Port = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run everything here: a worker, the embedded store, HTTP, and an embedded Valkey unless --redis-url is given."""
+    said: dict[str, Any] = {"model": model, "model_api_base": model_api_base, "http_enabled": http_enabled}
+    settings = settings_of(context, as_json=as_json, quiet=False, http_host=host, http_port=port, **said)
     run(_up(settings, as_json), as_json=as_json)
 
 
 async def _up(settings: Settings, as_json: bool) -> None:
     if settings.service.redis_url is not None:
-        await serve(settings, settings.service.redis_url, as_json)
+        await serve(settings, settings.service.redis_url, as_json, with_http=settings.service.http_enabled)
         return
     valkey = EmbeddedValkey(settings.service.home)
     await asyncio.to_thread(valkey.start)
     watching = asyncio.create_task(_keep_running(valkey), name="watch-valkey")
     try:
-        await serve(settings, valkey.url, as_json)
+        await serve(settings, valkey.url, as_json, with_http=settings.service.http_enabled)
     finally:
         watching.cancel()
         await asyncio.wait([watching])
@@ -71,29 +93,42 @@ def _brought_back(valkey: EmbeddedValkey) -> bool:
 
 
 def worker(
-    context: typer.Context, model: Model = None, model_api_base: ApiBase = None, as_json: AsJson = False
+    context: typer.Context,
+    model: Model = None,
+    model_api_base: ApiBase = None,
+    with_http: Annotated[bool, typer.Option("--http", help="Serve HTTP as well.")] = False,
+    host: Host = None,
+    port: Port = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run one worker on a Redis that is there already. Several may share it; a Qdrant server then holds the store."""
-    settings = settings_of(context, as_json=as_json, quiet=False, model=model, model_api_base=model_api_base)
+    said: dict[str, Any] = {"model": model, "model_api_base": model_api_base, "http_host": host, "http_port": port}
+    settings = settings_of(context, as_json=as_json, quiet=False, **said)
     url = settings.service.redis_url
     if url is None:
         fail("a worker needs --redis-url or MEESEEKS_REDIS_URL; `meeseeks up` brings its own Valkey", as_json=as_json)
-    run(serve(settings, url, as_json), as_json=as_json)
+    run(serve(settings, url, as_json, with_http=with_http), as_json=as_json)
 
 
-async def serve(settings: Settings, redis_url: str, as_json: bool) -> None:
-    """Answer jobs until SIGTERM or SIGINT comes; says on standard output when it is ready."""
+async def serve(settings: Settings, redis_url: str, as_json: bool, *, with_http: bool) -> None:
+    """Answer jobs, and HTTP if wanted, until SIGTERM or SIGINT comes; says on standard output when it is ready."""
+    server = http_server(settings.service) if with_http else None
+    redis = _connected(redis_url)
     try:
-        redis: Any = connect(redis_url)
-    except ValueError as error:
-        raise QueueError(Reason.QUEUE_UNAVAILABLE, "the address of Redis is not a valid URL") from error
-    try:
-        async with open_core(settings, redis=redis) as core:
+        async with AsyncExitStack() as stack:
+            answered = server.metrics.injected if server else None
+            core = await stack.enter_async_context(open_core(settings, redis=redis, answered=answered))
             # a full collection would go through all that start-up has made, which stops every request for over a second
             gc.freeze()
             about = core.about | {"redis": without_password(redis_url)}
+            operations = core.operations
+            if server is not None:
+                operations = server.metrics.timed(operations)
+                backend = await _here(operations, redis_url, settings.service.max_jobs, stack)
+                serving = server.serving(backend, partial(look_at_queue, redis), alone=False)
+                about["http"] = await stack.enter_async_context(serving)
             await MeeseeksWorker(
-                core.operations,
+                operations,
                 redis_url,
                 max_jobs=settings.service.max_jobs,
                 on_serving=partial(_announce, about, as_json),
@@ -102,11 +137,66 @@ async def serve(settings: Settings, redis_url: str, as_json: bool) -> None:
         await redis.aclose()
 
 
+def _connected(redis_url: str) -> Any:
+    try:
+        return connect(redis_url)
+    except ValueError as error:
+        raise QueueError(Reason.QUEUE_UNAVAILABLE, "the address of Redis is not a valid URL") from error
+
+
+async def _here(
+    operations: Mapping[str, Operation], redis_url: str, at_once: int, stack: AsyncExitStack
+) -> LocalBackend:
+    """The operations of this process, without a way through the queue."""
+    client = QueueClient(redis_url)
+    stack.push_async_callback(client.aclose)
+    with suppress(QueueFault):
+        await client.warm()
+    return LocalBackend(operations, partial(client.commit, timeout=COMMIT_S), at_once=at_once)
+
+
+def http(context: typer.Context, host: Host = None, port: Port = None, as_json: AsJson = False) -> None:
+    """Serve HTTP alone, for workers that run elsewhere on the same Redis."""
+    settings = settings_of(context, as_json=as_json, quiet=False, http_host=host, http_port=port)
+    run(_http(settings, as_json), as_json=as_json)
+
+
+async def _http(settings: Settings, as_json: bool) -> None:
+    server = http_server(settings.service)
+    redis_url = settings.service.redis_url or embedded_redis_url(settings.service)
+    redis, client = _connected(redis_url), QueueClient(redis_url)
+    try:
+        backend = QueueBackend(client, redis_url)
+        async with server.serving(backend, partial(look_at_queue, redis), alone=True) as url:
+            _announce_http(url, redis_url, as_json)
+            await _until_told_to_stop()
+    finally:
+        await client.aclose()
+        await redis.aclose()
+
+
+async def _until_told_to_stop() -> None:
+    told, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    await told.wait()
+
+
+def _announce_http(url: str, redis_url: str, as_json: bool) -> None:
+    shown = without_password(redis_url)
+    if as_json:
+        print_json({"ready": True, "pid": os.getpid(), "redis": shown, "http": url})
+    else:
+        say(f"meeseeks is ready: {url}, for workers on {shown}")
+
+
 def _announce(about: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json({"ready": True, **about})
         return
     say(f"meeseeks is ready: queue {about['redis']}")
+    if "http" in about:
+        say(f"  http      {about['http']}")
     say(f"  store     {about['store_at']}")
     say(f"  embedder  {about['embedder'] or 'none: keyword search alone'}")
     say(f"  model     {about['model'] or 'none: the deterministic engine decides (set MEESEEKS_MODEL)'}")

@@ -3,51 +3,27 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from worker.cli.backend import Backend, open_backend
+from worker.backends import Backend
+from worker.bulk import BATCH, OutputFormat, batches, put_batch, written
+from worker.cli.backend import open_backend
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import errors, fail, print_json, say
 from worker.errors import MemoryRejected
-from worker.memory_operations import EXPORT, PUT
-from worker.models import Memory, MemoryType
+from worker.models import Memory
 from worker.settings import Settings
-from worker.transfer import (
-    Format,
-    Rejected,
-    Source,
-    markdown_item,
-    memory_from,
-    sources,
-    table_head,
-    table_row,
-    to_fields,
-    to_line,
-    type_heading,
-)
+from worker.transfer import Format, Rejected, Source, sources
 
-BATCH = 100
-PAGE = 200
-WRITE_BUDGET = 60.0
 MOST_TOLD = 20
 """Rejected entries that are printed one by one; a report has all of them."""
-
-
-class OutputFormat(StrEnum):
-    """What an export may be; only Markdown loses something."""
-
-    JSONL = "jsonl"
-    MARKDOWN = "markdown"
-    CSV = "csv"
 
 
 @dataclass
@@ -170,19 +146,6 @@ def _entries(files: list[Source], reject: Reject, *, mask: bool) -> Iterator[Mem
             reject(source, Rejected(0, str(error)))
 
 
-def batches(memories: Iterable[Memory], size: int) -> Iterator[list[Memory]]:
-    """The memories in lists of at most `size`."""
-    remaining = iter(memories)
-    while batch := list(islice(remaining, size)):
-        yield batch
-
-
-async def put_batch(backend: Backend, tenant: str, memories: Sequence[Memory], *, mask: bool = False) -> dict[str, int]:
-    """Store at most `BATCH` memories; how many were created, updated, unchanged and left without a vector."""
-    payload = {"tenant": tenant, "memories": [to_fields(memory) for memory in memories], "mask": mask}
-    return await backend.call(PUT, payload, budget=WRITE_BUDGET)
-
-
 async def put_all(backend: Backend, tenant: str, memories: Sequence[Memory], *, show_progress: bool) -> dict[str, int]:
     """Store memories in batches; the sums of what the batches report."""
     tally = Tally()
@@ -237,42 +200,8 @@ async def _export(settings: Settings, tenant: str, wanted: OutputFormat, stream:
     """Write page by page; the number of memories."""
     async with open_backend(settings) as backend:
         count = 0
-        async for text, memories in _written(backend, tenant, wanted):
+        async for text, memories in written(backend, tenant, wanted):
             await asyncio.to_thread(stream.write, text)
             count += memories
     stream.flush()
     return count
-
-
-async def _written(backend: Backend, tenant: str, wanted: OutputFormat) -> AsyncIterator[tuple[str, int]]:
-    """Pieces of the file with the number of memories in each."""
-    if wanted is OutputFormat.MARKDOWN:
-        for kind in MemoryType:
-            heading = type_heading(kind)
-            async for page in pages(backend, tenant, types=[kind]):
-                yield heading + "".join(map(markdown_item, page)), len(page)
-                heading = ""
-            if not heading:
-                yield "\n", 0
-        return
-    write = to_jsonl if wanted is OutputFormat.JSONL else table_row
-    yield (table_head() if wanted is OutputFormat.CSV else ""), 0
-    async for page in pages(backend, tenant):
-        yield "".join(map(write, page)), len(page)
-
-
-def to_jsonl(memory: Memory) -> str:
-    return to_line(memory) + "\n"
-
-
-async def pages(backend: Backend, tenant: str, **where: Any) -> AsyncIterator[list[Memory]]:
-    """All memories of a tenant, page by page; `where` narrows them."""
-    cursor: str | None = None
-    while True:
-        payload = {"tenant": tenant, "cursor": cursor, "limit": PAGE, **where}
-        page = await backend.call(EXPORT, payload, budget=WRITE_BUDGET)
-        if page["memories"]:
-            yield [memory_from(fields, None) for fields in page["memories"]]
-        cursor = page["cursor"]
-        if cursor is None:
-            return

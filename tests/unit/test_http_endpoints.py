@@ -1,0 +1,380 @@
+"""Which operation an endpoint asks for, and with what; and that a token's own tenant is the only one it reaches."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from hooks.contract import Reason, SessionEvent
+from tests.support.http import ACME_TOKEN, TOKEN, Recorder, both_tokens, calling, make_app
+from worker.api.shapes import SessionEventBody
+from worker.backends import QueueState
+from worker.errors import MemoryRejected, NotFound, OperationError, QueueError, SettingsError, StoreError
+from worker.metrics import Metrics
+
+NOTHING = {"outcome": "none_relevant", "reason": "nothing_recalled"}
+DONE = {"done": True, "forgotten": 1, "adopted": 0}
+MEMORY = {"memory": {"id": "m", "content": "c"}}
+
+ANSWERS: dict[str, Any] = {
+    "inject": NOTHING,
+    "host_hook": {},
+    "session_event": DONE,
+    "session_show": {"session_id": "s", "agents": []},
+    "recall": {"memories": []},
+    "export": {"memories": [], "cursor": None},
+    "show": {**MEMORY, "earlier": [], "later": [], "related": []},
+    "remember": {"id": "m", "stored": "created"},
+    "update": MEMORY,
+    "relate": MEMORY,
+    "forget": {"forgotten": 1},
+    "put": {"created": 1},
+    "receipts": {"receipts": []},
+    "receipt": {"id": "r"},
+    "settings_get": {"agent": None},
+    "settings_patch": {"agent": None},
+    "settings_reset": {"agent": None},
+    "health": {"store": {"points": 3}},
+}
+
+Call = tuple[str, str, Any, str, dict[str, Any]]
+
+CALLS: list[Call] = [
+    ("POST", "/v1/inject", {"session_id": "s", "message": "m", "scope": {"user": "u"}}, "inject", {"session_id": "s"}),
+    ("POST", "/v1/hooks/codex", {"a": 1}, "host_hook", {"host": "codex", "event": {"a": 1}, "deadline_ms": 3000}),
+    ("POST", "/v1/sessions/a%2Fb/events", {"type": "session.cleared"}, "session_event", {"session_id": "a/b"}),
+    ("GET", "/v1/sessions/a%2Fb", None, "session_show", {"session_id": "a/b"}),
+    ("POST", "/v1/recall", {"query": "q", "types": ["fact"]}, "recall", {"query": "q", "types": ["fact"]}),
+    ("GET", "/v1/memories?type=fact&type=goal&limit=3", None, "export", {"types": ["fact", "goal"], "limit": 3}),
+    ("POST", "/v1/memories", {"memory": {"content": "c"}}, "remember", {"memory": {"content": "c"}}),
+    ("GET", "/v1/memories/a%2Fb", None, "show", {"id": "a/b"}),
+    ("PATCH", "/v1/memories/m", {"changes": {"valid_until": None}}, "update", {"changes": {"valid_until": None}}),
+    ("DELETE", "/v1/memories/a%2Fb", None, "forget", {"ids": ["a/b"]}),
+    ("POST", "/v1/memories/a%2Fb/relations", {"kind": "k", "target": "t"}, "relate", {"source": "a/b", "target": "t"}),
+    ("GET", "/v1/receipts?limit=2", None, "receipts", {"limit": 2}),
+    ("GET", "/v1/receipts/r", None, "receipt", {"id": "r"}),
+    ("GET", "/v1/memories/export", None, "export", {"limit": 200}),
+]
+
+SETTINGS: list[Call] = [
+    ("GET", "/v1/settings", None, "settings_get", {}),
+    ("PATCH", "/v1/settings", {"values": {"max_items": 3}}, "settings_patch", {"values": {"max_items": 3}}),
+    ("DELETE", "/v1/settings", None, "settings_reset", {}),
+    ("GET", "/v1/agents/a%2Fb/settings", None, "settings_get", {"agent_id": "a/b"}),
+    ("PATCH", "/v1/agents/a/settings", {"unset": ["mode"]}, "settings_patch", {"agent_id": "a", "unset": ["mode"]}),
+    ("DELETE", "/v1/agents/a/settings", None, "settings_reset", {"agent_id": "a"}),
+]
+
+
+def tenants(payload: dict[str, Any]) -> list[str]:
+    """Every tenant that a payload names."""
+    scope = payload.get("scope", {})
+    return [said["tenant"] for said in (payload, scope) if "tenant" in said]
+
+
+async def send(client: httpx.AsyncClient, call: Call) -> httpx.Response:
+    method, path, body, _, _ = call
+    return await client.request(method, path, json=body) if body is not None else await client.request(method, path)
+
+
+@pytest.mark.parametrize("call", CALLS + SETTINGS, ids=lambda call: f"{call[0]} {call[1]}")
+async def test_an_endpoint_asks_for_its_operation(call: Call) -> None:
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen)) as client:
+        answer = await send(client, call)
+    assert answer.status_code in {200, 201}, answer.text
+    ((operation, payload),) = seen.asked
+    assert operation == call[3]
+    assert {name: payload[name] for name in call[4]} == call[4]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call[0]} {call[1]}")
+async def test_a_token_reaches_its_own_tenant_whatever_the_request_says(call: Call) -> None:
+    method, path, body, operation, _ = call
+    elsewhere = {"tenant": "other"}
+    if isinstance(body, dict):
+        body = {**body, **({"scope": elsewhere} if operation in {"inject", "recall"} else elsewhere)}
+    mark = "&" if "?" in path else "?"
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen, tokens=both_tokens()), ACME_TOKEN) as client:
+        answer = await send(client, (method, f"{path}{mark}tenant=other", body, "", {}))
+    assert answer.status_code in {200, 201}, answer.text
+    ((_, payload),) = seen.asked
+    assert set(tenants(payload)) == {"acme"}
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call[0]} {call[1]}")
+async def test_other_tokens_reach_the_tenant_that_is_asked_for(call: Call) -> None:
+    method, path, body, operation, _ = call
+    elsewhere = {"tenant": "other"}
+    if isinstance(body, dict):
+        body = {**body, **({"scope": elsewhere} if operation in {"inject", "recall"} else elsewhere)}
+    mark = "&" if "?" in path else "?"
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen, tokens=both_tokens()), TOKEN) as client:
+        assert (await send(client, (method, f"{path}{mark}tenant=other", body, "", {}))).status_code in {200, 201}
+    assert set(tenants(seen.asked[0][1])) == {"other"}
+
+
+async def test_an_import_stays_in_the_tenant_of_its_token() -> None:
+    seen = Recorder(ANSWERS)
+    headers = {"Content-Type": "application/jsonl"}
+    async with calling(make_app(seen, tokens=both_tokens()), ACME_TOKEN) as client:
+        await client.post("/v1/memories/import?tenant=other", content=b'{"content": "c"}', headers=headers)
+    assert [payload["tenant"] for _, payload in seen.asked] == ["acme"]
+
+
+@pytest.mark.parametrize("call", SETTINGS, ids=lambda call: f"{call[0]} {call[1]}")
+async def test_settings_are_not_for_a_token_of_one_tenant(call: Call) -> None:
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen, tokens=both_tokens()), ACME_TOKEN) as client:
+        assert (await send(client, call)).status_code == 403
+    assert seen.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (NotFound("there is no memory 'x'"), 404, "not_found"),
+        (MemoryRejected("content: blank"), 422, "bad_request"),
+        (SettingsError("mode: no"), 422, "bad_request"),
+        (StoreError("the store is down"), 503, "store_unavailable"),
+        (QueueError(Reason.NO_WORKER, "no worker is running"), 503, "no_worker"),
+        (QueueError(Reason.QUEUE_UNAVAILABLE, "Redis cannot be reached"), 503, "queue_unavailable"),
+        (QueueError(Reason.BAD_REPLY, "the answer is not JSON"), 502, "bad_reply"),
+        (OperationError(Reason.DEADLINE, "too late"), 504, "deadline"),
+        (OperationError(Reason.BUSY, "busy"), 503, "busy"),
+        (ZeroDivisionError("secret"), 500, "internal"),
+    ],
+)
+async def test_an_error_of_the_service_has_its_status(error: Exception, status: int, reason: str) -> None:
+    async with calling(make_app(Recorder({"show": error}))) as client:
+        answer = await client.get("/v1/memories/m")
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["reason"] == reason
+    assert ("retry-after" in answer.headers) == (status == 503)
+    assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "reason"),
+    [
+        (QueueError(Reason.NO_WORKER, "x"), "timeout", "no_worker"),
+        (OperationError(Reason.DEADLINE, "x"), "timeout", "deadline"),
+        (QueueError(Reason.QUEUE_UNAVAILABLE, "x"), "error", "queue_unavailable"),
+        (ZeroDivisionError("x"), "error", "internal"),
+    ],
+)
+async def test_trouble_is_an_answer_without_a_block(error: Exception, outcome: str, reason: str) -> None:
+    metrics = Metrics()
+    async with calling(make_app(Recorder({"inject": error, "host_hook": error}), metrics=metrics)) as client:
+        answer = await client.post("/v1/inject", json={"session_id": "s", "message": "m", "turn_id": "t"})
+        hook = await client.post("/v1/hooks/codex", json={})
+        event = await client.post("/v1/sessions/s/events", json={"type": "session.cleared"})
+    assert answer.status_code == 200
+    told = answer.json()
+    assert (told["outcome"], told["reason"], told["memory_context"], told["turn_id"]) == (outcome, reason, None, "t")
+    assert (hook.status_code, hook.json()) == (200, {})
+    assert hook.headers["meeseeks-reason"] == reason
+    assert event.status_code == 422, "there is no such operation here, which is the caller's fault"
+    assert f'outcome="{outcome}",reason="{reason}"' in metrics.text().decode()
+
+
+async def test_trouble_with_an_event_is_an_event_that_is_not_done() -> None:
+    seen = Recorder({"session_event": QueueError(Reason.NO_WORKER, "x")})
+    async with calling(make_app(seen)) as client:
+        answer = await client.post("/v1/sessions/s/events", json={"type": "session.cleared"})
+    assert answer.status_code == 200
+    assert (answer.json()["done"], answer.json()["reason"]) == (False, "no_worker")
+
+
+async def test_a_host_that_nobody_knows_is_not_found() -> None:
+    async with calling(make_app(Recorder({"host_hook": NotFound("there is no host 'x'")}))) as client:
+        assert (await client.post("/v1/hooks/x", json={})).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "header", "least"),
+    [("", None, 3000), ("?deadline_ms=1000", None, 1000), ("", "800", 800), ("?deadline_ms=900", "800", 800)],
+)
+async def test_the_shortest_deadline_holds(query: str, header: str | None, least: int) -> None:
+    seen = Recorder(ANSWERS)
+    headers = {"X-Deadline-Ms": header} if header else {}
+    async with calling(make_app(seen)) as client:
+        await client.post(f"/v1/inject{query}", json={"session_id": "s", "message": "m"}, headers=headers)
+        await client.post(f"/v1/hooks/codex{query}", json={}, headers=headers)
+    assert [payload["deadline_ms"] for _, payload in seen.asked] == [least, least]
+    assert all(least / 1000 * 0.5 < left <= least / 1000 * 0.95 for left in seen.left)
+
+
+@pytest.mark.parametrize("query", ["?deadline_ms=0", "?deadline_ms=60001", "?deadline_ms=soon"])
+async def test_a_deadline_that_is_none_is_refused(query: str) -> None:
+    async with calling(make_app(Recorder(ANSWERS))) as client:
+        assert (await client.post(f"/v1/inject{query}", json={"session_id": "s", "message": "m"})).status_code == 422
+
+
+async def test_who_a_hook_is_for_can_be_said_in_its_address() -> None:
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen)) as client:
+        await client.post("/v1/hooks/codex?user=u&project=p&channel=c&tenant=t", json={})
+        await client.post("/v1/hooks/codex", json={})
+    scopes = [payload["scope"] for _, payload in seen.asked]
+    assert scopes == [{"user": "u", "project": "p", "channel": "c", "tenant": "t"}, {}]
+
+
+@pytest.mark.parametrize(("stored", "status"), [("created", 201), ("updated", 200), ("unchanged", 200)])
+async def test_only_what_is_new_is_created(stored: str, status: int) -> None:
+    async with calling(make_app(Recorder({"remember": {"id": "m", "stored": stored}}))) as client:
+        assert (await client.post("/v1/memories", json={"memory": {"content": "c"}})).status_code == status
+
+
+async def test_what_is_not_there_cannot_be_forgotten() -> None:
+    async with calling(make_app(Recorder({"forget": {"forgotten": 0}}))) as client:
+        assert (await client.delete("/v1/memories/m")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"content": None}, {"importance": 2}, {"id": "other"}, {"version": 9}, {"content": ""}]
+)
+async def test_changes_that_are_none_are_refused(changes: dict[str, Any]) -> None:
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen)) as client:
+        assert (await client.patch("/v1/memories/m", json={"changes": changes})).status_code == 422
+    assert seen.asked == []
+
+
+async def test_an_event_that_lacks_something_is_refused() -> None:
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen)) as client:
+        answer = await client.post("/v1/sessions/s/events", json={"type": "turn.failed"})
+    assert answer.status_code == 422
+    assert "turn.failed needs turn_id" in answer.json()["detail"]
+    assert seen.asked == []
+
+
+def test_an_event_over_http_has_the_fields_of_every_other() -> None:
+    ours, theirs = SessionEventBody.model_fields, dict(SessionEvent.model_fields)
+    del theirs["session_id"]
+    assert list(ours) == list(theirs)
+    for name, field in theirs.items():
+        assert (ours[name].annotation, ours[name].default) == (field.annotation, field.default), name
+
+
+async def test_what_nobody_serves_is_a_problem_too() -> None:
+    async with calling(make_app(Recorder(ANSWERS))) as client:
+        nowhere, wrong = await client.get("/v2/inject"), await client.get("/v1/inject")
+    assert (nowhere.status_code, wrong.status_code) == (404, 405)
+    assert wrong.headers["allow"] == "POST"
+    assert {answer.headers["content-type"] for answer in (nowhere, wrong)} == {"application/problem+json"}
+
+
+async def test_readiness_follows_the_store_and_life_does_not() -> None:
+    async with calling(make_app(Recorder({"health": StoreError("down")}))) as client:
+        assert (await client.get("/healthz")).json() == {"status": "alive"}
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["reason"]) == (503, "store_unavailable")
+    assert answer.json()["detail"] == "not ready"
+
+
+@pytest.mark.parametrize("queue", [None, QueueState(4, alive=True)])
+async def test_metrics_say_how_queue_and_store_are(queue: QueueState | None) -> None:
+    async with calling(make_app(Recorder(ANSWERS), queue=queue)) as client:
+        lines = (await client.get("/metrics")).text.splitlines()
+    waiting, alive, up = (4.0, 1.0, 1.0) if queue else (0.0, 0.0, 0.0)
+    assert f"meeseeks_queue_waiting {waiting}" in lines
+    assert f"meeseeks_worker_alive {alive}" in lines
+    assert f"meeseeks_redis_up {up}" in lines
+    assert "meeseeks_store_up 1.0" in lines
+    assert "meeseeks_store_memories 3.0" in lines
+
+
+async def test_more_than_can_wait_are_refused_at_once() -> None:
+    go = asyncio.Event()
+
+    async def wait() -> dict[str, Any]:
+        await go.wait()
+        return ANSWERS["recall"]
+
+    async with calling(make_app(Recorder({"recall": lambda _: wait()}), at_once=2)) as client:
+        asked = [asyncio.create_task(client.post("/v1/recall", json={"query": "q"})) for _ in range(210)]
+        done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        assert {(await task).json()["reason"] for task in done} == {"busy"}
+        go.set()
+        answers = await asyncio.gather(*asked)
+    assert {answer.status_code for answer in answers} == {200, 503}
+    assert sum(answer.status_code == 503 for answer in answers) == 8
+
+
+FILE = b'{"content": "one"}\nnothing of a memory\n{"content": "two"}\n{"content": ""}\n'
+
+
+async def test_an_import_reports_what_it_could_not_take() -> None:
+    seen = Recorder({"put": lambda payload: {"created": len(payload["memories"]), "without_vector": 1}})
+    async with calling(make_app(seen)) as client:
+        kind = {"Content-Type": "application/x-ndjson"}
+        report = (await client.post("/v1/memories/import?mask=true", content=FILE, headers=kind)).json()
+        dry = (await client.post("/v1/memories/import?dry_run=true", content=FILE, headers=kind)).json()
+    assert (report["read"], report["created"], report["without_vector"], report["refused"]) == (2, 2, 1, 2)
+    assert [entry["line"] for entry in report["rejected"]] == [2, 4]
+    assert [payload["mask"] for _, payload in seen.asked] == [True]
+    assert (dry["read"], dry["created"], dry["refused"]) == (2, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "query"),
+    [
+        ("text/csv", b"content,type\none,fact\n", ""),
+        ("text/markdown", b"- one\n", ""),
+        ("application/json", b'[{"content": "one"}]', ""),
+        ("application/json", b'{"results": [{"memory": "one"}]}', "?format=json"),
+        ("application/octet-stream", b'{"content": "one"}', ""),
+        ("application/octet-stream", b"- one", "?format=markdown"),
+    ],
+)
+async def test_every_format_can_be_imported(kind: str, content: bytes, query: str) -> None:
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen)) as client:
+        answer = await client.post(f"/v1/memories/import{query}", content=content, headers={"Content-Type": kind})
+    assert answer.status_code == 200, answer.text
+    assert [memory["content"] for memory in seen.asked[0][1]["memories"]] == ["one"]
+
+
+async def test_a_file_that_is_none_of_them_is_refused() -> None:
+    async with calling(make_app(Recorder(ANSWERS))) as client:
+        unclear = await client.post(
+            "/v1/memories/import", content=b"words", headers={"Content-Type": "application/octet-stream"}
+        )
+        plain = await client.post("/v1/memories/import", content=b"words", headers={"Content-Type": "text/plain"})
+    assert (unclear.status_code, plain.status_code) == (422, 415)
+    assert "?format=" in unclear.json()["detail"]
+
+
+async def test_an_import_that_is_interrupted_says_how_far_it_came() -> None:
+    batches = iter([{"created": 100}, StoreError("the store is down")])
+    lines = b"".join(b'{"content": "memory %d"}\n' % number for number in range(150))
+    async with calling(make_app(Recorder({"put": lambda _: next(batches)}))) as client:
+        answer = await client.post("/v1/memories/import", content=lines, headers={"Content-Type": "application/jsonl"})
+    assert answer.status_code == 503
+    assert "100 memories were taken" in answer.json()["detail"]
+
+
+async def test_an_export_comes_page_by_page() -> None:
+    pages = iter([{"memories": [MEMORY["memory"]], "cursor": "next"}, {"memories": [MEMORY["memory"]], "cursor": None}])
+    seen = Recorder({"export": lambda _: next(pages)})
+    async with calling(make_app(seen)) as client:
+        answer = await client.get("/v1/memories/export")
+    assert answer.headers["content-type"] == "application/jsonl"
+    assert len(answer.text.splitlines()) == 2
+    assert [payload["cursor"] for _, payload in seen.asked] == [None, "next"]
+
+
+async def test_an_export_that_cannot_begin_is_a_problem_and_one_that_cannot_end_is_cut_off() -> None:
+    pages = iter([{"memories": [MEMORY["memory"]], "cursor": "next"}, StoreError("down")])
+    async with calling(make_app(Recorder({"export": StoreError("down")}))) as client:
+        assert (await client.get("/v1/memories/export")).status_code == 503
+    app = make_app(Recorder({"export": lambda _: next(pages)}))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        with pytest.raises(StoreError):
+            await client.get("/v1/memories/export")

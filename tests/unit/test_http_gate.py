@@ -1,0 +1,314 @@
+"""What every request passes: names, tokens, limits; and what is said of it afterwards."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from structlog.testing import capture_logs
+
+from tests.support.http import ACME_TOKEN, TOKEN, Recorder, both_tokens, calling, make_app
+from worker.api.gate import passage_of
+from worker.api.rate import MOST_CALLERS, RateLimit
+from worker.api.tokens import Tokens, check_address, local_names, name_in, read_tokens
+from worker.errors import SettingsError
+from worker.metrics import Metrics
+from worker.service_settings import ServiceSettings
+
+INJECTION = {"session_id": "s", "message": "words that nobody may log"}
+NOTHING = {"outcome": "none_relevant", "reason": "nothing_recalled"}
+
+
+def recorder() -> Recorder:
+    return Recorder({"inject": NOTHING, "health": {"store": {"points": 7}}, "host_hook": {"said": 1}})
+
+
+def assert_problem(answer: httpx.Response, status: int) -> None:
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert document["type"] == "about:blank"
+    assert document["status"] == status
+    assert document["title"]
+
+
+async def test_without_a_token_in_the_settings_nobody_is_asked_for_one() -> None:
+    async with calling(make_app(recorder())) as client:
+        assert (await client.post("/v1/inject", json=INJECTION)).json() == NOTHING
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer ", f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer \xff\xfe"],
+)
+async def test_a_wrong_token_is_refused(header: str | None) -> None:
+    seen = recorder()
+    headers = {} if header is None else {"Authorization": header.encode("latin-1")}
+    async with calling(make_app(seen, tokens=both_tokens())) as client:
+        answer = await client.post("/v1/inject", json=INJECTION, headers=headers)
+    assert_problem(answer, 401)
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert seen.asked == []
+
+
+async def test_two_authorizations_are_none() -> None:
+    headers = [("Authorization", f"Bearer {TOKEN}"), ("Authorization", f"Bearer {TOKEN}")]
+    async with calling(make_app(recorder(), tokens=both_tokens())) as client:
+        assert (await client.post("/v1/inject", json=INJECTION, headers=headers)).status_code == 401
+
+
+@pytest.mark.parametrize("token", [TOKEN, ACME_TOKEN])
+async def test_a_right_token_passes(token: str) -> None:
+    async with calling(make_app(recorder(), tokens=both_tokens()), token) as client:
+        assert (await client.post("/v1/inject", json=INJECTION)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/healthz", 200), ("/readyz", 200), ("/openapi.json", 200), ("/metrics", 401), ("/nowhere", 401)],
+)
+async def test_what_says_nothing_about_anybody_needs_no_token(path: str, status: int) -> None:
+    async with calling(make_app(recorder(), tokens=both_tokens())) as client:
+        assert (await client.get(path)).status_code == status
+
+
+async def test_metrics_are_for_those_who_may_see_every_tenant() -> None:
+    app = make_app(recorder(), tokens=both_tokens())
+    async with calling(app, ACME_TOKEN) as client:
+        assert_problem(await client.get("/metrics"), 403)
+    async with calling(app, TOKEN) as client:
+        assert (await client.get("/metrics")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:8787", 200),
+        ("LOCALHOST:1", 200),
+        ("127.0.0.1:8787", 200),
+        ("[::1]:8787", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example:8787", 421),
+        ("", 421),
+        ("[::1", 421),
+    ],
+)
+async def test_other_names_are_not_answered_to(host: str, status: int) -> None:
+    app = make_app(recorder(), names=local_names("127.0.0.1"))
+    async with calling(app) as client:
+        assert (await client.get("/healthz", headers={"Host": host})).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://localhost:3000", 200), ("https://evil.example", 403), ("null", 403), ("http://[::1]:1", 200)],
+)
+async def test_pages_from_elsewhere_are_kept_out(origin: str, status: int) -> None:
+    app = make_app(recorder(), names=local_names("127.0.0.1"))
+    async with calling(app) as client:
+        answer = await client.post("/v1/inject", json=INJECTION, headers={"Origin": origin})
+    assert answer.status_code == status
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+async def test_a_body_that_says_it_is_too_long_is_not_read() -> None:
+    pulled = []
+
+    async def endless() -> AsyncIterator[bytes]:
+        pulled.append(1)
+        yield b"{}"
+
+    async with calling(make_app(recorder(), body_limit=1000)) as client:
+        headers = {"Content-Type": "application/json", "Content-Length": "1001"}
+        assert_problem(await client.post("/v1/inject", content=endless(), headers=headers), 413)
+    assert pulled == []
+
+
+async def test_a_body_that_turns_out_too_long_is_not_read_to_its_end() -> None:
+    pulled = []
+
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(1000):
+            pulled.append(1)
+            yield b"x" * 100
+
+    async with calling(make_app(recorder(), body_limit=1000)) as client:
+        answer = await client.post("/v1/inject", content=endless(), headers={"Content-Type": "application/json"})
+    assert_problem(answer, 413)
+    assert len(pulled) <= 12
+
+
+async def test_an_import_may_be_longer_than_a_request() -> None:
+    seen = Recorder({"put": {"created": 1}})
+    async with calling(make_app(seen, body_limit=100, import_limit=10_000)) as client:
+        line = '{"content": "%s"}' % ("word " * 100)
+        headers = {"Content-Type": "application/jsonl"}
+        assert (await client.post("/v1/memories/import", content=line, headers=headers)).status_code == 200
+        assert_problem(await client.post("/v1/memories/import", content=line * 100, headers=headers), 413)
+
+
+async def test_too_many_requests_are_told_when_to_come_again() -> None:
+    app = make_app(recorder(), tokens=both_tokens(), rate=RateLimit(2))
+    async with calling(app, TOKEN) as client, calling(app, ACME_TOKEN) as other:
+        assert [(await client.post("/v1/inject", json=INJECTION)).status_code for _ in range(2)] == [200, 200]
+        refused = await client.post("/v1/inject", json=INJECTION)
+        assert_problem(refused, 429)
+        assert 1 <= int(refused.headers["retry-after"]) <= 30
+        assert (await other.post("/v1/inject", json=INJECTION)).status_code == 200
+
+
+async def test_guessing_tokens_is_limited_too() -> None:
+    async with calling(make_app(recorder(), tokens=both_tokens(), rate=RateLimit(2)), "x" * 20) as client:
+        assert [(await client.get("/metrics")).status_code for _ in range(3)] == [401, 401, 429]
+
+
+async def test_a_host_is_not_told_of_trouble_that_passes() -> None:
+    app = make_app(recorder(), rate=RateLimit(3), body_limit=100)
+    async with calling(app) as client:
+        fine = await client.post("/v1/hooks/codex", json={})
+        long = await client.post("/v1/hooks/codex", json={"prompt": "x" * 200})
+        wrong = await client.post("/v1/hooks/codex", content=b"nope", headers={"Content-Type": "application/json"})
+        often = await client.post("/v1/hooks/codex", json={})
+    assert (fine.status_code, fine.json()) == (200, {"said": 1})
+    for answer, reason in ((long, "413"), (wrong, "bad_request"), (often, "429")):
+        assert (answer.status_code, answer.json()) == (200, {})
+        assert answer.headers["meeseeks-reason"] == reason
+
+
+async def test_a_host_is_told_of_what_only_its_configuration_mends() -> None:
+    async with calling(make_app(recorder(), tokens=both_tokens())) as client:
+        assert_problem(await client.post("/v1/hooks/codex", json={}), 401)
+
+
+async def test_mounted_applications_are_behind_the_gate_and_live_as_long() -> None:
+    lived = []
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        lived.append("started")
+        yield
+        lived.append("stopped")
+
+    async def whole(request: Request) -> JSONResponse:
+        return JSONResponse({"path": request.url.path, "tenant": passage_of(request.scope).caller.tenant})
+
+    inner = Starlette(routes=[Route("/mcp", whole), Route("/mcp/more", whole)], lifespan=lifespan)
+    app = make_app(recorder(), tokens=both_tokens(), mounts={"/mcp": inner})
+    async with app.router.lifespan_context(app):
+        assert lived == ["started"]
+        async with calling(app) as client:
+            assert_problem(await client.get("/mcp"), 401)
+        async with calling(app, ACME_TOKEN) as client:
+            assert (await client.get("/mcp")).json() == {"path": "/mcp", "tenant": "acme"}
+            assert (await client.get("/mcp/more")).json()["path"] == "/mcp/more"
+            assert_problem(await client.get("/mcpx"), 404)
+    assert lived == ["started", "stopped"]
+
+
+async def test_the_log_and_the_metrics_say_what_was_asked_and_nothing_of_what_was_said() -> None:
+    metrics = Metrics()
+    app = make_app(recorder(), metrics=metrics)
+    with capture_logs() as logs:
+        async with calling(app) as client:
+            await client.post("/v1/inject", json=INJECTION)
+            await client.get("/v1/sessions/a-secret-session")
+            await client.request("BREW", "/a-secret-path")
+    assert [(entry["route"], entry["status"]) for entry in logs if entry["event"] == "http"] == [
+        ("/v1/inject", 200),
+        ("/v1/sessions/{session_id}", 422),
+        ("unknown", 404),
+    ]
+    text = metrics.text().decode()
+    assert 'meeseeks_http_requests_total{method="POST",route="/v1/inject",status="200"} 1.0' in text
+    assert 'method="other"' in text
+    for secret in ("secret", "words that nobody"):
+        assert secret not in text + str(logs)
+
+
+def settings(**fields: object) -> ServiceSettings:
+    return ServiceSettings.model_validate(fields)
+
+
+def test_a_file_of_tokens(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"# who\n\n{TOKEN}\n  {ACME_TOKEN}   acme and sons \n", encoding="utf-8")
+    tokens = read_tokens(settings(http_token_file=file))
+    assert [tokens.find(text) and tokens.find(text).tenant for text in (TOKEN, ACME_TOKEN)] == [None, "acme and sons"]  # type: ignore[union-attr]
+    assert tokens.find("x" * 20) is None
+    assert TOKEN not in repr(tokens)
+
+
+@pytest.mark.parametrize("text", ["short", "\x01" * 20, "ümlaut-is-not-ascii-here"])
+def test_a_bad_token_is_refused_at_the_start_and_not_repeated(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"{TOKEN}\n{text} tenant\n", encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"tokens:2: a token has at least 16 characters") as caught:
+        read_tokens(settings(http_token_file=file))
+    assert text not in str(caught.value)
+    with pytest.raises(SettingsError, match=r"service\.http_token: a token has"):
+        read_tokens(settings(http_token=text))
+
+
+def test_the_same_token_twice_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"{TOKEN} one\n", encoding="utf-8")
+    with pytest.raises(SettingsError, match="the same token is there twice"):
+        read_tokens(settings(http_token_file=file, http_token=TOKEN))
+
+
+def test_a_file_of_tokens_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read: No such file"):
+        read_tokens(settings(http_token_file=tmp_path / "tokens"))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "128.0.0.1", ""])
+def test_others_are_served_with_a_token_only(host: str) -> None:
+    with pytest.raises(SettingsError, match="MEESEEKS_HTTP_TOKEN"):
+        check_address(host, Tokens())
+    check_address(host, both_tokens())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])
+def test_this_machine_is_served_without(host: str) -> None:
+    check_address(host, Tokens())
+
+
+@given(st.text(alphabet="abc.:[]/@0123456789\x00é", max_size=20))
+def test_no_authority_breaks_the_reading_of_names(authority: str) -> None:
+    assert name_in(authority) == name_in(authority).lower()
+
+
+def test_a_bucket_fills_at_a_steady_rate() -> None:
+    limit = RateLimit(60)
+    assert [limit.take("a", 0.0) for _ in range(60)] == [0.0] * 60
+    assert limit.take("a", 0.0) == pytest.approx(1.0)
+    assert limit.take("b", 0.0) == 0.0
+    assert limit.take("a", 0.5) == pytest.approx(0.5)
+    assert limit.take("a", 1.0) == 0.0
+    assert limit.take("a", 1.0) == pytest.approx(1.0)
+
+
+@given(st.lists(st.floats(min_value=0, max_value=600), min_size=1, max_size=300), st.integers(1, 100))
+def test_never_more_than_the_bucket_and_what_flows_in(times: list[float], per_minute: int) -> None:
+    limit, passed = RateLimit(per_minute), 0
+    times.sort()
+    for now in times:
+        passed += limit.take("one", now) == 0.0
+        assert passed <= per_minute + (now - times[0]) * per_minute / 60 + 1e-6
+
+
+def test_no_limit_is_none_and_callers_are_bounded() -> None:
+    assert [RateLimit(0).take("a", 0.0) for _ in range(5)] == [0.0] * 5
+    limit = RateLimit(1)
+    for number in range(MOST_CALLERS + 10):
+        limit.take(str(number), 0.0)
+    assert len(limit._buckets) == MOST_CALLERS

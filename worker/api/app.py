@@ -1,0 +1,171 @@
+"""The application: every endpoint behind one gate, its errors as problem documents, and its description (OpenAPI)."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from hooks.contract import SCHEMA_VERSION, Reason
+
+from .administration import add_administration
+from .bodies import JsonRoute
+from .door import Door, Gone, left_alone
+from .gate import OPEN, Gate, Policy, refusal
+from .injecting import add_injecting
+from .memories import add_memories
+from .problems import MEDIA_TYPE, Problem, ProblemDocument, invalid, title_of
+from .transfers import add_transfers
+
+DISTRIBUTION = "memory-meeseeks"
+
+REFUSALS: dict[str, str] = {
+    "400": "The body is not JSON that can be read.",
+    "401": "A token is needed, or it is not accepted.",
+    "403": "The token is not for this.",
+    "404": "There is nothing by that name.",
+    "413": "The body is too long.",
+    "415": "The body is of another type than this takes.",
+    "421": "The service is not called by this name.",
+    "422": "The request does not follow this description.",
+    "429": "Too many requests.",
+    "500": "Something broke that nobody foresaw.",
+    "502": "A worker's answer cannot be read.",
+    "503": "A part of the service does not answer, or it is busy.",
+    "504": "No answer came in time.",
+}
+"""What every endpoint may answer instead, by status."""
+
+DESCRIPTION = """Memory for agents: what a worker ought to remember, before it runs.
+
+Answers may grow fields and reasons; callers ignore what they do not know. Nothing that is here goes away within /v1."""
+
+log = structlog.get_logger()
+
+
+def create_app(door: Door, policy: Policy, *, mounts: Mapping[str, Starlette] | None = None) -> FastAPI:
+    """The service over whatever `door.backend` reaches.
+
+    `mounts` are further applications by the path that they serve, such as `/mcp`: they see the whole path and the
+    requests that have passed the gate; `gate.passage_of(scope).caller` says whose token it was. They are started and
+    stopped with this one.
+    """
+    mounted = dict(mounts or {})
+    app = FastAPI(
+        title="Meeseeks",
+        version=SCHEMA_VERSION,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+        lifespan=lambda _: _running(mounted),
+    )
+    app.router.route_class = JsonRoute
+    app.add_middleware(Gate, policy=policy, metrics=door.metrics, mounts=mounted)
+    _add_handlers(app, door)
+    add_injecting(app, door)
+    add_transfers(app, door)  # before the memories: `export` is no id
+    add_memories(app, door)
+    add_administration(app, door)
+    app.openapi = lambda: described(app)  # type: ignore[method-assign]
+    return app
+
+
+@asynccontextmanager
+async def _running(mounted: Mapping[str, Starlette]) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        for app in mounted.values():
+            await stack.enter_async_context(app.router.lifespan_context(app))
+        yield
+
+
+def _add_handlers(app: FastAPI, door: Door) -> None:
+    """Every error becomes a problem document, and none repeats what was sent."""
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        problem = error if isinstance(error, Problem) else _plain(error)
+        return refusal(request.scope["path"], problem)
+
+    async def misunderstood(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return refusal(request.scope["path"], invalid(error.errors()))
+
+    async def deserted(request: Request, error: Exception) -> Response:
+        door.metrics.delivered("gone")
+        return left_alone(request)
+
+    async def crashed(request: Request, error: Exception) -> Response:
+        log.error("http_crashed", error=type(error).__name__)
+        status = HTTPStatus.INTERNAL_SERVER_ERROR
+        return refusal(request.scope["path"], Problem(status, title_of(status), reason=Reason.INTERNAL))
+
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(RequestValidationError, misunderstood)
+    app.add_exception_handler(Gone, deserted)
+    app.add_exception_handler(ClientDisconnect, deserted)
+    app.add_exception_handler(Exception, crashed)
+
+
+def _plain(error: HTTPException) -> Problem:
+    """What the router refuses, in words."""
+    words = {404: "there is nothing at this path", 405: "this path takes other methods, see the Allow header"}
+    detail = words.get(error.status_code, title_of(error.status_code))
+    return Problem(error.status_code, detail, headers=error.headers)
+
+
+def described(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, made once."""
+    if app.openapi_schema is None:
+        app.openapi_schema = _completed(
+            get_openapi(
+                title=app.title,
+                version=app.version,
+                summary=f"{DISTRIBUTION} over HTTP",
+                description=app.description,
+                routes=app.routes,
+            )
+        )
+    return app.openapi_schema
+
+
+def _completed(document: dict[str, Any]) -> dict[str, Any]:
+    """With what holds for every endpoint: the token, and the problems."""
+    components = document["components"]
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    schemas = components["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    problem = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(problem.pop("$defs", {}))
+    schemas["ProblemDocument"] = problem
+    components["responses"] = {f"Problem{status}": _problem(text) for status, text in REFUSALS.items()}
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            operation["security"] = [] if path in OPEN else [{"token": []}]
+            shared = {status: {"$ref": f"#/components/responses/Problem{status}"} for status in REFUSALS}
+            operation["responses"] = {**operation["responses"], **shared}
+    components["schemas"] = dict(sorted(schemas.items()))
+    return document
+
+
+def _problem(text: str) -> dict[str, Any]:
+    return {
+        "description": text,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+    }
+
+
+def package_version() -> str:
+    """The version of the installed distribution."""
+    return version(DISTRIBUTION)

@@ -1,0 +1,113 @@
+"""Bodies of requests and answers: strict JSON in, ASCII JSON out."""
+
+import json
+import math
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from hooks.contract import Reason
+
+from .problems import Problem
+
+DEEPEST = 64
+"""Levels of nesting that a body may have."""
+
+
+class JsonAnswer(Response):
+    """A JSON object, in ASCII: text that no UTF-8 can hold is escaped, as it was when it came."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def read_json(body: bytes) -> Any:
+    """The value in a body. Raises `Problem` saying what is wrong, and never what was sent."""
+    try:
+        value = json.loads(body, parse_constant=_refuse_constant, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        raise _unreadable(f"not JSON: {error.msg}, line {error.lineno}, column {error.colno}") from None
+    except UnicodeDecodeError:
+        raise _unreadable("not valid UTF-8") from None
+    except RecursionError:
+        raise _unreadable(f"nested more than {DEEPEST} levels deep") from None
+    except ValueError as error:
+        raise _unreadable(str(error) if isinstance(error, _NotFinite) else "a number has too many digits") from None
+    if body.count(b"[") + body.count(b"{") > DEEPEST and _depth(value) > DEEPEST:
+        raise _unreadable(f"nested more than {DEEPEST} levels deep")
+    return value
+
+
+class _NotFinite(ValueError):
+    """A number that JSON does not know."""
+
+
+def _refuse_constant(name: str) -> float:
+    raise _NotFinite(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _NotFinite("a number is too large")
+    return value
+
+
+def _depth(value: Any) -> int:
+    """Levels of nesting, counted without recursion and no further than they matter."""
+    depth, level = 0, [value]
+    while level and depth <= DEEPEST:
+        level = [
+            part
+            for parent in level
+            if isinstance(parent, dict | list)
+            for part in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+        depth += bool(level)
+    return depth
+
+
+def _unreadable(detail: str) -> Problem:
+    return Problem(HTTPStatus.BAD_REQUEST, detail, reason=Reason.BAD_REQUEST)
+
+
+def is_json(content_type: str | None) -> bool:
+    """Whether a Content-Type header says JSON."""
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+class JsonRequest(Request):
+    """A request whose body is read strictly."""
+
+    async def json(self) -> Any:
+        return read_json(await self.body())
+
+
+class JsonRoute(APIRoute):
+    """An endpoint whose body, where it takes one, must say that it is JSON: no page in a browser can forge that."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle, takes_body = super().get_route_handler(), self.body_field is not None
+
+        async def strict(request: Request) -> Response:
+            if takes_body and not is_json(request.headers.get("content-type")):
+                raise unsupported("application/json")
+            return await handle(JsonRequest(request.scope, request.receive))
+
+        return strict
+
+
+def unsupported(*wanted: str) -> Problem:
+    """The problem of a body of another type than these."""
+    return Problem(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        f"send the body as {' or '.join(wanted)}, and say so in the Content-Type header",
+        reason=Reason.BAD_REQUEST,
+    )

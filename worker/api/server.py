@@ -1,0 +1,165 @@
+"""HTTP in this process: a socket, uvicorn on it, and its end when the process is told to stop."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import structlog
+import uvicorn
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from ..backends import Backend
+from ..errors import SettingsError
+from ..metrics import Metrics
+from ..service_settings import ServiceSettings
+from .app import create_app
+from .door import Door, QueueLook
+from .gate import Policy
+from .rate import RateLimit
+from .tokens import check_address, local_names, read_tokens
+
+DRAIN_S = 4
+"""Seconds that requests in progress get when the process is told to stop."""
+
+KEEP_ALIVE_S = 75
+"""Seconds that a connection without requests is kept."""
+
+RETRY_S = 2.0
+"""Seconds between two tries of an address that is taken."""
+
+log = structlog.get_logger()
+
+
+class HttpServer:
+    """Serves HTTP as the settings say. Raises `SettingsError` at once for what is wrong with them."""
+
+    def __init__(self, service: ServiceSettings) -> None:
+        self._service = service
+        tokens = read_tokens(service)
+        check_address(service.http_host, tokens)
+        self.metrics = Metrics()
+        self._policy = Policy(
+            tokens=tokens,
+            names=None if tokens.known else local_names(service.http_host),
+            body_limit=service.http_body_limit,
+            import_limit=service.http_import_limit,
+            rate=RateLimit(service.http_rate_limit),
+        )
+
+    @asynccontextmanager
+    async def serving(
+        self, backend: Backend, look: QueueLook, *, mounts: Mapping[str, Starlette] | None = None, alone: bool
+    ) -> AsyncIterator[str]:
+        """Serves within the block, and gives the URL, or what is in the way.
+
+        `alone` says that this is all that the process does: an address that is taken then raises `SettingsError`. Else
+        it is tried again every few seconds, since the rest must go on.
+        """
+        door = Door(backend, self.metrics, look, self._service.mask_secrets_at_write, counts=alone)
+        app = create_app(door, self._policy, mounts=mounts)
+        try:
+            listener: socket.socket | None = listen(self._service.http_host, self._service.http_port)
+        except SettingsError as error:
+            if alone:
+                raise
+            log.error("http_address_taken", error=str(error), next_try_s=RETRY_S)
+            listener = None
+        address = url_of(listener) if listener else f"none yet: port {self._service.http_port} is taken"
+        server = _Server(app)
+        running = asyncio.create_task(self._run(server, listener), name="http")
+        try:
+            if listener is not None:
+                await server.wait_started(running)
+            yield address
+        finally:
+            server.should_exit = True
+            if not server.started:
+                running.cancel()
+            await asyncio.wait((running,))
+
+    async def _run(self, server: "_Server", listener: socket.socket | None) -> None:
+        while listener is None:
+            await asyncio.sleep(RETRY_S)
+            try:
+                listener = listen(self._service.http_host, self._service.http_port)
+            except SettingsError:
+                continue
+            log.warning("http_serves_now", url=url_of(listener))
+        await server.serve([listener])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that leaves signals to the process around it, and tells what it has to say as this service does."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        _tell_as_we_do()
+        self._ready = asyncio.Event()
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=DRAIN_S,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready.set()
+
+    async def wait_started(self, running: "asyncio.Task[None]") -> None:
+        """Wait until requests are answered; raises what kept it from starting."""
+        ready = asyncio.create_task(self._ready.wait())
+        await asyncio.wait((ready, running), return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if running.done():
+            running.result()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises `SettingsError` saying what is in the way."""
+    bare = host.strip("[]")
+    family = socket.AF_INET6 if ":" in bare else socket.AF_INET
+    try:
+        listener = socket.create_server((bare, port), family=family, backlog=2048)
+    except OSError as error:
+        raise SettingsError(
+            f"service.http_port: cannot serve HTTP at {host}:{port}: {error.strerror or error}; choose another"
+            " http_port, 0 for any free one, or http_enabled = false"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Discreet(logging.Handler):
+    """Tells what uvicorn warns of by its kind: its own words may repeat what somebody sent."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind: Any = record.exc_info[0] if record.exc_info else None
+        words = str(record.msg).splitlines()[0] if record.msg else ""
+        log.log(record.levelno, "http_server", what=words, error=kind.__name__ if kind else None)
+
+
+def _tell_as_we_do() -> None:
+    logger = logging.getLogger("uvicorn.error")
+    logger.handlers, logger.propagate = [_Discreet(logging.WARNING)], False
+    logger.setLevel(logging.WARNING)
