@@ -138,9 +138,9 @@ class Service:
 
 @contextmanager
 def running_service(data_dir: Path, *options: str, settings: str = "") -> Iterator[Service]:
-    """`meeseeks up` on a data folder, with the text of a settings file."""
+    """`meeseeks up` on a data folder, without HTTP, and with `settings`, further text of a settings file."""
     config = data_dir / "bench.toml"
-    config.write_text(settings, encoding="utf-8")
+    config.write_text(f"[service]\nhttp_enabled = false\n{settings}", encoding="utf-8")
     command = [sys.executable, "-m", "worker", "--data-dir", str(data_dir), "--config", str(config)]
     with running([*command, "up", "--json", *options], "}") as said:
         about = json.loads(said)
