@@ -6,6 +6,7 @@ from .calibrate import calibrate
 from .demo import demo
 from .doctor import doctor
 from .injecting import inject, receipt
+from .install import install, uninstall
 from .mcp import mcp, skill
 from .memories import forget, list_memories, recall, relate, remember, show_memory, update
 from .options import common
@@ -19,6 +20,8 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_comp
 app.callback()(common)
 for _command in (up, worker, http, remember, update, relate, forget, recall, inject, receipt, doctor, calibrate, demo):
     app.command()(_command)
+app.command()(install)
+app.command()(uninstall)
 app.command("show")(show_memory)
 app.command("list")(list_memories)
 app.command("import")(import_memories)

@@ -1,7 +1,6 @@
-"""`meeseeks doctor`: what is reachable, and whether an injection works."""
+"""`meeseeks doctor`: what is reachable, and whether an injection works; with a host, whether its hooks do."""
 
 import uuid
-from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
@@ -9,44 +8,38 @@ import typer
 from hooks.contract import InjectionRequest, InjectionResult, Outcome
 from hooks.wire import INJECT
 from worker.cli.backend import Backend, open_backend
+from worker.cli.checks import Check, report
+from worker.cli.host_doctor import CANARY, QUESTION, examine_host
 from worker.cli.options import AsJson, run, settings_or_fault
-from worker.cli.output import milliseconds, print_json, say, show, table
+from worker.cli.output import fail, milliseconds
 from worker.errors import MeeseeksError
+from worker.host_operations import CANARY_TENANT, profile_of
 from worker.memory_operations import FORGET, REMEMBER
 from worker.operations import HEALTH
 from worker.settings import Settings
 
-CANARY_TENANT = "meeseeks-doctor"
-CANARY = "The doctor's canary sings at {code} o'clock"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding."""
-
-    name: str
-    ok: bool
-    detail: str
-
 
 def doctor(
     context: typer.Context,
+    host: Annotated[
+        str | None, typer.Argument(help="A host, such as claude-code: whether its hooks are there and work.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only ask whether a worker answers.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check the service: what is reachable, which model and embedder, and a canary injection with its timings."""
     settings, fault = settings_or_fault(context, as_json=as_json)
-    checks = run(_examine(settings, quick=quick), as_json=as_json)
+    if host is None:
+        checks = run(_examine(settings, quick=quick), as_json=as_json)
+    else:
+        try:
+            profile = profile_of(host)
+        except MeeseeksError as error:
+            fail(str(error), as_json=as_json)
+        checks = run(examine_host(profile, settings, quick=quick), as_json=as_json)
     if fault is not None:
         checks.append(Check("settings file", False, fault))
-    healthy = all(check.ok for check in checks)
-    if as_json:
-        print_json({"healthy": healthy, "checks": [asdict(check) for check in checks]})
-    else:
-        show(table(None, ["check", "", "finding"], [[c.name, "ok" if c.ok else "FAILED", c.detail] for c in checks]))
-        say("all is well" if healthy else "something is wrong")
-    if not healthy:
-        raise typer.Exit(1)
+    report(checks, as_json=as_json)
 
 
 async def _examine(settings: Settings, *, quick: bool) -> list[Check]:
@@ -87,7 +80,7 @@ async def _canary(backend: Backend) -> Check:
     request = InjectionRequest.model_validate(
         {
             "session_id": f"doctor-{code}",
-            "message": f"When does the doctor's canary {code} sing?",
+            "message": QUESTION.format(code=code),
             "scope": {"tenant": CANARY_TENANT},
             "mode": "deterministic",
         }

@@ -48,6 +48,11 @@ def say(text: str) -> None:
     console.print(_escape(text))
 
 
+def show_verbatim(text: str) -> None:
+    """Text that is to be copied: lines as they are, however long."""
+    console.print(text, markup=False, soft_wrap=True)
+
+
 def milliseconds(stages: Mapping[str, float]) -> str:
     """Stages as `embed 6 · search 2`."""
     return " · ".join(f"{name} {spent:.0f}" for name, spent in stages.items() if spent >= 0.5)

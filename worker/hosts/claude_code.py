@@ -56,6 +56,19 @@ def faults(event: Native, output: Any) -> list[str]:
     return found
 
 
+def example(session_id: str, message: str) -> dict[str, Any]:
+    return {
+        "session_id": session_id,
+        "prompt_id": session_id,
+        "transcript_path": "",
+        "cwd": "",
+        "permission_mode": "default",
+        "hook_event_name": "UserPromptSubmit",
+        "prompt": message,
+        "source": "user",
+    }
+
+
 PROFILE = HostProfile(
     name="claude-code",
     title="Claude Code",
@@ -66,10 +79,12 @@ PROFILE = HostProfile(
     understand=understand,
     answer=hook_json.additional_context,
     faults=faults,
+    example=example,
     settings=SettingsFiles(
         user=".claude/settings.json",
         project=".claude/settings.json",
         others=(".claude/settings.local.json",),
         over_http=True,
+        plugins=True,
     ),
 )

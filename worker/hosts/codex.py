@@ -52,6 +52,19 @@ def tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
+def example(session_id: str, message: str) -> dict[str, Any]:
+    return {
+        "session_id": session_id,
+        "turn_id": session_id,
+        "transcript_path": None,
+        "cwd": "",
+        "hook_event_name": "UserPromptSubmit",
+        "model": "",
+        "permission_mode": "default",
+        "prompt": message,
+    }
+
+
 PROFILE = HostProfile(
     name="codex",
     title="Codex CLI",
@@ -62,9 +75,11 @@ PROFILE = HostProfile(
     understand=understand,
     answer=hook_json.additional_context,
     faults=faults,
+    example=example,
     settings=SettingsFiles(
         user=".codex/hooks.json",
         project=".codex/hooks.json",
+        login_shell=True,
         note="Codex asks once whether it may run new or changed hooks: open it and say yes under /hooks.",
     ),
 )

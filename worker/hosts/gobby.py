@@ -26,6 +26,28 @@ RENDER = RenderOptions()
 NOTHING: Native = {"injected": False, "count": 0}
 
 
+PASTE = """\
+# called by the actions memory_recall_relevant and reset_memory_injection_tracking
+import asyncio
+import json
+from asyncio.subprocess import PIPE
+
+NOTHING = {"injected": False, "count": 0}
+
+
+async def meeseeks(action, session_id, prompt_text=None, project_id=None):
+    event = {"action": action, "session_id": session_id, "prompt_text": prompt_text, "project_id": project_id}
+    try:
+        async with asyncio.timeout(3.8):
+            hook = await asyncio.create_subprocess_exec("meeseeks-hook", "gobby", stdin=PIPE, stdout=PIPE)
+            output, _ = await hook.communicate(json.dumps(event).encode())
+        return json.loads(output)
+    except (OSError, ValueError, TimeoutError):
+        return NOTHING
+"""
+"""What Gobby's actions call."""
+
+
 def understand(event: Native, caller: Caller) -> Wish | None:
     """What an action asks for."""
     session_id, action = key(event, "session_id"), text(event, "action")
@@ -83,6 +105,10 @@ def faults(event: Native, output: Any) -> list[str]:
     return [] if injected is (count > 0) else ["count must be the number of memories"]
 
 
+def example(session_id: str, message: str) -> dict[str, Any]:
+    return {"action": RECALL, "session_id": session_id, "turn_id": session_id, "prompt_text": message}
+
+
 PROFILE = HostProfile(
     name="gobby",
     title="Gobby",
@@ -93,6 +119,8 @@ PROFILE = HostProfile(
     understand=understand,
     answer=answer,
     faults=faults,
+    example=example,
     nothing=NOTHING,
+    paste=PASTE,
     followed=followed,
 )

@@ -18,6 +18,34 @@ RENDER = RenderOptions()
 NOTHING: Native = {"fire": False, "blocking": True, "enrich": {"memories": None}}
 
 
+PASTE = """\
+// ~/.nexus/state/hooks/scripts/memory-injection.ts
+import { spawn } from "node:child_process";
+
+const NOTHING = { fire: false, blocking: true, enrich: { memories: null } };
+
+export default async function memoryInjection(ctx) {
+  try {
+    const hook = spawn("meeseeks-hook", ["nexus"], { stdio: ["pipe", "pipe", "ignore"], timeout: 3800 });
+    hook.on("error", () => {});
+    hook.stdin.on("error", () => {});
+    hook.stdin.end(JSON.stringify({ request: ctx.request }));
+    let output = "";
+    for await (const chunk of hook.stdout.setEncoding("utf8")) output += chunk;
+    return JSON.parse(output);
+  } catch {
+    return NOTHING;
+  }
+}
+
+-- and once, in the database of automations
+INSERT INTO automations (name, hook_point, mode, status, blocking, script_path, workspace_dir, timeout_ms)
+VALUES ('memory-injection', 'worker:pre_execution', 'persistent', 'active', 1,
+  '~/.nexus/state/hooks/scripts/memory-injection.ts', '~/.nexus/state/meeseeks/memory-injection/', 4000);
+"""
+"""The script of the automation, and its row."""
+
+
 def understand(event: Native, caller: Caller) -> Wish | None:
     """The memory of the worker's task, in the session of its label."""
     request = event["request"] if isinstance(event.get("request"), dict) else event
@@ -78,6 +106,11 @@ def faults(event: Native, output: Any) -> list[str]:
     return found
 
 
+def example(session_id: str, message: str) -> dict[str, Any]:
+    request = {"request_id": session_id, "event": {"content": message}, "agent": {"session_label": session_id}}
+    return {"request": request}
+
+
 PROFILE = HostProfile(
     name="nexus",
     title="Nexus",
@@ -88,5 +121,7 @@ PROFILE = HostProfile(
     understand=understand,
     answer=answer,
     faults=faults,
+    example=example,
     nothing=NOTHING,
+    paste=PASTE,
 )

@@ -105,13 +105,16 @@ Wish = Inject | Follow | Announce | Start
 class SettingsFiles:
     """Where a host reads its hooks: a file of the user's and one of the project, from home and project folder.
 
-    `others` may hold a second copy of a hook; `handler_type` is how a URL is called there, if the host can.
+    `others` may hold a second copy of a hook, `plugins` says whether the files name plugins that may. Commands are run
+    by the user's login shell or by plain `sh`. `note` is what the user has still to do.
     """
 
     user: str
     project: str
     others: tuple[str, ...] = ()
     over_http: bool = False
+    plugins: bool = False
+    login_shell: bool = False
     note: str = ""
 
 
@@ -120,7 +123,9 @@ class HostProfile:
     """A host: what it can do, and the two directions of its mapper.
 
     `limit` says in words what the host does to longer answers, `render` is what keeps a block within it. `answer`
-    makes the native output of a block, `followed` that of a session event; both get the native event.
+    makes the native output of a block, `followed` that of a session event; both get the native event. `faults` says
+    what the host would not take of an output. `example` is an event that asks for memory, of a session and with a
+    message. A host without `settings` is given `paste` to put in by hand.
     """
 
     name: str
@@ -132,9 +137,11 @@ class HostProfile:
     understand: Callable[[Native, Caller], Wish | None]
     answer: Callable[[Native, InjectionResult], dict[str, Any]]
     faults: Callable[[Native, Any], list[str]]
+    example: Callable[[str, str], dict[str, Any]]
     nothing: Native = field(default_factory=dict)
     followed: Callable[[Native, EventResult], dict[str, Any]] | None = None
     settings: SettingsFiles | None = None
+    paste: str = ""
 
     def output(self, event: Native, result: InjectionResult) -> dict[str, Any]:
         """What the host is given for `result`: its own "nothing" where there is no block."""

@@ -1,0 +1,166 @@
+"""Hosts with the real service: hooks installed by the command, run as the host would, and looked at by the doctor."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.hosts import event_of
+from tests.support.stack import FACTS, Stack, command, environment, put, running_stack
+
+pytestmark = pytest.mark.timeout(150)
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A user's home and the service that runs beside it."""
+
+    home: Path
+    stack: Stack
+
+    def meeseeks(self, *arguments: str, status: int | None = 0, **variables: str) -> Any:
+        """What a command prints as JSON."""
+        known = {**self.stack.variables, "HOME": str(self.home), "SHELL": "/bin/sh", **variables}
+        done = command(self.stack.folder, *arguments, "--json", variables=known)
+        assert status in (None, done.returncode), done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def findings(self, *arguments: str, status: int = 0, **variables: str) -> dict[str, tuple[bool, str]]:
+        told = self.meeseeks("doctor", *arguments, status=status, **variables)
+        assert told["healthy"] is (status == 0)
+        return _by_name(told)
+
+    def healthy(self, host: str) -> dict[str, tuple[bool, str]]:
+        """The findings of the doctor, who is asked again where a busy machine was late."""
+        for _ in range(2):
+            told = self.meeseeks("doctor", host, status=None)
+            if told["healthy"]:
+                break
+        return self.findings(host) if not told["healthy"] else _by_name(told)
+
+    def hooks(self, file: str) -> dict[str, Any]:
+        hooks: dict[str, Any] = json.loads((self.home / file).read_text("utf-8"))["hooks"]
+        return hooks
+
+
+def _by_name(told: Any) -> dict[str, tuple[bool, str]]:
+    return {check["name"]: (check["ok"], check["detail"]) for check in told["checks"]}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with running_stack(tmp_path_factory.mktemp("hosts"), "up", "--model", "none", MEESEEKS_HTTP_PORT="0") as stack:
+        yield stack
+        assert "Traceback" not in stack.log
+
+
+@pytest.fixture
+def desk(stack: Stack, tmp_path: Path) -> Desk:
+    return Desk(tmp_path, stack)
+
+
+def run(line: str, event: dict[str, Any], home: Path) -> "subprocess.CompletedProcess[str]":
+    """A hook's command as hosts run it."""
+    return subprocess.run(
+        ["sh", "-c", line],
+        env=environment(HOME=str(home)),
+        input=json.dumps(event),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("host", "file"), [("claude-code", ".claude/settings.json"), ("codex", ".codex/hooks.json")])
+async def test_what_is_installed_injects(desk: Desk, host: str, file: str) -> None:
+    await put(desk.stack.url, FACTS, tenant="default")
+    desk.meeseeks("install", host)
+    line = desk.hooks(file)["UserPromptSubmit"][0]["hooks"][0]["command"]
+    event = event_of(f"{host}/user-prompt-submit.minimal")
+    for session, expected in (("a", True), ("a", False), ("b", True)):
+        assert injects(line, {**event, "session_id": f"{host}-{session}"}, desk.home, again=expected) is expected
+
+
+def injects(line: str, event: dict[str, Any], home: Path, *, again: bool) -> bool:
+    """Whether the hook brings the fact; a busy machine may be late once or twice, and a late hook is silent."""
+    for _ in range(3 if again else 1):
+        done = run(line, event, home)
+        assert (done.returncode, done.stderr) == (0, "")
+        if "Alembic and never by hand" in done.stdout:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex", "nexus", "gobby"])
+def test_the_doctor_finds_a_host_in_good_health(desk: Desk, host: str) -> None:
+    if host in ("claude-code", "codex"):
+        desk.meeseeks("install", host)
+        assert desk.findings(host, "--quick")["installed"][0]
+    found = desk.healthy(host)
+    ok, told = found["command"]
+    assert ok
+    assert "ms at first, then" in told
+    assert found["command, nothing to inject"] == (True, "nothing is injected")
+
+
+def test_the_doctor_says_what_is_missing(desk: Desk) -> None:
+    assert desk.findings("codex", status=1)["installed"] == (False, "nowhere; run `meeseeks install codex`")
+    desk.meeseeks("install", "codex")
+    file = desk.home / ".codex/hooks.json"
+    hooks = json.loads(file.read_text("utf-8"))
+    del hooks["hooks"]["PostCompact"]
+    file.write_text(json.dumps(hooks))
+    (desk.home / ".codex/config.toml").write_text("[features]\nhooks = false\n")
+    found = desk.findings("codex", "--quick", status=1)
+    assert found["events"] == (False, "PostCompact missing; run `meeseeks install codex` again")
+    assert found["hooks are on"] == (False, f"{desk.home}/.codex/config.toml: features.hooks = false")
+
+
+def test_the_doctor_sees_what_a_login_shell_prints(desk: Desk) -> None:
+    desk.meeseeks("install", "codex")
+    (desk.home / ".profile").write_text("echo Welcome back\n")
+    ok, told = desk.findings("codex", status=1)["command"]
+    assert not ok
+    assert "something else than JSON, 'Welcome back" in told
+    assert "does the profile of the shell print it?" in told
+
+
+def test_the_doctor_sees_a_command_that_is_not_there(desk: Desk) -> None:
+    desk.meeseeks("install", "claude-code")
+    file = desk.home / ".claude/settings.json"
+    line = desk.hooks(".claude/settings.json")["UserPromptSubmit"][0]["hooks"][0]["command"]
+    file.write_text(file.read_text("utf-8").replace(line, "no-such-folder/meeseeks-hook claude-code"))
+    ok, told = desk.findings("claude-code", status=1)["command"]
+    assert not ok
+    assert "no such command on the PATH" in told
+
+
+def test_the_doctor_lets_the_command_say_what_its_trouble_is(desk: Desk) -> None:
+    """The command is told another data folder than the service's."""
+    desk.meeseeks("install", "claude-code")
+    file = desk.home / ".claude/settings.json"
+    data = str(desk.stack.folder / "data")
+    file.write_text(file.read_text("utf-8").replace(data, str(desk.home)))
+    ok, told = desk.findings("claude-code", status=1)["command"]
+    assert not ok
+    assert "the canary did not come; it says: meeseeks-hook: FileNotFoundError" in told
+
+
+def test_without_a_service_the_doctor_says_so(tmp_path: Path) -> None:
+    done = command(tmp_path, "doctor", "nexus", "--json", variables={"HOME": str(tmp_path)})
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["checks"] == [
+        {"name": "service", "ok": False, "detail": "none is running; start one with `meeseeks up`"}
+    ]
+
+
+def test_an_unknown_host_is_told_which_there_are(tmp_path: Path) -> None:
+    done = command(tmp_path, "doctor", "emacs", "--json", variables={"HOME": os.devnull})
+    assert done.returncode == 1
+    assert "the hosts are claude-code, codex, gobby, nexus" in json.loads(done.stdout)["error"]

@@ -1,0 +1,83 @@
+"""What the doctor makes of a hook's run."""
+
+import json
+from typing import Any
+
+import pytest
+
+from worker.adapters.host_runner import Ran, filled, run_command
+from worker.cli.host_doctor import findings
+from worker.hosts import HOSTS
+
+CLAUDE, NEXUS = HOSTS["claude-code"], HOSTS["nexus"]
+COMMAND = {"type": "command", "command": "meeseeks-hook claude-code", "timeout": 4}
+URL = {"type": "http", "url": "http://h/v1/hooks/claude-code", "timeout": 4}
+EVENT = CLAUDE.example("s", "m")
+
+
+def output(text: str, name: str = "UserPromptSubmit", **more: Any) -> bytes:
+    return json.dumps({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}, **more}).encode()
+
+
+@pytest.mark.parametrize(
+    ("handler", "ran", "expected", "said"),
+    [
+        (COMMAND, Ran(output("canary"), "", 0, 0.1), "canary", None),
+        (COMMAND, Ran(b"", "", 0, 0.1), None, None),
+        (COMMAND, Ran(b"{}\n", "", 0, 0.1), None, None),
+        (URL, Ran(b"{}", "", 200, 0.1), None, None),
+        (COMMAND, Ran(b"", "", 0, 0.1), "canary", "the canary did not come"),
+        (COMMAND, Ran(output("The doctor's canary sings at 7"), "", 0, 0.1), None, "something was injected"),
+        (COMMAND, Ran(output("canary"), "", 2, 0.1), "canary", "exit code 2, which blocks the user's prompt"),
+        (COMMAND, Ran(output("canary"), "", 1, 0.1), "canary", "exit code 1"),
+        (COMMAND, Ran(b"", "", 127, 0.1), None, "no such command on the PATH"),
+        (COMMAND, Ran(output("canary"), "a\nwarning: x\n", 0, 0.1), "canary", "standard error: warning: x"),
+        (COMMAND, Ran(b"Welcome!\n" + output("canary"), "", 0, 0.1), "canary", "something else than JSON, 'Welcome!"),
+        (COMMAND, Ran(b"", "it did not end in time", None, 4.0), "canary", "it did not end in time (4 s)"),
+        (COMMAND, Ran(output("canary", "Stop"), "", 0, 0.1), "canary", "hookEventName must be UserPromptSubmit"),
+        (COMMAND, Ran(output("canary", trace_id="x"), "", 0, 0.1), "canary", "nothing else"),
+        (COMMAND, Ran(output("canary" + "x" * 10_000), "", 0, 0.1), "canary", "longer than 10000 characters"),
+        ({**COMMAND, "timeout": 2}, Ran(b"", "", 0, 0.1), None, "the host waits 2 s, which is less"),
+        (URL, Ran(b"", "", 401, 0.1), None, "set MEESEEKS_TOKEN"),
+        (URL, Ran(b"", "", 503, 0.1), None, "status 503, which the host shows at every prompt"),
+    ],
+)
+def test_a_run_is_judged(handler: dict[str, Any], ran: Ran, expected: str | None, said: str | None) -> None:
+    found = findings(CLAUDE, handler, EVENT, ran, expected)
+    assert (found == []) if said is None else (said in "; ".join(found))
+
+
+def test_a_hook_with_a_shorter_limit_of_its_own_may_have_a_shorter_one_of_the_host() -> None:
+    handler = {"type": "command", "command": "MEESEEKS_TIMEOUT_MS=1000 meeseeks-hook claude-code", "timeout": 2}
+    assert findings(CLAUDE, handler, EVENT, Ran(b"", "", 0, 0.1), None) == []
+
+
+def test_a_hosts_own_nothing_is_nothing() -> None:
+    nothing = json.dumps(dict(NEXUS.nothing)).encode()
+    event = NEXUS.example("s", "m")
+    assert findings(NEXUS, COMMAND, event, Ran(nothing, "", 0, 0.1), None) == []
+    assert findings(NEXUS, COMMAND, event, Ran(b"{}", "", 0, 0.1), None)
+
+
+@pytest.mark.parametrize(
+    ("value", "allowed", "becomes"),
+    [
+        ("Bearer $TOKEN", ("TOKEN",), "Bearer s3cret"),
+        ("Bearer ${TOKEN}x", ("TOKEN",), "Bearer s3cretx"),
+        ("Bearer $TOKEN", (), "Bearer "),
+        ("$UNSET|$", ("UNSET",), "|$"),
+    ],
+)
+def test_headers_are_filled_from_what_the_host_may_pass_on(value: str, allowed: tuple[str, ...], becomes: str) -> None:
+    assert filled(value, allowed, {"TOKEN": "s3cret"}) == becomes
+
+
+async def test_a_command_that_hangs_is_ended_with_everything_it_started() -> None:
+    ran = await run_command("sleep 60 & sleep 60", b"{}", shell=("sh", "-c"), limit_s=0.3, variables={})
+    assert ran.code is None
+    assert 0.3 <= ran.seconds < 5
+
+
+async def test_a_command_that_does_not_read_its_input_is_no_trouble() -> None:
+    ran = await run_command("echo $X", b"x" * 1_000_000, shell=("sh", "-c"), limit_s=10, variables={"X": "y"})
+    assert (ran.output, ran.code) == (b"y\n", 0)
