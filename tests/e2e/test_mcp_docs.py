@@ -1,5 +1,6 @@
 """What docs/mcp.md and docs/skill.md give to copy does what they say."""
 
+import ast
 import json
 import os
 import re
@@ -14,8 +15,9 @@ from fastmcp import Client
 from skills_ref import validate
 
 from tests.support.mcp import call, texts
-from tests.support.stack import ROOT, environment
+from tests.support.stack import ROOT, environment, running_stack
 from worker.cli import app
+from worker.mcp.scope import HEADERS, SHARED
 
 COMMANDS = os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"])
 
@@ -52,6 +54,35 @@ async def test_the_entry_of_a_host_starts_a_server(tmp_path: Path) -> None:
         noted = await call(host, "remember", content="The harbour opens at six")
         assert await texts(host, "When does the harbour open?") == ["The harbour opens at six"]
         assert (await call(host, "forget", ids=[noted["id"]]))["forgotten"] == [noted["id"]]
+
+
+TOKEN = "docs-token-0123456789"
+
+
+def filled(text: str, url: str) -> str:
+    """What a page gives to copy, for a service that is somewhere else and has another token."""
+    named = text.replace("http://127.0.0.1:8787", url).replace("${MEESEEKS_TOKEN}", TOKEN)
+    return named.replace("Bearer MEESEEKS_TOKEN", f"Bearer {TOKEN}")
+
+
+@pytest.mark.timeout(120)
+async def test_the_running_service_serves_them_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    variables = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none", "MEESEEKS_HTTP_TOKEN": TOKEN}
+    with running_stack(tmp_path, "up", "--http", "--http-port", "0", **variables) as stack:
+        url = stack.http
+        async with Client(entry(filled(blocks("mcp.md", "json")[1], url))) as host:
+            assert {tool.name for tool in await host.list_tools()} == {"recall", "remember", "forget"}
+        (program,) = (filled(text, url) for text in blocks("mcp.md", "python"))
+        code = compile(program, "mcp.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        await eval(code, {})
+        assert "The harbour opens at six" in capsys.readouterr().out
+        assert stack.stop() == 0
+        assert "Traceback" not in stack.log
+
+
+def test_every_header_is_explained() -> None:
+    names = [name.decode().title() for name in (*HEADERS, SHARED)]
+    assert not [name for name in names if f"`{name}" not in page("mcp.md")]
 
 
 def test_every_option_and_variable_of_the_command_is_explained() -> None:

@@ -18,7 +18,7 @@ from ..metrics import Metrics
 from ..service_settings import ServiceSettings
 from .app import create_app
 from .door import Door, QueueLook
-from .gate import Policy
+from .gate import Policy, passage_of
 from .rate import RateLimit
 from .tokens import check_address, local_names, read_tokens
 
@@ -49,6 +49,11 @@ class HttpServer:
             import_limit=service.http_import_limit,
             rate=RateLimit(service.http_rate_limit),
         )
+
+    @staticmethod
+    def tenant_of(scope: Mapping[str, Any]) -> str | None:
+        """The only tenant that a request which has passed the gate may touch; `None` is any. For `mounts`."""
+        return passage_of(dict(scope)).caller.tenant
 
     @asynccontextmanager
     async def serving(

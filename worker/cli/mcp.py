@@ -3,8 +3,9 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 from worker.cli.backend import open_backend
 from worker.cli.options import Agent, AsJson, Common, Project, Tenant, User, run, settings_of
 from worker.cli.output import fail, print_json, say
-from worker.mcp import Whose, serve_stdio
+from worker.mcp import Backend, Whose, serve_stdio
 from worker.opening import embedded_is_up
 from worker.prompts import default_prompts_dir
 from worker.settings import Settings
@@ -81,6 +82,11 @@ def configuration(said: Common, whose: Whose) -> dict[str, Any]:
 
 def _words(options: Mapping[str, object]) -> list[str]:
     return [word for option, value in options.items() if value is not None for word in (option, str(value))]
+
+
+def mounts(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | None]) -> Any:
+    """The tools as a part of the HTTP service, see `worker.mcp.mount`; what they need is imported with HTTP only."""
+    return import_module("worker.mcp.mount").mcp_mount(backend, tenant_of)
 
 
 def skill(

@@ -20,6 +20,7 @@ from worker.adapters.valkey import EmbeddedValkey
 from worker.answers import Operation
 from worker.app import open_core
 from worker.backends import COMMIT_S, LocalBackend, QueueBackend, without_password
+from worker.cli.mcp import mounts
 from worker.cli.options import AsJson, run, settings_of
 from worker.cli.output import fail, print_json, say
 from worker.errors import QueueError
@@ -125,7 +126,8 @@ async def serve(settings: Settings, redis_url: str, as_json: bool, *, with_http:
             if server is not None:
                 operations = server.metrics.timed(operations)
                 backend = await _here(operations, redis_url, settings.service.max_jobs, stack)
-                serving = server.serving(backend, partial(look_at_queue, redis), alone=False)
+                tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
+                serving = server.serving(backend, look, mounts=tools, alone=False)
                 about["http"] = await stack.enter_async_context(serving)
             await MeeseeksWorker(
                 operations,
@@ -167,7 +169,8 @@ async def _http(settings: Settings, as_json: bool) -> None:
     redis, client = _connected(redis_url), QueueClient(redis_url)
     try:
         backend = QueueBackend(client, redis_url)
-        async with server.serving(backend, partial(look_at_queue, redis), alone=True) as url:
+        tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
+        async with server.serving(backend, look, mounts=tools, alone=True) as url:
             _announce_http(url, redis_url, as_json)
             await _until_told_to_stop()
     finally:

@@ -14,13 +14,14 @@ from .scope import Backend, Whose
 __all__ = ["Backend", "Whose", "mcp_app", "serve_stdio"]
 
 
-def mcp_app(backend: Backend, whose: Callable[[Mapping[str, Any]], Whose], *, path: str = "/mcp") -> Any:
-    """A Starlette application that serves the tools as streamable HTTP at `path`; its `lifespan` has to be entered.
+def mcp_app(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | None], *, path: str = "/mcp") -> Any:
+    """A Starlette application that serves the tools as streamable HTTP at `path`; its lifespan has to be entered.
 
-    `whose` says for an ASGI scope whose memories the request may touch. Whoever mounts the application checks tokens
-    and the Host header before a request reaches it. Each request stands for itself: there are no sessions to keep.
+    `tenant_of` says for an ASGI scope which tenant the token of the request is bound to, if to any. Whoever mounts the
+    application checks tokens and the Host header before a request reaches it. Requests stand for themselves: there are
+    no sessions to keep. Takes seconds the first time, so call it in a thread where others must not wait.
     """
-    return _server().http_app(backend, whose, path)
+    return _server().http_app(backend, tenant_of, path)
 
 
 async def serve_stdio(backend: Backend, whose: Whose) -> None:

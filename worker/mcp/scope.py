@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 
 class Backend(Protocol):
@@ -48,7 +49,7 @@ HEADERS = {
     b"meeseeks-agent": "agent",
     b"meeseeks-project": "project",
 }
-"""Request headers that a host's configuration sets, in lower case; names are UTF-8."""
+"""Request headers that a host's configuration sets, in lower case; values may be percent-encoded UTF-8."""
 
 SHARED = b"meeseeks-shared"
 
@@ -56,7 +57,9 @@ SHARED = b"meeseeks-shared"
 def whose_of(headers: Iterable[tuple[bytes, bytes]], tenant: str | None) -> Whose:
     """Whose memories a request over HTTP may touch; a token that is bound to `tenant` leaves no choice of it."""
     sent = dict(headers)
-    said = {field: sent[name].decode("utf-8", "replace").strip() for name, field in HEADERS.items() if name in sent}
+    said = {
+        field: unquote(sent[name].decode("utf-8", "replace")).strip() for name, field in HEADERS.items() if name in sent
+    }
     named = {field: value for field, value in said.items() if value}
     if tenant is not None:
         named["tenant"] = tenant

@@ -16,7 +16,7 @@ from mcp_types import CallToolRequestParams, ToolAnnotations
 from pydantic import BaseModel, ValidationError
 
 from .results import ForgetResult, RecallResult, RememberResult
-from .scope import Backend, Whose
+from .scope import Backend, Whose, whose_of
 from .tools import MemoryTools, faults_of
 
 NAME = "meeseeks"
@@ -67,10 +67,15 @@ def _tool(function: Callable[..., Any], result: type[BaseModel], hints: ToolAnno
     return Tool.from_function(function, annotations=annotations, output_schema=result.model_json_schema())
 
 
-def http_app(backend: Backend, whose: Callable[[Mapping[str, Any]], Whose], path: str) -> Any:
+def http_app(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | None], path: str) -> Any:
     """See `worker.mcp.mcp_app`."""
-    server = make_server(backend, lambda: whose(get_http_request().scope))
+
+    def whose() -> Whose:
+        scope = get_http_request().scope
+        return whose_of(scope["headers"], tenant_of(scope))
+
     # whoever mounts it has checked the Host header and the token already
+    server = make_server(backend, whose)
     return server.http_app(path=path, stateless_http=True, json_response=True, host_origin_protection=False)
 
 
