@@ -83,9 +83,10 @@ class HttpService:
         if not self._breaker.allow(self._clock()):
             raise ServiceUnavailable(Reason.SERVICE_UNAVAILABLE, "it failed several times in a row and is left alone")
         content = b"" if body is None else to_json(body, exclude_none=True)
+        headers = self._headers | {"X-Deadline-Ms": str(max(1, int(budget * 1000)))}
         try:
             async with asyncio.timeout(budget):
-                status, answer = await self._exchange(method, path, content, again)
+                status, answer = await self._exchange(method, path, content, headers, again)
         except TimeoutError:
             if budget >= TELLING:
                 self._breaker.record_failure(self._clock())
@@ -102,18 +103,20 @@ class HttpService:
         if client is not None:
             await client.aclose()
 
-    async def _exchange(self, method: str, path: str, content: bytes, again: bool) -> tuple[int, bytes]:
+    async def _exchange(
+        self, method: str, path: str, content: bytes, headers: Mapping[str, str], again: bool
+    ) -> tuple[int, bytes]:
         broken = (self._httpx.RemoteProtocolError, self._httpx.ReadError, self._httpx.WriteError)
         try:
-            return await self._once(method, path, content)
+            return await self._once(method, path, content, headers)
         except broken:
             if not again:
                 raise
-            return await self._once(method, path, content)
+            return await self._once(method, path, content, headers)
 
-    async def _once(self, method: str, path: str, content: bytes) -> tuple[int, bytes]:
+    async def _once(self, method: str, path: str, content: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         answer = bytearray()
-        async with self._client().stream(method, self._url + path, content=content, headers=self._headers) as response:
+        async with self._client().stream(method, self._url + path, content=content, headers=headers) as response:
             async for chunk in response.aiter_raw():
                 answer += chunk
                 if len(answer) > MAX_ANSWER_BYTES:

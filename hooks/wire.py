@@ -140,11 +140,13 @@ def unix_url(socket_path: str) -> str:
 
 def default_redis_url(environ: "Mapping[str, str]") -> str:
     """Where Redis is: `MEESEEKS_REDIS_URL`, else the socket of the embedded Valkey in the data folder."""
-    if environ.get("MEESEEKS_REDIS_URL"):
-        return environ["MEESEEKS_REDIS_URL"]
+    return environ.get("MEESEEKS_REDIS_URL") or unix_url(socket_path(data_dir(environ)))
+
+
+def data_dir(environ: "Mapping[str, str]") -> str:
+    """The service's data folder, an absolute path: `MEESEEKS_DATA_DIR`, else the user's own."""
     home = environ.get("MEESEEKS_DATA_DIR")
     if not home:
         shared = environ.get("XDG_DATA_HOME") or "~/.local/share"
         home = f"{shared.rstrip('/')}/meeseeks"
-    home = os.path.abspath(os.path.expanduser(home))  # noqa: PTH100, PTH111 - pathlib is slow to load
-    return unix_url(socket_path(home))
+    return os.path.abspath(os.path.expanduser(home))  # noqa: PTH100, PTH111 - pathlib is slow to load

@@ -41,6 +41,18 @@ asyncio.run(main())
 assert "hooks" not in sys.modules and "worker" not in sys.modules
 """
 
+RUN_AUTOMATIONS = f"""
+import asyncio, os, pathlib
+from meeseeks_hooks.automations import AutomationRunner, Registry
+os.environ["MEESEEKS_REDIS_URL"] = {SILENT_PORT!r}
+async def main():
+    async with AutomationRunner(Registry(pathlib.Path("data/automations.db").absolute())) as runner:
+        outcome = await runner.run("worker:pre_execution", {{"session_id": "s", "message": "hi"}})
+    for run in outcome.runs:
+        print(run.name, run.status.value, run.detail)
+asyncio.run(main())
+"""
+
 
 @dataclass(frozen=True)
 class Built:
@@ -134,9 +146,10 @@ def test_the_root_wheel_holds_the_packages_and_the_prompts_and_nothing_else(buil
 
 
 def test_the_client_wheel_holds_the_same_modules_under_its_own_name(built: Built) -> None:
-    modules = {name for name in built.sources if name.startswith("hooks/") and name.endswith((".py", "/py.typed"))}
+    modules = {name for name in built.sources if name.startswith("hooks/") and name.endswith((".py", ".sql", "/py.typed"))}
     assert files(built.client) == {name.replace("hooks/", "meeseeks_hooks/", 1) for name in modules}
     assert {"hooks/__init__.py", "hooks/shim.py", "hooks/contract.py"} <= modules
+    assert "hooks/automations/migrations/0001_automations.sql" in modules
 
 
 def test_the_client_asks_for_two_packages_only(built: Built) -> None:
@@ -168,6 +181,10 @@ def test_the_client_works_beside_a_package_named_hooks(client_python: Path, host
     with pytest.raises(AssertionError, match="own package named hooks"):
         run([client_python, "-c", "import hooks"], host)
     assert run([client_python, "-c", USE_CLIENT], host).strip() == "queue_unavailable"
+
+
+def test_the_client_runs_automations_under_its_own_name(client_python: Path, host: Path) -> None:
+    assert run([client_python, "-c", RUN_AUTOMATIONS], host).strip() == "memory-injection silent queue_unavailable"
 
 
 def test_the_client_brings_nothing_heavy(client_python: Path, host: Path) -> None:

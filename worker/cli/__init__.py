@@ -2,6 +2,7 @@
 
 import typer
 
+from .automations import automations
 from .calibrate import calibrate
 from .demo import demo
 from .doctor import doctor
@@ -28,6 +29,7 @@ app.command("import")(import_memories)
 app.command("export")(export_memories)
 app.command("mcp")(mcp)
 app.command("skill")(skill)
+app.add_typer(automations, name="automations")
 app.add_typer(settings, name="settings")
 app.add_typer(session, name="session")
 app.add_typer(store, name="store")

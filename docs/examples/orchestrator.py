@@ -1,0 +1,58 @@
+"""A small orchestrator that gives its workers memory: `python docs/examples/orchestrator.py SESSION MESSAGE`.
+
+It needs `meeseeks-hooks` alone. Everything about memory is in two calls of `AutomationRunner.run`: before a worker
+runs, what is active at `worker:pre_execution` may add to its message; after it, `worker:post_execution` is told.
+"""
+
+import asyncio
+import sys
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from hooks.automations import AutomationRunner, HookPoint
+
+Worker = Callable[[list[dict[str, str]]], Awaitable[str]]
+"""Takes the conversation, newest message last; brings the answer. Here a model would be asked."""
+
+
+@dataclass
+class Orchestrator:
+    """Dispatches messages of sessions to a worker."""
+
+    runner: AutomationRunner
+    worker: Worker
+    tenant: str = "default"
+    histories: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+
+    async def dispatch(self, session_id: str, message: str) -> str:
+        """The worker's answer to a message. Memory never makes this fail, and never takes longer than three seconds."""
+        history = self.histories.setdefault(session_id, [])
+        event = {
+            "session_id": session_id,
+            "turn_id": uuid.uuid4().hex,
+            "message": message,
+            "recent_messages": history[-4:],
+            "scope": {"tenant": self.tenant},
+        }
+        outcome = await self.runner.run(HookPoint.PRE_EXECUTION, event, deadline=3.0)
+        history.append({"role": "user", "content": outcome.prefix(message)})
+        answer = await self.worker(history)
+        history.append({"role": "assistant", "content": answer})
+        await self.runner.run(HookPoint.POST_EXECUTION, {**event, "answer": answer}, deadline=1.0)
+        return answer
+
+
+async def repeat(messages: list[dict[str, str]]) -> str:
+    """A worker without a model: it says what it was given."""
+    return f"I was asked:\n{messages[-1]['content']}"
+
+
+async def main(session_id: str, message: str) -> None:
+    async with AutomationRunner() as runner:
+        sys.stdout.write(await Orchestrator(runner, repeat).dispatch(session_id, message) + "\n")
+        await runner.drain(10.0)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:3]))

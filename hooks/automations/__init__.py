@@ -1,0 +1,34 @@
+"""Automations: programs that an orchestrator runs at its hook points, kept in a registry. See `docs/automations.md`."""
+
+from .model import (
+    Automation,
+    AutomationError,
+    AutomationMissing,
+    AutomationRejected,
+    HookPoint,
+    Kind,
+    Lifetime,
+    RegistryUnavailable,
+    Status,
+)
+from .outcome import AutomationRun, HookOutcome, RunStatus
+from .registry import Registry, default_registry_path
+from .runner import AutomationRunner
+
+__all__ = [
+    "Automation",
+    "AutomationError",
+    "AutomationMissing",
+    "AutomationRejected",
+    "AutomationRun",
+    "AutomationRunner",
+    "HookOutcome",
+    "HookPoint",
+    "Kind",
+    "Lifetime",
+    "Registry",
+    "RegistryUnavailable",
+    "RunStatus",
+    "Status",
+    "default_registry_path",
+]
