@@ -196,8 +196,18 @@ def over_http(url: str, host: str | None, body: bytes, end: float) -> None:
     headers = {"Content-Type": "application/json", "X-Deadline-Ms": str(_left_ms(end))}
     if os.environ.get("MEESEEKS_TOKEN"):
         headers["Authorization"] = "Bearer " + os.environ["MEESEEKS_TOKEN"]
-    path = f"/v1/hooks/{host}" if host else "/v1/inject"
+    path = f"/v1/hooks/{host}{query(os.environ)}" if host else "/v1/inject"
     _print(http1.post(url, path, headers, body, end))
+
+
+def query(environ: "Mapping[str, str]") -> str:
+    """Who calls, as the query of a URL."""
+    said = [f"{name}={_escaped(environ[variable])}" for name, variable in _SCOPE.items() if environ.get(variable)]
+    return "?" + "&".join(said) if said else ""
+
+
+def _escaped(text: str) -> str:
+    return "".join(chr(byte) if chr(byte).isalnum() and byte < 0x80 else f"%{byte:02X}" for byte in os.fsencode(text))
 
 
 def over_redis(host: str | None, body: bytes, end: float) -> None:

@@ -219,6 +219,12 @@ def test_over_http_the_service_is_asked_instead_of_the_queue(answer: list[bytes]
     assert json.loads(body) == PROMPT
 
 
+def test_over_http_who_calls_is_in_the_query() -> None:
+    with http_double(OK + b"Content-Length: 2\r\n\r\n{}") as double:
+        assert_silent(over_http(double, ["codex"], MEESEEKS_USER="a b&c=\u00e9", MEESEEKS_PROJECT="shop"))
+    assert double.seen[0].startswith(b"POST /base/v1/hooks/codex?user=a%20b%26c%3D%C3%A9&project=shop HTTP/1.1\r\n")
+
+
 def test_over_http_a_request_goes_to_the_neutral_endpoint() -> None:
     with http_double(OK + b'Content-Length: 24\r\n\r\n{"outcome": "x", "y": 1}') as double:
         assert output(over_http(double, [], REQUEST)) == {"outcome": "x", "y": 1}

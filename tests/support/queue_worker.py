@@ -105,7 +105,7 @@ def running_worker(
 ) -> Iterator["subprocess.Popen[str]"]:
     """A worker process that serves by now, unless `wait` is off; it is killed at the end if it still runs."""
     process = subprocess.Popen(
-        [sys.executable, __file__, url, str(max_jobs)],
+        [sys.executable, "-P", __file__, url, str(max_jobs)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
