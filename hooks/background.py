@@ -119,7 +119,8 @@ class Background:
     def _watch(self) -> None:
         if not self._watching:
             self._watching = True
-            os.register_at_fork(after_in_child=self._after_fork)
+            if hasattr(os, "register_at_fork"):  # Windows has no forks
+                os.register_at_fork(after_in_child=self._after_fork)
             atexit.register(self._stop)
 
     def _after_fork(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from .contract import Key, Reason, Scope, Text, UtcTime, WireModel, clean_text
 
@@ -16,8 +16,10 @@ class RecallRequest(WireModel):
     """A search by hand: what it is to find, for whom, and how many at most.
 
     `budget` is `low`, `mid` or `high`; `since` and `until` bound when a memory happened or was noted; `history` also
-    finds memories that have been superseded.
+    finds memories that have been superseded. Unknown fields are refused.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     query: Text = Field(min_length=1)
     scope: Scope = Scope()
@@ -33,12 +35,19 @@ class RecallRequest(WireModel):
 
 
 class RecalledMemory(WireModel):
-    """One memory that a search found, as it may be shown; `score` orders, `cosine` and `keyword` say how near it is."""
+    """One memory that a search found, as it may be shown; `score` orders, `cosine` and `keyword` say how near it is.
+
+    `superseded_by` and `superseded_at` name what made it out of date, where `history` was asked for.
+    """
 
     id: str
     type: str
     text: str
     created_at: datetime | None = None
+    occurred_at: datetime | None = None
+    valid_until: datetime | None = None
+    superseded_at: datetime | None = None
+    superseded_by: str | None = None
     score: float | None = None
     relevance: float | None = None
     cosine: float | None = None

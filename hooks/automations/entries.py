@@ -66,9 +66,9 @@ def load(name: str) -> Entry:
         found: Any = import_module(module_name, _OWN_PACKAGE)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, TypeError) as error:
+        entry = found() if inspect.isclass(found) else found
+    except (ImportError, SyntaxError, AttributeError, TypeError, ValueError, OSError) as error:
         raise EntryFailed(f"{name} cannot be loaded: {error}") from error
-    entry = found() if inspect.isclass(found) else found
     if not callable(entry):
         raise EntryFailed(f"{name} cannot be called")
     called: Entry = entry

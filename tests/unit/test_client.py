@@ -272,6 +272,11 @@ async def test_events_and_memories_go_where_they_belong(client: MeeseeksClient, 
     assert double.seen[1].body == {"query": "where", "types": ["fact"], "limit": 3, "scope": {"tenant": "acme"}}
 
 
+async def test_a_field_that_recall_does_not_know_is_refused(client: MeeseeksClient, double: HttpDouble) -> None:
+    assert (await client.recall("where", limt=3)).reason is Reason.BAD_REQUEST
+    assert double.seen == []
+
+
 async def test_cancellation_is_not_swallowed(client: MeeseeksClient, double: HttpDouble) -> None:
     double.mode = "hang"
     asked = asyncio.create_task(client.inject(session_id="s", message="hi"))

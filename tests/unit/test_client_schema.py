@@ -1,0 +1,97 @@
+"""The client's models are those of the HTTP service's published schema."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from hooks.contract import InjectionRequest, InjectionResult, SessionEvent, SessionEventResult
+from hooks.memory_contract import ForgetResult, RecalledMemory, RecallRequest, RecallResult, RememberResult
+from tests.support.examples import DOCS
+
+SCHEMA: dict[str, Any] = json.loads((DOCS / "openapi.json").read_text(encoding="utf-8"))
+
+LEFT_OUT = {"stages", "size", "keyword_unit", "legs"}
+"""How an answer came about: for those who look into the service, not for those who call it."""
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    found: dict[str, Any] = SCHEMA["components"]["schemas"][name] if name else schema
+    return found
+
+
+def body_of(path: str, method: str) -> dict[str, Any]:
+    return resolved(SCHEMA["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"])
+
+
+def answer_of(path: str, method: str) -> dict[str, Any]:
+    return resolved(SCHEMA["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"])
+
+
+def kinds(schema: dict[str, Any]) -> set[str]:
+    """The JSON types that a value may have; an enumeration's are those of its values."""
+    schema = resolved(schema)
+    if "anyOf" in schema:
+        return set().union(*(kinds(part) for part in schema["anyOf"]))
+    return {schema.get("type", "object")}
+
+
+def local_kinds(model: type[BaseModel], name: str) -> set[str]:
+    schema = model.model_json_schema()
+
+    def look(part: dict[str, Any]) -> set[str]:
+        if "$ref" in part:
+            part = schema["$defs"][part["$ref"].rpartition("/")[2]]
+        if "anyOf" in part:
+            return set().union(*(look(inner) for inner in part["anyOf"]))
+        return {part.get("type", "object")}
+
+    return look(schema["properties"][name])
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        (InjectionRequest, "/v1/inject"),
+        (RecallRequest, "/v1/recall"),
+        (SessionEvent, "/v1/sessions/{session_id}/events"),
+    ],
+)
+def test_what_is_sent_is_what_is_taken(model: type[BaseModel], path: str) -> None:
+    taken = body_of(path, "post")["properties"]
+    sent = set(model.model_fields) - ({"session_id"} if model is SessionEvent else set())
+    assert sent <= set(taken)
+    assert [name for name in sent if not local_kinds(model, name) & kinds(taken[name]) - {"null"}] == []
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "method"),
+    [
+        (InjectionResult, "/v1/inject", "post"),
+        (SessionEventResult, "/v1/sessions/{session_id}/events", "post"),
+        (RecallResult, "/v1/recall", "post"),
+        (RememberResult, "/v1/memories", "post"),
+        (ForgetResult, "/v1/memories/{memory_id}", "delete"),
+    ],
+)
+def test_what_is_answered_is_what_is_read(model: type[BaseModel], path: str, method: str) -> None:
+    answered = answer_of(path, method)["properties"]
+    assert set(answered) - LEFT_OUT <= set(model.model_fields)
+    read = set(answered) & set(model.model_fields)
+    assert [name for name in read if not kinds(answered[name]) <= local_kinds(model, name) | {"null"}] == []
+
+
+def test_every_field_of_a_recalled_memory_is_read() -> None:
+    fields = SCHEMA["components"]["schemas"]["RecalledMemory"]["properties"]
+    assert set(fields) - LEFT_OUT == set(RecalledMemory.model_fields)
+    assert [
+        name for name in RecalledMemory.model_fields if not kinds(fields[name]) <= local_kinds(RecalledMemory, name)
+    ] == []
+
+
+def test_a_memory_is_sent_as_it_is_taken() -> None:
+    body = body_of("/v1/memories", "post")
+    assert set(body["properties"]) == {"tenant", "memory"}
+    assert "content" in resolved(body["properties"]["memory"])["properties"]
