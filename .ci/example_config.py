@@ -16,6 +16,13 @@ HEAD = f"""\
 # Another place for the file: --config or {ENV_PREFIX}CONFIG. Service settings can be given as variables as well,
 # which win: {ENV_PREFIX}REDIS_URL for redis_url, and so on. Keep keys out of this file: use the variables.
 """
+MODELS = """\
+# What a model can do and where it is: one table for each, every key of it in docs/settings.md.
+# [[service.models]]
+#   name = "openai/qwen3-4b"
+#   api_base = "http://127.0.0.1:8080/v1"
+#   output = "pattern"
+"""
 AGENTS = """\
 # Every setting of [memory_injection] can be given for one agent alone.
 # [[agents]]
@@ -28,7 +35,7 @@ def example() -> str:
     """The text of the file."""
     service = "\n".join(_lines(ServiceSettings))
     injection = "\n".join(_lines(InjectionConfig))
-    return f"{HEAD}\n[service]\n{service}\n\n[memory_injection]\n{injection}\n\n{AGENTS}"
+    return f"{HEAD}\n[service]\n{service}\n\n[memory_injection]\n{injection}\n\n{AGENTS}\n{MODELS}"
 
 
 def _lines(model: type[BaseModel]) -> Iterator[str]:

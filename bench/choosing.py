@@ -18,6 +18,7 @@ from worker.fallback import DeterministicSelector
 from worker.injection import Injection, InjectionParts, InjectionService
 from worker.recall import Recall
 from worker.settings import InjectionConfig
+from worker.strategies import Strategies
 from worker.worlds import Task, World
 
 from .measure import Check, Result, Series, Table
@@ -115,8 +116,7 @@ async def _service(
         service = InjectionService(
             InjectionParts(
                 recall=Recall(stand.engine, stand.sparse, stand.embedder),
-                fallback=DeterministicSelector(profile),
-                triage=None,
+                strategies=Strategies(DeterministicSelector(profile)),
                 ledger=ledger,
                 receipts=FileReceipts(Path(place)),
                 config_for=lambda _: config,

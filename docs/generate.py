@@ -14,13 +14,18 @@ from typing import Annotated, Any, get_args, get_origin
 
 import click
 import typer
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from worker.api.app import document  # noqa: E402
 from worker.cli import app  # noqa: E402
+from worker.hosts import HOSTS  # noqa: E402
+from worker.hosts.profile import HostProfile, Role  # noqa: E402
+from worker.model_profile import ModelProfile  # noqa: E402
 from worker.service_settings import ENV_PREFIX, ServiceSettings  # noqa: E402
 from worker.settings import InjectionConfig  # noqa: E402
 
@@ -31,7 +36,7 @@ SECTIONS = {
     "enabled": "When memories are injected",
     "search_limit": "Search",
     "relative_cut": "Choice and budget",
-    "triage_candidates": "The model",
+    "strategy": "Who chooses",
     "context_window_depth": "Sessions",
 }
 """Headings of `[memory_injection]`, each by the key that it begins with."""
@@ -108,6 +113,18 @@ def settings_page() -> str:
                 for name, field in ServiceSettings.model_fields.items()
             ),
             "",
+            "## `[[service.models]]`",
+            "",
+            "What a model can do and where it is, one table for each; what is unset is known from its name. A change",
+            "needs a restart. What the names say is in [triage](triage.md).",
+            "",
+            "| key | default | values | what it does |",
+            "|---|---|---|---|",
+            *(
+                f"| `{name}` | {_default(field)} | {_range(field)} | {_text(field)} |"
+                for name, field in ModelProfile.model_fields.items()
+            ),
+            "",
         ]
     )
 
@@ -172,6 +189,8 @@ def _kind(annotation: Any, pattern: str | None = None) -> str:
         return "regular expression"
     if inner:
         return _kind(inner[0], pattern)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "tables"
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return ", ".join(f"`{member.value}`" for member in annotation)
     if pattern is not None:
@@ -213,7 +232,41 @@ def _options(command: click.Command) -> list[str]:
     return rows
 
 
-PAGES = {"settings.md": settings_page, "commands.md": commands_page}
+def openapi() -> str:
+    """What the HTTP service says of itself."""
+    return json.dumps(document(), indent=1, sort_keys=True) + "\n"
+
+
+def hosts_page() -> str:
+    """The page about hosts, with the table of what they can do and what is to be pasted."""
+    page = (ROOT / "docs" / "hosts.md").read_text(encoding="utf-8")
+    page = _filled(page, "hosts", "\n".join(_hosts()))
+    page = _filled(page, "nexus", f"```ts\n{HOSTS['nexus'].paste}```")
+    return _filled(page, "gobby", f"```python\n{HOSTS['gobby'].paste}```")
+
+
+def _filled(page: str, name: str, text: str) -> str:
+    """The page with `text` between the marks of this name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    head, _, rest = page.partition(begin)
+    return f"{head}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}"
+
+
+def _hosts() -> Iterator[str]:
+    yield "| host | | gets memory at | keeps the ledger right | the block afterwards | longer output | nothing |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, host in HOSTS.items():
+        gets, follows = _events(host, Role.INJECTS), _events(host, Role.FOLLOWS)
+        nothing = json.dumps(dict(host.nothing))
+        cells = (f"`{name}`", host.title, gets, follows or "-", host.retention.value, host.limit, f"`{nothing}`")
+        yield f"| {' | '.join(cells)} |"
+
+
+def _events(host: HostProfile, role: Role) -> str:
+    return ", ".join(f"`{event.name}`" for event in host.events if event.role is role)
+
+
+PAGES = {"settings.md": settings_page, "commands.md": commands_page, "openapi.json": openapi, "hosts.md": hosts_page}
 
 if __name__ == "__main__":
     for file_name, page in PAGES.items():

@@ -22,22 +22,31 @@ from .adapters.edge_shelf import EdgeShelf
 from .adapters.redis_ledger import ledger_key
 from .adapters.redis_overrides import RedisOverrides
 from .answers import Operation
-from .breaker import CircuitBreaker
 from .calibration import read_calibration
 from .config import LiveSettings
 from .copying import Journal
+from .decision_scale import read_scales
 from .errors import QueueError, StoreError
 from .fallback import DeterministicSelector
 from .host_operations import HostOperations
 from .hosting import Host, Serving
 from .injection import InjectionParts, InjectionService
 from .keeper import Keeper
-from .live_triage import LivePrompts, LiveTriage
+from .live_triage import LivePrompts, LiveTriage, ask_chat, ask_decision
 from .memory_operations import MemoryOperations
-from .opening import make_shelf, open_embedder, open_ledger, open_model, open_receipts, open_subagents, server_shelf
+from .opening import (
+    Models,
+    make_shelf,
+    open_embedder,
+    open_ledger,
+    open_models,
+    open_receipts,
+    open_subagents,
+    server_shelf,
+)
 from .operations import Operations
 from .prompts import default_prompts_dir
-from .protocols import ChatModel, Embedder, Ledger, ReceiptStore, Selector, StoreEngine
+from .protocols import Embedder, Ledger, ReceiptStore, Selector, StoreEngine
 from .query import prepare
 from .recall import Recall
 from .service_settings import ServiceSettings
@@ -46,6 +55,8 @@ from .settings import Settings
 from .shelf import Recipe, Shelf, WholeStore
 from .store_operations import StoreOperations
 from .storekeeping import House, StoreKeeper
+from .strategies import Strategies
+from .verdict_cache import VerdictCache
 
 log = structlog.get_logger()
 
@@ -63,7 +74,7 @@ class Core:
     operations: dict[str, Operation]
     engine: StoreEngine
     embedder: Embedder | None
-    model: ChatModel | None
+    model: Models | None
     about: dict[str, Any]
 
 
@@ -87,9 +98,10 @@ async def open_core(
         store = await shelf.open_live(_recipe(embedder, sparse))
         stack.push_async_callback(store.aclose)
         live, prompts = await _open_live(settings, redis, stack)
-        model = await open_model(service, stack) if with_model else None
+        models = await open_models(service, _named_models(settings), stack) if with_model else None
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
-        parts = Parts(sparse, model, live, prompts, ledger, receipts, Journal(), answered)
+        verdicts = VerdictCache(service.verdict_cache_size)
+        parts = Parts(sparse, models, live, prompts, ledger, receipts, Journal(), answered, verdicts)
         assemble = partial(_assemble, service, parts, stack)
         host = Host(await assemble(shelf.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
@@ -98,10 +110,10 @@ async def open_core(
             stack.callback(fitting.cancel)
         jobs = StoreOperations(StoreKeeper(_house(service, shelf, host, parts, embedder, stack)))
         stack.push_async_callback(jobs.aclose)
-        about = _about(service, shelf.live_name, embedder, model)
+        about = _about(service, shelf.live_name, embedder, models)
         table = host.table() | jobs.table()
         hosts = HostOperations(table[INJECT], table[SESSION_EVENT], open_subagents(redis))
-        yield Core(table | hosts.table(), store, embedder, model, about)
+        yield Core(table | hosts.table(), store, embedder, models, about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +121,14 @@ class Parts:
     """What stays the same whichever generation of the store serves."""
 
     sparse: Bm25Encoder
-    model: ChatModel | None
+    models: Models | None
     live: LiveSettings
     prompts: LivePrompts
     ledger: Ledger
     receipts: ReceiptStore
     journal: Journal
     answered: Callable[[InjectionResult], None] | None
+    verdicts: VerdictCache
 
 
 async def _assemble(
@@ -134,8 +147,7 @@ async def _assemble(
     injection = InjectionService(
         InjectionParts(
             recall=recall,
-            fallback=DeterministicSelector(profile),
-            triage=_selector(service, parts),
+            strategies=_strategies(service, parts, DeterministicSelector(profile)),
             ledger=parts.ledger,
             receipts=parts.receipts,
             config_for=parts.live.for_agent,
@@ -156,7 +168,7 @@ async def _assemble(
         ledger_name=ledger_key,
         sessions=SessionService(parts.ledger, parts.live.for_agent),
         settings=parts.live,
-        about=_about(service, name, embedder, parts.model),
+        about=_about(service, name, embedder, parts.models),
     )
     return Serving(name, store, embedder, usable is not None, operations.table())
 
@@ -241,10 +253,10 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _about(service: ServiceSettings, name: str, embedder: Embedder | None, model: ChatModel | None) -> dict[str, Any]:
+def _about(service: ServiceSettings, name: str, embedder: Embedder | None, models: Models | None) -> dict[str, Any]:
     return {
         "embedder": embedder.profile.name if embedder else None,
-        "model": model.name if model else None,
+        "model": models.names.usual if models else None,
         "store_at": service.qdrant_url or str(service.home / name),
         "pid": os.getpid(),
     }
@@ -262,10 +274,24 @@ async def _dense_fault(engine: StoreEngine) -> Reason | None:
     return None if health.dense_usable else Reason.EMBEDDER_MISMATCH
 
 
-def _selector(service: ServiceSettings, parts: Parts) -> Selector | None:
-    if parts.model is None:
-        return None
-    return LiveTriage(parts.model, lambda: parts.prompts.triage, CircuitBreaker(), window=service.model_context)
+def _named_models(settings: Settings) -> tuple[str, ...]:
+    """Every model that the file's settings name for anybody."""
+    return tuple(name for config in (settings.memory_injection, *settings.agents.values()) for name in config.models)
+
+
+def _strategies(service: ServiceSettings, parts: Parts, deterministic: Selector) -> Strategies:
+    """Every way to choose that is there."""
+    models, prompts = parts.models, parts.prompts
+    if models is None:
+        return Strategies(deterministic)
+    chat = ask_chat(models.chat, lambda: prompts.triage, service.model_context)
+    decide = ask_decision(models.decision, lambda: prompts.decision, read_scales(service.home))
+    return Strategies(
+        deterministic,
+        llm=LiveTriage(models.names.of, chat, lambda: prompts.triage, parts.verdicts),
+        decision=LiveTriage(models.names.of, decide, lambda: prompts.decision, parts.verdicts),
+        usual=models.names.strategy,
+    )
 
 
 def configure_logging(service: ServiceSettings) -> None:

@@ -1,6 +1,6 @@
 """From a choice to an answer and its receipt. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -21,8 +21,9 @@ from .budget import Limits, fit
 from .deadline import Deadline
 from .dedup import compact
 from .ledger import LedgerEntry
-from .models import Candidate, Dropped, ModelUsage, RecallQuery, Selection, Verdict
-from .receipt import ConsideredMemory, ModelReceipt, Receipt
+from .model_calls import ModelAttempt, ModelUsage
+from .models import Candidate, Dropped, RecallQuery, Selection, Verdict
+from .receipt import AttemptReceipt, ConsideredMemory, ModelReceipt, Receipt
 from .render import Line, block, body, shown_text
 from .settings import InjectionConfig
 from .stages import Stages
@@ -206,6 +207,7 @@ def _items(conclusion: Conclusion) -> tuple[InjectedItem, ...]:
 def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> Receipt:
     """Everything that is needed to explain the answer and to run the request again."""
     selection = conclusion.selection
+    probabilities = selection.probabilities if selection else {}
     return Receipt(
         id=turn.receipt_id,
         at=turn.now,
@@ -218,16 +220,24 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         reason=result.reason,
         engine=result.engine,
         degraded=result.degraded,
-        considered=tuple(_considered(fate, turn.config) for fate in conclusion.fates),
+        considered=tuple(_considered(fate, turn.config, probabilities) for fate in conclusion.fates),
         chosen=tuple(line.memory.id for line in conclusion.lines),
         block_id=result.block_id,
         model=_model_receipt(selection.usage, selection.prompt_id) if selection and selection.usage else None,
+        attempts=tuple(map(_attempt, selection.attempts)) if selection else (),
+        notes=selection.notes if selection else (),
         stages=result.stages,
         elapsed_ms=result.elapsed_ms,
     )
 
 
-def _considered(fate: Fate, config: InjectionConfig) -> ConsideredMemory:
+def _attempt(attempt: ModelAttempt) -> AttemptReceipt:
+    return AttemptReceipt(
+        model=attempt.model, reason=attempt.reason, elapsed_ms=attempt.elapsed_ms, cached=attempt.cached
+    )
+
+
+def _considered(fate: Fate, config: InjectionConfig, probabilities: Mapping[str, float]) -> ConsideredMemory:
     candidate, memory = fate.candidate, fate.candidate.memory
     return ConsideredMemory(
         id=memory.id,
@@ -241,6 +251,7 @@ def _considered(fate: Fate, config: InjectionConfig) -> ConsideredMemory:
         score=candidate.score,
         source=candidate.source,
         legs=candidate.legs,
+        probability=probabilities.get(memory.id),
         verdict=fate.verdict,
         duplicate_of=fate.of,
     )

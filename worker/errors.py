@@ -16,6 +16,8 @@ MeeseeksError
 
 from hooks.contract import Reason
 
+from .model_calls import ModelAttempt
+
 
 class MeeseeksError(Exception):
     """Base of every error that the service raises on purpose."""
@@ -46,11 +48,12 @@ class EmbedderError(MeeseeksError):
 
 
 class ModelError(MeeseeksError):
-    """The model failed or answered out of shape."""
+    """The model failed or answered out of shape; `attempts` tells of every model that was asked."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(self, reason: Reason, message: str, attempts: tuple[ModelAttempt, ...] = ()) -> None:
         super().__init__(message)
         self.reason = reason
+        self.attempts = attempts
 
 
 class QueueError(MeeseeksError):

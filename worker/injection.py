@@ -43,6 +43,7 @@ from .ranking import within_pool
 from .recall import Recall, RecallScope
 from .settings import InjectionConfig
 from .stages import Stages
+from .strategies import Plan, Strategies
 
 log = structlog.get_logger()
 
@@ -83,14 +84,13 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class InjectionParts:
-    """What the service is built from; `triage` is missing where no model is configured.
+    """What the service is built from.
 
     `profile` is that of the embedder, missing where its vectors are not used. `answered` is told every new result.
     """
 
     recall: Recall
-    fallback: Selector
-    triage: Selector | None
+    strategies: Strategies
     ledger: Ledger
     receipts: ReceiptStore
     config_for: Callable[[str], InjectionConfig]
@@ -163,30 +163,27 @@ class InjectionService:
         )
         verdicts = Verdicts()
         fresh = self._without_shown(turn, recalled, shown, verdicts)
-        if not fresh.candidates:
+        plan = self._parts.strategies.plan(turn.config)
+        if not fresh.candidates and not (plan.searches and _may_ask_always(turn)):
             return conclude_empty(verdicts, recalled.degraded)
         pinned, contextual = _by_source(fresh)
-        selection, failure = await self._choose(turn, contextual, shown, verdicts)
+        selection, failure = await self._choose(turn, plan, contextual, shown, verdicts)
         selection = replace(selection, chosen=(*pinned, *selection.chosen))
         return conclude_selection(turn, self._without_repeats(turn, selection), verdicts, failure or recalled.degraded)
 
     async def _choose(
-        self, turn: Turn, recalled: Recalled, shown: Shown, verdicts: Verdicts
+        self, turn: Turn, plan: Plan, recalled: Recalled, shown: Shown, verdicts: Verdicts
     ) -> tuple[Selection, Reason | None]:
         """The choice, and why the model did not make it where it should have."""
-        task = SelectionTask(
-            message=turn.request.message,
-            task_description=turn.request.task_description,
-            recent_messages=turn.request.recent_messages,
-            query=turn.query,
-            now=turn.now,
-        )
+        task = _task_of(turn)
         tool = self._tool(turn, shown, verdicts)
-        settled = await self._parts.fallback.select(task, recalled, tool, turn.config, turn.deadline)
-        if self._parts.triage is None or not recalled.candidates or not _asks_model(turn, settled):
+        settled = await plan.settles.select(task, recalled, tool, turn.config, turn.deadline)
+        if plan.note:
+            settled = replace(settled, notes=(*settled.notes, plan.note))
+        if plan.improves is None or not _asks_model(turn, plan, recalled, settled):
             return settled, None
         with turn.stages("triage"):
-            return await self._triage(self._parts.triage, turn, task, recalled, tool, settled)
+            return await self._triage(plan.improves, turn, task, recalled, tool, settled)
 
     async def _triage(
         self,
@@ -203,11 +200,12 @@ class InjectionService:
             return settled, Reason.MODEL_NO_TIME
         try:
             async with asyncio.timeout(limit.remaining() + MODEL_GRACE):
-                return await triage.select(task, recalled, tool, turn.config, limit), None
+                selection = await triage.select(task, recalled, tool, turn.config, limit)
+            return selection, Reason.MODEL_TIMEOUT if selection.partial else None
         except TimeoutError:
             return settled, Reason.MODEL_TIMEOUT
         except ModelError as error:
-            return settled, error.reason
+            return replace(settled, attempts=error.attempts), error.reason
         except StoreError:
             return settled, Reason.STORE_UNAVAILABLE
 
@@ -297,9 +295,31 @@ def _by_source(recalled: Recalled) -> tuple[tuple[Candidate, ...], Recalled]:
     return pinned, replace(recalled, candidates=found)
 
 
-def _asks_model(turn: Turn, settled: Selection) -> bool:
+def _asks_model(turn: Turn, plan: Plan, recalled: Recalled, settled: Selection) -> bool:
+    """Whether the model is to choose: never about nothing, unless it is the one that searches."""
+    if not recalled.candidates and not plan.searches:
+        return False
     mode = effective_mode(turn.request, turn.config)
     return mode is Mode.ALWAYS or (mode is Mode.ESCALATE and is_unsure(settled))
+
+
+def _may_ask_always(turn: Turn) -> bool:
+    return effective_mode(turn.request, turn.config) is Mode.ALWAYS
+
+
+def _task_of(turn: Turn) -> SelectionTask:
+    """What selectors are told of the request."""
+    request = turn.request
+    return SelectionTask(
+        message=request.message,
+        task_description=request.task_description,
+        recent_messages=request.recent_messages,
+        query=turn.query,
+        now=turn.now,
+        user=request.scope.user,
+        channel=request.scope.channel,
+        source=request.source,
+    )
 
 
 def _ledger_key(request: InjectionRequest) -> LedgerKey:

@@ -1,17 +1,17 @@
 """Domain values: frozen, no I/O."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from hooks.contract import Engine, ItemSource, Key, Reason, RecentMessage, Scope, Text, UtcTime
 
 from .kinds import Budget, Leg
+from .model_calls import ModelAttempt, ModelUsage
 
 Vector = tuple[float, ...]
 
@@ -305,21 +305,13 @@ RecallTool = Callable[[RecallQuery], Awaitable[Recalled]]
 
 
 @dataclass(frozen=True, slots=True)
-class ModelUsage:
-    """What one or more model calls cost; tokens where the provider says, `cost` in US dollars where it is known."""
-
-    model: str
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    cost: float | None = None
-    elapsed_ms: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Selection:
-    """The memories worth injecting, most useful first; empty means that nothing is relevant."""
+    """The memories worth injecting, most useful first; empty means that nothing is relevant.
+
+    `probabilities` are those that a decision model gave, by id. `partial` says that the deadline came while the model
+    was still answering, and this is what it had said. `attempts` are the models that were asked, `notes` what else
+    the receipt is to say.
+    """
 
     chosen: tuple[Candidate, ...]
     engine: Engine
@@ -327,47 +319,24 @@ class Selection:
     recalls: tuple[str, ...] = ()
     prompt_id: str | None = None
     usage: ModelUsage | None = None
+    probabilities: Mapping[str, float] = field(default_factory=dict)
+    partial: bool = False
+    attempts: tuple[ModelAttempt, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionTask:
-    """What a selector knows of the request."""
+    """What a selector knows of the request: what is asked, and by whom, where and from which kind of source."""
 
     message: str
     task_description: str | None
     recent_messages: tuple[RecentMessage, ...]
     query: str
     now: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A tool call as the model made it; `arguments` is unparsed text."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChatReply:
-    """One answer of a chat model."""
-
-    text: str
-    tool_calls: tuple[ToolCall, ...] = ()
-    finish_reason: str | None = None
-    usage: ModelUsage | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """One call of a chat model: messages in OpenAI's shape; tools and an output schema never go together."""
-
-    messages: tuple[dict[str, Any], ...]
-    tools: tuple[dict[str, Any], ...] = ()
-    schema: dict[str, Any] | None = None
-    max_tokens: int = 64
-    temperature: float = 0.0
+    user: str | None = None
+    channel: str | None = None
+    source: str = "user"
 
 
 def visible_to(scope: Scope, agent_id: str, shared_users: Sequence[str], now: datetime, replay: bool) -> Visibility:

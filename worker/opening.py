@@ -4,10 +4,12 @@ litellm and qdrant-client take seconds to import, fastapi a part of one, so what
 is opened, not with this module; a command that needs none of them never pays for them.
 """
 
-import asyncio
 import os
 import socket
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +33,9 @@ from .adapters.redis_receipts import RedisReceipts
 from .adapters.redis_subagents import RedisSubagents
 from .errors import EmbedderError, SettingsError
 from .hosts.subagents import PendingSubagents
-from .protocols import ChatModel, Embedder, Ledger, ReceiptStore
+from .model_pool import ModelNames, ModelPool
+from .model_profile import ModelKind, ModelProfile, kind_of, only_vetoes
+from .protocols import ChatModel, DecisionModel, Embedder, Ledger, ReceiptStore
 from .service_settings import ServiceSettings
 from .shelf import Shelf
 
@@ -130,24 +134,76 @@ async def choose_model(service: ServiceSettings) -> str | None:
     return service.model or await find_chat_model(service.ollama_url)
 
 
-async def open_model(service: ServiceSettings, stack: AsyncExitStack) -> ChatModel | None:
-    """The model, still warming up: until it has, requests in a hurry get the deterministic answer."""
-    name = await choose_model(service)
-    if name is None:
-        return None
-    model = await asyncio.to_thread(_load_model, service, name)
-    stack.push_async_callback(model.aclose)
-    warming = asyncio.create_task(model.warm(), name="warm-model")
-    stack.callback(warming.cancel)
-    return model
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models that requests may use: those of the settings, opened when they are first needed."""
+
+    names: ModelNames
+    chat: "ModelPool[ChatModel]"
+    decision: "ModelPool[DecisionModel]"
+
+    async def warm(self) -> None:
+        """Wait until every model that is open has been asked once, for whoever measures."""
+        await self.chat.warmed()
+        await self.decision.warmed()
 
 
-def _load_model(service: ServiceSettings, name: str) -> ChatModel:
-    base = service.model_api_base or (service.ollama_url if name.startswith("ollama") else None)
+async def open_models(service: ServiceSettings, named: Iterable[str], stack: AsyncExitStack) -> Models:
+    """The models, the usual one and those `named` opened and still warming up: until they have, requests in a hurry get
+    the answer that needs none. Raises `SettingsError` for what cannot be opened as it is described."""
+    names = ModelNames(service, await choose_model(service))
+    chat = ModelPool[ChatModel](partial(_load_model, service), service.profile)
+    decision = ModelPool[DecisionModel](partial(_load_decision_model, service), service.profile)
+    stack.push_async_callback(chat.aclose)
+    stack.push_async_callback(decision.aclose)
+    for name in dict.fromkeys([*([names.usual] if names.usual else []), *named]):
+        decides = kind_of(service.profile(name)) is ModelKind.DECISION
+        await (decision.open(name) if decides else chat.open(name))
+    return Models(names, chat, decision)
+
+
+def _load_model(service: ServiceSettings, profile: ModelProfile) -> ChatModel:
     model: ChatModel = _slow_adapter("litellm_model").LiteLLMModel(
-        name, api_base=base, api_key=service.model_api_key, num_ctx=service.model_context
+        profile.name,
+        api_base=_api_base(service, profile),
+        api_key=_api_key(service, profile),
+        num_ctx=profile.context or service.model_context,
+        max_concurrent=profile.concurrent,
+        tools=profile.tools,
+        output=profile.output,
+        may_only_veto=only_vetoes(profile),
+        stream=profile.stream,
     )
     return model
+
+
+def _load_decision_model(service: ServiceSettings, profile: ModelProfile) -> DecisionModel:
+    model: DecisionModel = _slow_adapter("litellm_decision").LiteLLMDecisionModel(
+        profile.name,
+        api_base=_api_base(service, profile),
+        api_key=_api_key(service, profile),
+        max_concurrent=profile.concurrent,
+    )
+    return model
+
+
+def make_decision_model(service: ServiceSettings, name: str) -> DecisionModel:
+    """A decision model by its name, with what the settings say of it. Blocks while the SDK is imported."""
+    return _load_decision_model(service, service.profile(name))
+
+
+def _api_base(service: ServiceSettings, profile: ModelProfile) -> str | None:
+    local = service.ollama_url if profile.name.startswith("ollama") else None
+    return profile.api_base or service.model_api_base or local
+
+
+def _api_key(service: ServiceSettings, profile: ModelProfile) -> str | None:
+    """The model's own key where the settings name a variable. Raises `SettingsError` where that is not set."""
+    if profile.api_key_variable is None:
+        return service.model_api_key
+    if profile.api_key_variable not in os.environ:
+        raise SettingsError(f"model {profile.name}: the variable {profile.api_key_variable} is not set")
+    return os.environ[profile.api_key_variable]
 
 
 def _slow_adapter(name: str) -> Any:

@@ -85,6 +85,21 @@ def _from_text(answer: str, offered: int) -> Choice | ToolRequest | Unparseable:
     return Unparseable(_fault(answer))
 
 
+def parse_partial(text: str, offered: int) -> Choice | None:
+    """The choice that an answer had begun when it was cut off: numbers that are surely complete, of those offered.
+
+    A last number that nothing follows may lack digits and does not count. `None` where no number had arrived.
+    """
+    answer = _bare(text[:_MOST_CHARACTERS])
+    begun = _BEGUN_IDS.search(answer)
+    if begun is None:
+        return None
+    whole = re.match(rf"{_COMPLETE}*", answer[begun.end() :])
+    numbers = [int(number) for number in re.findall(r"\d{1,9}", whole.group())] if whole else []
+    known = tuple(dict.fromkeys(number for number in numbers if 1 <= number <= offered))
+    return Choice(known) if known else None
+
+
 def parse_arguments(raw: str) -> Mapping[str, Any] | None:
     """The arguments of a native tool call; a bare string is taken for the query. `None`: unreadable."""
     text = raw.strip()
@@ -249,6 +264,10 @@ def _checked(ids: list[int], offered: int, sufficient: bool) -> Choice | Unparse
 
 
 _NUMBERS = r"\s*[\"']?\d{1,9}[\"']?(?:\s*,\s*[\"']?\d{1,9}[\"']?){0,200}\s*,?\s*"
+_COMPLETE = r"(?:\s*[\"']?\d{1,9}(?!\d)[\"']?\s*(?:,|(?=[\]\"']))|\s*\d{1,9}(?=\s))"
+"""A number of an unfinished list that something follows."""
+
+_BEGUN_IDS = re.compile(rf"\A(?:.*?[\"']?\b(?:{'|'.join(_ID_KEYS)})[\"']?\s*[:=]\s*[\[\"]|\s*[\[\"])", re.DOTALL)
 _CLOSED_IDS = re.compile(rf"[\"']?(?:{'|'.join(_ID_KEYS)})[\"']?\s*[:=]\s*\[({_NUMBERS}|\s*)\]")
 _LONE_LIST = re.compile(rf"(?:^|:)[ \t`]*\[({_NUMBERS}|\s*)\][ \t`.!]*$", re.MULTILINE)
 _BARE_NUMBERS = re.compile(

@@ -6,9 +6,9 @@ from typing import Protocol
 from .deadline import Deadline
 from .kinds import SortKey
 from .ledger import LedgerEntry, LedgerKey, LedgerView
+from .model_calls import ChatReply, ChatRequest, DecisionReply, DecisionRequest
+from .model_profile import ModelAbilities
 from .models import (
-    ChatReply,
-    ChatRequest,
     EmbedderProfile,
     Hit,
     HybridQuery,
@@ -103,7 +103,23 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def abilities(self) -> ModelAbilities: ...
+
     async def complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply: ...
+
+    async def warm(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class DecisionModel(Protocol):
+    """A model that answers yes/no questions about a state. `decide` keeps to what is said of `ChatModel.complete`."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def decide(self, request: DecisionRequest, deadline: Deadline) -> DecisionReply: ...
 
     async def warm(self) -> None: ...
 

@@ -13,8 +13,8 @@ from .models import DomainModel, MemoryType, Verdict
 class ConsideredMemory(DomainModel):
     """One candidate and its fate; `text` is as the block would show it.
 
-    `relevance` is what thresholds are on, `legs` the ways in which it was found. `duplicate_of` is the id of the memory
-    that says the same or has replaced it, where that is why it is out.
+    `relevance` is what thresholds are on, `legs` the ways in which it was found, `probability` what a decision model
+    gave it. `duplicate_of` is the id of the memory that says the same or has replaced it, where that is why it is out.
     """
 
     id: str
@@ -28,6 +28,7 @@ class ConsideredMemory(DomainModel):
     score: float
     source: ItemSource = ItemSource.CONTEXTUAL
     legs: tuple[Leg, ...] = ()
+    probability: float | None = None
     verdict: Verdict
     duplicate_of: str | None = None
 
@@ -45,8 +46,20 @@ class ModelReceipt(DomainModel):
     elapsed_ms: float = 0.0
 
 
+class AttemptReceipt(DomainModel):
+    """A model that was to choose, and why it did not; `cached` where its choice was known from before."""
+
+    model: str
+    reason: Reason | None = None
+    elapsed_ms: float = 0.0
+    cached: bool = False
+
+
 class Receipt(DomainModel):
-    """Enough to explain a request and to run it again; `chosen` are the ids of the block's memories in its order."""
+    """Enough to explain a request and to run it again; `chosen` are the ids of the block's memories in its order.
+
+    `attempts` are the models that were asked, in order, `notes` what else there is to know of the choice.
+    """
 
     id: str
     at: UtcTime
@@ -63,5 +76,7 @@ class Receipt(DomainModel):
     chosen: tuple[str, ...] = ()
     block_id: str | None = None
     model: ModelReceipt | None = None
+    attempts: tuple[AttemptReceipt, ...] = ()
+    notes: tuple[str, ...] = ()
     stages: dict[str, float] = Field(default_factory=dict)
     elapsed_ms: float = 0.0

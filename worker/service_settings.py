@@ -3,12 +3,14 @@
 Every one of these settings is read once, when the process starts.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from .model_profile import ModelProfile
 from .settings_file import Layer, Origin
 
 ENV_PREFIX = "MEESEEKS_"
@@ -16,6 +18,14 @@ ENV_PREFIX = "MEESEEKS_"
 
 class SettingsModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _from_json(value: object) -> object:
+    """A variable of the environment gives what is no text as JSON."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from error
 
 
 class ServiceSettings(SettingsModel):
@@ -53,6 +63,13 @@ class ServiceSettings(SettingsModel):
     )
     model_context: int = Field(
         default=8192, ge=1024, description="Tokens that the model's context holds; prompts are cut to fit."
+    )
+    models: Annotated[tuple[ModelProfile, ...], BeforeValidator(_from_json)] = Field(
+        default=(),
+        description="What models can do and where they are: `[[service.models]]` tables; as a variable, JSON.",
+    )
+    verdict_cache_size: int = Field(
+        default=1000, ge=1, le=1_000_000, description="Most choices of models that are kept for `verdict_cache_s`."
     )
     ollama_url: str = Field(default="http://127.0.0.1:11434", description="Where a local Ollama is looked for.")
     prompts_dir: Path | None = Field(default=None, description="Folder of prompt files that replaces the shipped one.")
@@ -97,6 +114,19 @@ class ServiceSettings(SettingsModel):
         pattern="^(auto|console|json)$",
         description="console, json, or auto: console on a terminal, else json.",
     )
+
+    @field_validator("models")
+    @classmethod
+    def _once_each(cls, models: tuple[ModelProfile, ...]) -> tuple[ModelProfile, ...]:
+        names = [model.name for model in models]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise ValueError(f"there are two tables for the model {twice!r}")
+        return models
+
+    def profile(self, name: str) -> ModelProfile:
+        """What the settings say of a model; nothing but its name where they say nothing."""
+        return next((model for model in self.models if model.name == name), ModelProfile(name=name))
 
     @property
     def home(self) -> Path:

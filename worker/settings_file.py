@@ -22,7 +22,7 @@ CONFIG_VARIABLE = "MEESEEKS_CONFIG"
 FILE_NAME = "meeseeks.toml"
 TABLES = ("service", "memory_injection", "agents")
 
-_HEADER = re.compile(r"^\s*\[(\[)?\s*\"?([\w-]+)\"?\s*\]")
+_HEADER = re.compile(r"^\s*\[(\[)?\s*\"?([\w-]+)\"?(?:\s*\.\s*\"?([\w-]+)\"?)?\s*\]")
 _KEY = re.compile(r"^\s*\"?([\w-]+)\"?(?:\s*\.\s*\"?([\w-]+)\"?)?\s*=")
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -121,7 +121,10 @@ class _Lines:
         self._found: dict[tuple[str, str], int] = {}
         table, agents = "", 0
         for number, line in enumerate(text.splitlines(), 1):
-            if header := _HEADER.match(line):
+            if (header := _HEADER.match(line)) and header[3]:
+                table = f"{header[2]}.{header[3]}"
+                self._found.setdefault((header[2], header[3]), number)
+            elif header:
                 table = f"{header[2]}[{agents}]" if header[1] else header[2]
                 agents += bool(header[1])
                 self._found.setdefault((table, ""), number)
@@ -164,7 +167,8 @@ def faults(error: ValidationError, model: type[BaseModel], name: str, layers: Se
         layer = giving(layers, key)
         place = layer.places.get(key) if layer else None
         unknown = fault["type"] == "extra_forbidden"
-        told = f"unknown key{near_match(key, model.model_fields)}" if unknown else fault["msg"]
+        near = near_match(key, model.model_fields) if len(fault["loc"]) == 1 else ""
+        told = f"unknown key{near}" if unknown else fault["msg"]
         path = ".".join(str(part) for part in (name, *fault["loc"]))
         found.append(f"{place}: {path}: {told}" if place else f"{path}: {told}")
     return found

@@ -1,17 +1,26 @@
 """The conversation in which a model chooses: rules and examples first, the task, then the numbered candidates."""
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from hooks.contract import Reason
 
 from .errors import ModelError, PromptError
-from .models import Candidate, ChatRequest, SelectionTask
+from .model_calls import ChatRequest
+from .model_profile import SchemaKind
+from .models import Candidate, SelectionTask
+from .parsing import Choice, parse_choice
 from .prompts import Message, Prompt, clip_middle, estimate_messages, neutralise, quote
 from .tokens import estimate_tokens
 
 VARIABLES = frozenset({"now", "task", "candidates", "most"})
 SECTIONS = ("search", "results", "final", "repair")
+FIRST_SECTION = "first search"
+"""Tells a model that it is to search before it chooses; `search` does where a prompt has no such section."""
 
 _MARGIN_TOKENS = 128
 _CANDIDATE_CHARACTERS = 400
@@ -65,11 +74,41 @@ def answer_schema(offered: int, most: int) -> dict[str, Any]:
     }
 
 
+def answer_pattern(offered: int, most: int) -> dict[str, Any]:
+    """JSON schema of one string such as "3,1" or "none": a fifth of the tokens, and no room for white space.
+
+    For servers that turn patterns into grammars (llama.cpp); such an answer cannot say that something is missing.
+    """
+    number = _number_pattern(max(1, offered))
+    further = min(most, max(1, offered)) - 1
+    return {"type": "string", "pattern": f"^(none|{number}(,{number}){{0,{further}}})$"}
+
+
+def _number_pattern(most: int) -> str:
+    """A regular expression of the numbers 1 to `most` (at most 99), without leading zeros."""
+    if most < 10:
+        return f"[1-{most}]"
+    tens, ones = divmod(most, 10)
+    whole = [f"[1-{tens - 1}][0-9]"] if tens > 1 else []
+    return f"({'|'.join(['[1-9]', *whole, f'{tens}[0-{ones}]'])})"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a conversation is held to: the model's `window` in tokens, most memories that are chosen, how the model is
+    held to an answer's form, and the seed of the order in which candidates are shown (`None`: as found)."""
+
+    window: int
+    most: int
+    output: SchemaKind = SchemaKind.JSON_SCHEMA
+    seed: int | None = None
+
+
 class Conversation:
     """What has been said so far, and the candidates offered: number n is `offered[n - 1]`.
 
-    Whole candidates are left out from the end where the model's `window` (tokens) is too small; the rules stay.
-    Raises `ModelError` where not even one candidate fits.
+    Whole candidates are left out from the end where the model's window is too small; the rules stay. Raises
+    `ModelError` where not even one candidate fits.
     """
 
     def __init__(
@@ -78,15 +117,13 @@ class Conversation:
         task: SelectionTask,
         candidates: Sequence[Candidate],
         present: Callable[[str], str],
-        *,
-        window: int,
-        most: int,
+        shape: Shape,
     ) -> None:
         self._prompt = prompt
         self._present = present
-        self._most = most
-        self._values = {"now": task.now.date().isoformat(), "task": task_lines(task, present), "most": str(most)}
-        self._tokens_left = window - prompt.max_tokens - _MARGIN_TOKENS
+        self._shape = shape
+        self._values = {"now": task.now.date().isoformat(), "task": task_lines(task, present), "most": str(shape.most)}
+        self._tokens_left = shape.window - prompt.max_tokens - _MARGIN_TOKENS
         self.offered: list[Candidate] = []
         self._messages = list(self._opening())
         lines = self._offer(candidates)
@@ -96,21 +133,33 @@ class Conversation:
 
     def choice_request(self) -> ChatRequest:
         """A turn that must end in a choice."""
-        return self._request(schema=answer_schema(len(self.offered), self._most))
+        shapes = {SchemaKind.JSON_SCHEMA: answer_schema, SchemaKind.PATTERN: answer_pattern}
+        make = shapes.get(self._shape.output)
+        return self._request(schema=make(len(self.offered), self._shape.most) if make else None)
+
+    def first_request(self) -> ChatRequest:
+        """A turn in which the model is to search, before it has seen any candidate."""
+        opening = self._messages.pop()
+        begin = self._prompt.sections.get(FIRST_SECTION) or self._prompt.section("search")
+        self._messages.append(_user(f"{opening['content']}\n{begin}"))
+        return self._request(tools=(RECALL_TOOL,))
 
     def search_request(self, answer: str) -> ChatRequest:
         """A turn in which the model may search, after an answer that said that something is missing."""
         self._add(_assistant(answer), _user(self._prompt.section("search")))
         return self._request(tools=(RECALL_TOOL,))
 
-    def results_request(self, queries: Sequence[str], found: Sequence[Candidate]) -> ChatRequest:
-        """The final choice, after searches. Calls are retold as text: not every model's format takes them back."""
+    def results_request(self, queries: Sequence[str], found: Sequence[Candidate], *, more: bool = False) -> ChatRequest:
+        """What searches brought, and then the final choice, or `more` searches where the model wants any.
+
+        Calls are retold as text: not every model's format takes them back.
+        """
         calls = "\n".join(f"recall(query={quote(query)})" for query in queries)
         lines = self._offer(found)
         results = self._fill(self._prompt.section("results"), lines)
-        final = self._fill(self._prompt.section("final"), lines)
-        self._add(_assistant(calls or "recall()"), _user(f"{results}\n{final}"))
-        return self.choice_request()
+        then = self._fill(self._prompt.section("search" if more else "final"), lines)
+        self._add(_assistant(calls or "recall()"), _user(f"{results}\n{then}"))
+        return self._request(tools=(RECALL_TOOL,)) if more else self.choice_request()
 
     def repair_request(self, answer: str) -> ChatRequest:
         """The choice once more, after an answer that could not be read."""
@@ -120,6 +169,8 @@ class Conversation:
     def _opening(self) -> tuple[Message, ...]:
         """Rules and examples; examples are left out, last ones first, where the window is too small for them."""
         prefix = self._prompt.prefix()
+        if self._shape.output is SchemaKind.PATTERN:
+            prefix = tuple(map(_in_pattern, prefix))
         first = estimate_tokens(self._fill(self._prompt.user, [])) + 200
         while len(prefix) > 2 and estimate_messages(prefix) + first > self._tokens_left:
             prefix = prefix[:-2]
@@ -127,16 +178,19 @@ class Conversation:
         return prefix
 
     def _offer(self, candidates: Sequence[Candidate]) -> list[str]:
-        lines: list[str] = []
+        """Lines of the candidates that fit, numbered in the order in which they are shown."""
+        fitting: list[Candidate] = []
         for candidate in candidates:
-            line = candidate_line(len(self.offered) + 1, candidate, self._present)
-            cost = estimate_tokens(line) + 1
+            cost = estimate_tokens(candidate_line(99, candidate, self._present)) + 1
             if cost > self._tokens_left:
                 break
             self._tokens_left -= cost
-            self.offered.append(candidate)
-            lines.append(line)
-        return lines
+            fitting.append(candidate)
+        if self._shape.seed is not None:
+            Random(self._shape.seed).shuffle(fitting)
+        start = len(self.offered) + 1
+        self.offered += fitting
+        return [candidate_line(number, candidate, self._present) for number, candidate in enumerate(fitting, start)]
 
     def _fill(self, template: str, lines: Sequence[str]) -> str:
         return self._prompt.fill(template, {**self._values, "candidates": "\n".join(lines) or "(none)"})
@@ -154,15 +208,35 @@ class Conversation:
         )
 
 
+def shuffle_seed(task: SelectionTask, candidates: Sequence[Candidate]) -> int:
+    """The same for the same message and candidates, in every process; whatever their order."""
+    ids = sorted(candidate.memory.id for candidate in candidates)
+    return int.from_bytes(hashlib.sha256("\0".join((task.message, *ids)).encode()).digest()[:8])
+
+
+def _in_pattern(message: Message) -> Message:
+    """An example's answer as a model writes it that is held to a pattern."""
+    if message["role"] != "assistant":
+        return message
+    answer = parse_choice(message["content"], 99)
+    written = ",".join(map(str, answer.ids)) or "none" if isinstance(answer, Choice) else message["content"]
+    return _assistant(json.dumps(written))
+
+
 def candidate_line(number: int, candidate: Candidate, present: Callable[[str], str]) -> str:
     """`[3] 2026-02-11 "text"`: a label of ours, the day it is about or was noted, and quoted data."""
+    return f"[{number}] {candidate_text(candidate, present)}"
+
+
+def candidate_text(candidate: Candidate, present: Callable[[str], str]) -> str:
+    """`2026-02-11 "text"`: the day that a memory is about or was noted, and its text as quoted data."""
     memory = candidate.memory
     moment = memory.occurred_at or memory.created_at
     day = f"{moment.date().isoformat()} " if moment else ""
     text = present(memory.content)
     if len(text) > _CANDIDATE_CHARACTERS:
         text = text[: _CANDIDATE_CHARACTERS - 1] + "…"
-    return f"[{number}] {day}{quote(text)}"
+    return f"{day}{quote(text)}"
 
 
 def task_lines(task: SelectionTask, present: Callable[[str], str]) -> str:

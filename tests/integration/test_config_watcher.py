@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.scripted_model import ScriptedModel, offered
-from tests.support.triage import Memories, candidate, task
+from tests.support.triage import Memories, candidate, live_triage, task
 from worker.adapters.config_watcher import LOOK_S, ConfigWatcher, FileWatch
-from worker.breaker import CircuitBreaker
 from worker.config import LiveSettings
 from worker.deadline import Deadline
 from worker.errors import PromptError
-from worker.live_triage import LivePrompts, LiveTriage
+from worker.live_triage import LivePrompts
 from worker.models import Recalled
 from worker.prompts import default_prompts_dir
 from worker.settings import InjectionConfig, Settings
@@ -174,7 +173,7 @@ async def test_a_changed_prompt_serves_the_next_request_and_a_broken_one_never(f
     told: list[str | None] = []
     prompts = LivePrompts(folder, told.append)
     model = ScriptedModel(["[]"])
-    triage = LiveTriage(model, lambda: prompts.triage, CircuitBreaker(), window=8192)
+    triage = live_triage([model], lambda: prompts.triage)
 
     async def system_prompt() -> str:
         recalled = Recalled("organ", (candidate("m1", "note"),))
@@ -204,7 +203,7 @@ def test_a_folder_without_the_prompt_is_refused(tmp_path: Path) -> None:
 async def test_the_model_is_shown_secrets_only_where_masking_is_off(folder: Path, mask: bool) -> None:
     model = ScriptedModel(["[]"])
     prompts = LivePrompts(folder)
-    triage = LiveTriage(model, lambda: prompts.triage, CircuitBreaker(), window=8192)
+    triage = live_triage([model], lambda: prompts.triage)
     recalled = Recalled("organ", (candidate("m1", "the password: hunter2hunter2"),))
     config = InjectionConfig(mask_secrets=mask)
     await triage.select(task(), recalled, Memories(), config, Deadline.after(3.0))

@@ -20,7 +20,7 @@ from tests.support.upstream import Answer, Mode, Upstream, always, keeping, scri
 from worker.adapters.litellm_environment import prepare_environment
 from worker.deadline import Deadline
 from worker.errors import ModelError
-from worker.models import ChatRequest, ToolCall
+from worker.model_calls import ChatRequest, ToolCall
 from worker.protocols import ChatModel
 from worker.triage_prompt import RECALL_TOOL
 
@@ -322,7 +322,7 @@ prepare_environment(os.environ)
 from worker.adapters.litellm_model import LiteLLMModel
 from worker.deadline import Deadline
 from worker.errors import ModelError
-from worker.models import ChatRequest
+from worker.model_calls import ChatRequest
 
 async def main():
     for name, base in (("openai/unheard-of", sys.argv[1] + "/v1"), ("ollama/unheard-of", sys.argv[1])):

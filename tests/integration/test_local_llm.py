@@ -19,13 +19,14 @@ from worker.adapters.litellm_environment import prepare_environment
 from worker.breaker import CircuitBreaker
 from worker.deadline import Deadline
 from worker.errors import ModelError
-from worker.models import Candidate, ChatRequest, Memory, Recalled, RecallQuery, SelectionTask
+from worker.model_calls import ChatRequest
+from worker.models import Candidate, Memory, Recalled, RecallQuery, SelectionTask
 from worker.parsing import Choice, parse_choice
 from worker.prompts import default_prompts_dir, load_prompts
 from worker.protocols import ChatModel
 from worker.settings import InjectionConfig
 from worker.triage import LlmSelector
-from worker.triage_prompt import Conversation
+from worker.triage_prompt import Conversation, Shape
 
 if TYPE_CHECKING:
     from worker.adapters.local_llm import LocalServer
@@ -80,7 +81,7 @@ async def no_recall(query: RecallQuery) -> Recalled:
 
 def conversation() -> Conversation:
     prompt = load_prompts(default_prompts_dir())["triage"]
-    return Conversation(prompt, TASK, CANDIDATES, lambda text: text, window=2048, most=5)
+    return Conversation(prompt, TASK, CANDIDATES, lambda text: text, Shape(window=2048, most=5))
 
 
 async def test_the_schema_makes_even_a_tiny_model_answer_in_shape(model: ChatModel) -> None:

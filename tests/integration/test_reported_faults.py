@@ -15,7 +15,8 @@ from tests.support.embedders import DIMENSION, HashingEmbedder
 from tests.support.scripted_model import Say, ScriptedModel, offered, oracle
 from tests.support.service import NOW, fact, ids, open_service
 from worker.errors import EmbedderError, MemoryRejected
-from worker.models import ChatRequest, Vector, Verdict
+from worker.model_calls import ChatRequest
+from worker.models import Vector, Verdict
 from worker.transfer import memory_from
 
 

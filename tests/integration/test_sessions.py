@@ -20,7 +20,8 @@ from worker import injection
 from worker.adapters.redis_ledger import RedisLedger
 from worker.deadline import Deadline
 from worker.ledger import LedgerKey
-from worker.models import ChatRequest, Verdict
+from worker.model_calls import ChatRequest
+from worker.models import Verdict
 from worker.sessions import SessionService
 from worker.tokens import estimate_tokens
 

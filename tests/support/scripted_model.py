@@ -8,18 +8,23 @@ from dataclasses import dataclass, field
 from hooks.contract import Reason
 from worker.deadline import Deadline
 from worker.errors import ModelError
-from worker.models import ChatReply, ChatRequest, ModelUsage, ToolCall
+from worker.model_calls import ChatReply, ChatRequest, ModelUsage, ToolCall
+from worker.model_profile import ModelAbilities
 
 
 @dataclass(frozen=True)
 class Say:
-    """One reply: text or (name, arguments as raw text) tool calls, after `delay` seconds; or an error."""
+    """One reply: text or (name, arguments as raw text) tool calls, after `delay` seconds; or an error.
+
+    `cut` is what had arrived of it at the deadline.
+    """
 
     text: str = ""
     tool_calls: tuple[tuple[str, str], ...] = ()
     finish_reason: str = "stop"
     delay: float = 0.0
     error: Reason | None = None
+    cut: bool = False
 
 
 Step = Say | str | Callable[[ChatRequest], str]
@@ -32,6 +37,7 @@ class ScriptedModel:
     steps: Sequence[Step]
     name: str = "scripted/model"
     requests: list[ChatRequest] = field(default_factory=list)
+    abilities: ModelAbilities = field(default_factory=ModelAbilities)
 
     async def complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
         step = self.steps[min(len(self.requests), len(self.steps) - 1)]
@@ -45,7 +51,7 @@ class ScriptedModel:
             raise ModelError(say.error, f"scripted {say.error.value}")
         calls = tuple(ToolCall(f"call_{i}", name, raw) for i, (name, raw) in enumerate(say.tool_calls))
         usage = ModelUsage(self.name, calls=1, input_tokens=100, output_tokens=10, cached_tokens=5, elapsed_ms=1.0)
-        return ChatReply(say.text, calls, say.finish_reason, usage)
+        return ChatReply(say.text, calls, say.finish_reason, usage, cut=say.cut)
 
     async def warm(self) -> None:
         """Nothing to warm."""

@@ -26,6 +26,7 @@ from worker.recall import Recall
 from worker.receipt import Receipt
 from worker.render import shown_text
 from worker.settings import InjectionConfig
+from worker.strategies import Strategies
 from worker.transfer import memory_from
 from worker.triage import LlmSelector
 
@@ -103,8 +104,7 @@ async def open_service(
     injection = InjectionService(
         InjectionParts(
             recall=recall,
-            fallback=DeterministicSelector(used.profile),
-            triage=triage,
+            strategies=Strategies(DeterministicSelector(used.profile), llm=triage),
             ledger=ledger,
             receipts=receipts,
             config_for=lambda _: settings,

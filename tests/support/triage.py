@@ -1,9 +1,13 @@
 """What tests of triage are made of: candidates, a task, a recall that is told what it finds, a selector."""
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from tests.support.scripted_model import ScriptedModel
 from worker.breaker import CircuitBreaker
+from worker.live_triage import LiveTriage, ask_chat
+from worker.model_pool import ModelPool
+from worker.model_profile import ModelProfile
 from worker.models import (
     Candidate,
     Memory,
@@ -13,8 +17,10 @@ from worker.models import (
     SelectionTask,
     Verdict,
 )
-from worker.prompts import default_prompts_dir, load_prompts
+from worker.prompts import Prompt, default_prompts_dir, load_prompts
+from worker.protocols import ChatModel
 from worker.triage import LlmSelector
+from worker.verdict_cache import VerdictCache
 
 PROMPT = load_prompts(default_prompts_dir())["triage"]
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -50,6 +56,13 @@ class Memories:
 
 def selector(model: ScriptedModel, breaker: CircuitBreaker | None = None, window: int = 8192) -> LlmSelector:
     return LlmSelector(model, PROMPT, breaker or CircuitBreaker(), present=lambda text: text, window=window)
+
+
+def live_triage(models: Sequence[ChatModel], prompt: Callable[[], Prompt] = lambda: PROMPT) -> LiveTriage:
+    """Triage by these models, in this order, as the service does it."""
+    by_name = {model.name: model for model in models}
+    pool = ModelPool[ChatModel](lambda profile: by_name[profile.name], lambda name: ModelProfile(name=name))
+    return LiveTriage(lambda _: tuple(by_name), ask_chat(pool, prompt), prompt, VerdictCache(10))
 
 
 def ids(selection: Selection) -> list[str]:

@@ -8,12 +8,8 @@ from tests.support.triage import NOW, PROMPT, Memories, candidate, many, selecto
 from worker.breaker import CircuitBreaker
 from worker.deadline import Deadline
 from worker.errors import ModelError, PromptError
-from worker.models import (
-    ChatRequest,
-    Recalled,
-    SelectionTask,
-    Verdict,
-)
+from worker.model_calls import ChatRequest
+from worker.models import Recalled, SelectionTask, Verdict
 from worker.prompts import estimate_messages, parse_prompt
 from worker.settings import InjectionConfig
 from worker.triage import LlmSelector

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
@@ -17,14 +18,15 @@ from hooks.contract import Reason
 
 from ..deadline import Deadline
 from ..errors import ModelError
-from ..models import ChatReply, ChatRequest, ModelUsage, ToolCall
+from ..model_calls import ChatReply, ChatRequest, ModelUsage, ToolCall
+from ..model_profile import ModelAbilities, SchemaKind
 
 _log = structlog.get_logger()
 
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
 """Libraries that write whole requests, and so memory texts, to the log at debug or info level."""
 
-_CLIENT_TIMEOUT = 60.0
+CLIENT_TIMEOUT = 60.0
 """Seconds litellm itself may take; constant, because litellm makes a new client, and so a new connection, for every
 other value. The deadline is kept by the timeout around the call."""
 
@@ -34,7 +36,7 @@ _SCHEMA_PROVIDERS = frozenset({"openai", "ollama_chat", "hosted_vllm", "lm_studi
 _NO_REASONING_PROVIDERS = frozenset({"gemini", "vertex_ai"})
 """Providers for which litellm turns reasoning effort "none" into a thinking budget of zero."""
 
-_FAULTS = (
+FAULTS = (
     OpenAIError,
     httpx.HTTPError,
     aiohttp.ClientError,
@@ -54,7 +56,8 @@ class LiteLLMModel:
     `num_ctx` is the context window in tokens that Ollama is asked for, `keep_alive` how long it keeps the model
     loaded, `max_concurrent` how many calls run at a time; waiting for a turn counts against the deadline.
     `extra_body` is merged into the request of servers that speak OpenAI's protocol. `ollama/` is read as
-    `ollama_chat/`, whose protocol has roles and tools.
+    `ollama_chat/`, whose protocol has roles and tools. `tools` and `output` say what the model can do where litellm's
+    list is not to decide; with `stream`, what has arrived at the deadline is an answer that is `cut`.
     """
 
     def __init__(
@@ -68,12 +71,19 @@ class LiteLLMModel:
         max_concurrent: int = 8,
         warm_timeout: float = 60.0,
         extra_body: Mapping[str, Any] | None = None,
+        tools: bool | None = None,
+        output: SchemaKind | None = None,
+        may_only_veto: bool = False,
+        stream: bool = False,
     ) -> None:
-        _quieten()
+        quieten()
         self._name = "ollama_chat/" + name.removeprefix("ollama/") if name.startswith("ollama/") else name
         self._slots = asyncio.Semaphore(max_concurrent)
         self._warm_timeout = warm_timeout
-        self._takes_schema, options = _capabilities(self._name, num_ctx, keep_alive)
+        known, options = _capabilities(self._name, num_ctx, keep_alive)
+        takes_tools = known.tools if tools is None else tools
+        self._abilities = ModelAbilities(takes_tools, output or known.output, may_only_veto)
+        self._stream = stream
         self._options: dict[str, Any] = {**options, "api_base": api_base, "api_key": api_key}
         if api_base and not api_key and self._name.startswith("openai/"):
             self._options["api_key"] = "none"
@@ -84,19 +94,32 @@ class LiteLLMModel:
     def name(self) -> str:
         return self._name
 
+    @property
+    def abilities(self) -> ModelAbilities:
+        return self._abilities
+
     async def complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
         """One upstream request, never more. Raises `ModelError` with the reason, within the deadline."""
         if deadline.remaining() <= 0:
             raise ModelError(Reason.MODEL_NO_TIME, f"{self._name}: no time left for a call")
-        started = time.monotonic()
+        arrived = _Arrived(self._name)
         try:
             async with asyncio.timeout(deadline.remaining()), self._slots:
                 response = await litellm.acompletion(**self._arguments(request))
-            return _reply(self._name, response, (time.monotonic() - started) * 1000)
+                if not self._streams(request):
+                    return _reply(self._name, response, arrived.elapsed_ms)
+                await arrived.take(response)
+            return arrived.reply()
         except TimeoutError:
+            if arrived.parts:
+                return arrived.reply(cut=True)
             raise ModelError(Reason.MODEL_TIMEOUT, f"{self._name}: no answer within the deadline") from None
-        except _FAULTS as error:
-            raise _translate(self._name, error) from None
+        except FAULTS as error:
+            raise translate(self._name, error) from None
+
+    def _streams(self, request: ChatRequest) -> bool:
+        """A tool call is of no use before it is whole."""
+        return self._stream and not request.tools
 
     async def warm(self) -> None:
         """Loads the model with one tiny call; a failure is only logged."""
@@ -117,20 +140,52 @@ class LiteLLMModel:
             "messages": [dict(message) for message in request.messages],
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
-            "timeout": _CLIENT_TIMEOUT,
+            "timeout": CLIENT_TIMEOUT,
             "num_retries": 0,
             "max_retries": 0,
             "drop_params": True,
         }
         if request.tools:
             arguments["tools"] = [dict(tool) for tool in request.tools]
-        elif request.schema and self._takes_schema:
+        elif request.schema and self._abilities.output is not SchemaKind.NONE:
             schema = {"name": "answer", "schema": request.schema, "strict": True}
             arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if self._streams(request):
+            arguments |= {"stream": True, "stream_options": {"include_usage": True}}
         return arguments
 
 
-def _quieten() -> None:
+@dataclass
+class _Arrived:
+    """What of a streamed answer has arrived."""
+
+    name: str
+    parts: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+    finish_reason: str | None = None
+    last: Any = None
+
+    @property
+    def elapsed_ms(self) -> float:
+        return (time.monotonic() - self.started) * 1000
+
+    async def take(self, chunks: AsyncIterator[Any]) -> None:
+        """All chunks, in their order."""
+        async for chunk in chunks:
+            if getattr(chunk, "usage", None):
+                self.last = chunk
+            for choice in chunk.choices[:1]:
+                self.parts += [choice.delta.content] if choice.delta.content else []
+                self.finish_reason = choice.finish_reason or self.finish_reason
+
+    def reply(self, *, cut: bool = False) -> ChatReply:
+        if self.finish_reason == "content_filter":
+            raise ModelError(Reason.MODEL_REFUSED, f"{self.name}: the model refused")
+        usage = usage_of(self.name, self.last, self.elapsed_ms)
+        return ChatReply("".join(self.parts), (), self.finish_reason, usage, cut=cut)
+
+
+def quieten() -> None:
     """Keeps prompts out of logs whatever the root logger's level, and litellm's hints off stdout."""
     litellm.suppress_debug_info = True
     for name in _CHATTY_LOGGERS:
@@ -138,16 +193,18 @@ def _quieten() -> None:
         logger.setLevel(max(logger.level, logging.WARNING))
 
 
-def _capabilities(name: str, num_ctx: int, keep_alive: str) -> tuple[bool, dict[str, Any]]:
-    """Whether the model takes a JSON schema, and the options that fit it."""
+def _capabilities(name: str, num_ctx: int, keep_alive: str) -> tuple[ModelAbilities, dict[str, Any]]:
+    """What the model is known to take, and the options that fit it."""
     provider = name.partition("/")[0]
     if provider == "ollama_chat":
-        _register_ollama(name, num_ctx)
+        register_ollama(name, num_ctx)
         effort = "low" if "/gpt-oss" in name else "none"
-        return True, {"num_ctx": num_ctx, "keep_alive": keep_alive, "reasoning_effort": effort}
+        return ModelAbilities(), {"num_ctx": num_ctx, "keep_alive": keep_alive, "reasoning_effort": effort}
     known = _known(name, provider)
     takes_schema = bool(litellm.supports_response_schema(name)) or (not known and provider in _SCHEMA_PROVIDERS)
-    return takes_schema, _reasoning_off(provider, known)
+    output = SchemaKind.JSON_SCHEMA if takes_schema else SchemaKind.NONE
+    takes_tools = not known or bool(known.get("supports_function_calling"))
+    return ModelAbilities(takes_tools, output), _reasoning_off(provider, known)
 
 
 def _known(name: str, provider: str) -> Mapping[str, Any]:
@@ -165,10 +222,10 @@ def _reasoning_off(provider: str, known: Mapping[str, Any]) -> dict[str, Any]:
     return {"reasoning_effort": "minimal"} if known.get("supports_minimal_reasoning_effort") else {}
 
 
-def _register_ollama(name: str, num_ctx: int) -> None:
+def register_ollama(name: str, num_ctx: int) -> None:
     """Tells litellm the model's facts; it would ask Ollama for them in a call that blocks the event loop."""
     facts = {
-        "litellm_provider": "ollama_chat",
+        "litellm_provider": name.partition("/")[0],
         "mode": "chat",
         "max_tokens": num_ctx,
         "input_cost_per_token": 0.0,
@@ -187,11 +244,11 @@ def _reply(name: str, response: Any, elapsed_ms: float) -> ChatReply:
         ToolCall(call.id or f"call_{number}", call.function.name or "", call.function.arguments or "")
         for number, call in enumerate(message.tool_calls or ())
     )
-    usage = _usage(name, response, elapsed_ms)
+    usage = usage_of(name, response, elapsed_ms)
     return ChatReply(text=message.content or "", tool_calls=calls, finish_reason=choice.finish_reason, usage=usage)
 
 
-def _usage(name: str, response: Any, elapsed_ms: float) -> ModelUsage:
+def usage_of(name: str, response: Any, elapsed_ms: float) -> ModelUsage:
     usage = getattr(response, "usage", None)
     details = getattr(usage, "prompt_tokens_details", None)
     hidden: Mapping[str, Any] = getattr(response, "_hidden_params", None) or {}
@@ -206,7 +263,7 @@ def _usage(name: str, response: Any, elapsed_ms: float) -> ModelUsage:
     )
 
 
-def _translate(name: str, error: Exception) -> ModelError:
+def translate(name: str, error: Exception) -> ModelError:
     """The error by its kind; vendors' messages may hold response bodies and are left out."""
     if isinstance(error, litellm.exceptions.ContentPolicyViolationError):
         return ModelError(Reason.MODEL_REFUSED, f"{name}: the provider refused the content")
@@ -214,14 +271,14 @@ def _translate(name: str, error: Exception) -> ModelError:
         return ModelError(Reason.MODEL_RATE_LIMITED, f"{name}: rate limited")
     if isinstance(error, litellm.exceptions.Timeout):
         return ModelError(Reason.MODEL_TIMEOUT, f"{name}: no answer in time")
-    if any(_is_unreachable(cause) for cause in _causes(error)):
+    if any(_is_unreachable(cause) for cause in causes(error)):
         return ModelError(Reason.MODEL_UNREACHABLE, f"{name}: the server cannot be reached")
     status = error.status_code if isinstance(error, APIStatusError | litellm.exceptions.APIError) else None
     detail = f"HTTP {status}" if status else type(error).__name__
     return ModelError(Reason.MODEL_ERROR, f"{name}: the call failed ({detail})")
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     current: BaseException | None = error
     for _ in range(20):
         if current is None:
