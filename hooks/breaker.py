@@ -33,7 +33,8 @@ class CircuitBreaker:
         self.failures = 0
         self.blocked_until = None
 
-    def record_failure(self, now: float) -> None:
+    def record_failure(self, now: float, pause: float | None = None) -> None:
+        """`pause` is for a failure after which a shorter one than usual will do."""
         self.failures += 1
         if self.failures >= self.threshold:
-            self.blocked_until = now + self.pause
+            self.blocked_until = now + (self.pause if pause is None else min(pause, self.pause))

@@ -24,7 +24,7 @@ FAILURES = 3
 """Calls in a row that must have brought no answer at all before the service is left alone."""
 
 PAUSE = 5.0
-"""Seconds for which it then is; after that one call tries again."""
+"""Seconds for which it then is, or half a second where it failed at once; after that one call tries again."""
 
 _log = logging.getLogger(__name__)
 

@@ -23,6 +23,12 @@ MAX_ANSWER_BYTES = 8 << 20
 TELLING = 0.25
 """Seconds that a question must have been given for its running out of time to count against the service."""
 
+COSTLY = 0.05
+"""Seconds that a failure must have cost for the whole pause: a refused connection costs nothing."""
+
+SHORT_PAUSE = 0.5
+"""Seconds for which a service is left alone that failed at once: it is probably being restarted."""
+
 KEPT_CONNECTIONS = 32
 
 NO_HTTPX = "the HTTP client needs httpx; install it with `pip install 'meeseeks-hooks[http]'`"
@@ -80,7 +86,8 @@ class HttpService:
         A connection that turns out to be closed is replaced once, unless `again` says that the service must not be
         told the same thing twice.
         """
-        if not self._breaker.allow(self._clock()):
+        started = self._clock()
+        if not self._breaker.allow(started):
             raise ServiceUnavailable(Reason.SERVICE_UNAVAILABLE, "it failed several times in a row and is left alone")
         content = b"" if body is None else to_json(body, exclude_none=True)
         headers = self._headers | {"X-Deadline-Ms": str(max(1, int(budget * 1000)))}
@@ -92,7 +99,8 @@ class HttpService:
                 self._breaker.record_failure(self._clock())
             raise DeadlinePassed(Reason.DEADLINE) from None
         except (self._httpx.TransportError, OSError) as error:
-            self._breaker.record_failure(self._clock())
+            now = self._clock()
+            self._breaker.record_failure(now, None if now - started >= COSTLY else SHORT_PAUSE)
             raise ServiceUnavailable(Reason.SERVICE_UNAVAILABLE, type(error).__name__) from error
         self._breaker.record_success()
         return _read(status, answer)

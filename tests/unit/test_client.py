@@ -14,6 +14,7 @@ from hooks import InjectionRequest, MeeseeksClient, Outcome, Reason
 from hooks.breaker import CircuitBreaker
 from hooks.client import FAILURES, PAUSE
 from hooks.faults import AccessDenied, BadReply, BadRequest, ClientError, DeadlinePassed, ServiceUnavailable
+from hooks.service import SHORT_PAUSE
 from tests.support.http_double import HttpDouble, running_http_double
 from tests.support.stack import NOISE_S, free_port
 
@@ -216,8 +217,10 @@ async def test_after_three_failures_the_service_is_left_alone_and_tried_again(
     paused = await client.inject(session_id="s", message="hi")
     assert time.monotonic() - started < NOISE_S
     assert paused.reason is Reason.SERVICE_UNAVAILABLE
+    clock.now += PAUSE - 0.01
+    assert (await client.inject(session_id="s", message="hi")).reason is Reason.SERVICE_UNAVAILABLE
     assert len(double.seen) == asked == FAILURES
-    clock.now += PAUSE
+    clock.now += 0.01
     double.answer(INJECTED)
     assert (await client.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
     assert (await client.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
@@ -233,6 +236,16 @@ async def test_a_probe_that_fails_costs_one_more_pause(
     await client.forget("m")
     await client.forget("m")
     assert len(double.seen) == FAILURES + 1
+
+
+async def test_what_fails_at_once_is_tried_again_soon(client: MeeseeksClient, double: HttpDouble, clock: Clock) -> None:
+    double.mode = "close"
+    for _ in range(FAILURES):
+        await client.forget("m")
+    double.answer(INJECTED)
+    assert (await client.inject(session_id="s", message="hi")).reason is Reason.SERVICE_UNAVAILABLE
+    clock.now += SHORT_PAUSE
+    assert (await client.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
 
 
 async def test_answers_of_any_kind_are_no_failures_of_the_service(client: MeeseeksClient, double: HttpDouble) -> None:

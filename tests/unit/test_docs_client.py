@@ -15,7 +15,7 @@ from hooks.client import FAILURES, PAUSE
 from hooks.contract import WireModel
 from hooks.guarded_queue import FAILURES as REDIS_FAILURES
 from hooks.memory_contract import ForgetResult, RecallRequest, RecallResult, RememberResult
-from hooks.service import DEFAULT_URL
+from hooks.service import DEFAULT_URL, SHORT_PAUSE
 from tests.support.examples import DOCS
 
 CLIENT = (DOCS / "client.md").read_text(encoding="utf-8")
@@ -71,4 +71,5 @@ def test_every_error_of_the_client_is_named() -> None:
 def test_the_numbers_of_the_breakers_are_those_that_are_told() -> None:
     assert (FAILURES, REDIS_FAILURES, PAUSE) == (3, 3, 5.0)
     assert "After three calls in a row" in CLIENT
-    assert "five seconds" in CLIENT
+    assert SHORT_PAUSE == 0.5
+    assert "five seconds, or for\n  half a second" in CLIENT
