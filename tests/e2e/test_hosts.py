@@ -1,5 +1,6 @@
 """Hosts with the real service: hooks installed by the command, run as the host would, and looked at by the doctor."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.support.hosts import event_of
-from tests.support.stack import FACTS, Stack, command, environment, put, running_stack
+from tests.support.stack import FACTS, Stack, command, environment, free_port, put, running_stack
+from worker.cli.host_setup import command_path
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -54,7 +56,8 @@ def _by_name(told: Any) -> dict[str, tuple[bool, str]]:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("hosts"), "up", "--model", "none", MEESEEKS_HTTP_PORT="0") as stack:
+    http = {"MEESEEKS_HTTP_ENABLED": "true", "MEESEEKS_HTTP_PORT": str(free_port())}
+    with running_stack(tmp_path_factory.mktemp("hosts"), "up", "--model", "none", **http) as stack:
         yield stack
         assert "Traceback" not in stack.log
 
@@ -107,6 +110,28 @@ def test_the_doctor_finds_a_host_in_good_health(desk: Desk, host: str) -> None:
     assert ok
     assert "ms at first, then" in told
     assert found["command, nothing to inject"] == (True, "nothing is injected")
+
+
+def test_the_doctor_finds_a_host_that_calls_the_service_itself_in_good_health(desk: Desk) -> None:
+    desk.meeseeks("install", "claude-code", "--http")
+    found = desk.healthy("claude-code")
+    assert all(ok for ok, _ in found.values()), found
+    assert {"url", "url, nothing to inject", "command"} <= set(found)
+
+
+def test_over_http_a_hook_is_answered_natively_and_what_it_brings_counts_as_shown(desk: Desk) -> None:
+    line = f"MEESEEKS_URL=http://127.0.0.1:{desk.stack.variables['MEESEEKS_HTTP_PORT']} {command_path()} claude-code"
+    asyncio.run(put(desk.stack.url, FACTS, tenant="default"))
+    event = {**event_of("claude-code/user-prompt-submit.minimal"), "session_id": "over-http"}
+    assert injects(line, event, desk.home, again=True)
+    assert not injects(line, event, desk.home, again=False)
+
+
+def test_the_doctor_finds_an_address_where_nobody_is(desk: Desk) -> None:
+    desk.meeseeks("install", "claude-code", "--url", "http://127.0.0.1:9")
+    ok, told = desk.findings("claude-code", status=1)["url"]
+    assert not ok
+    assert "the address does not answer: ConnectError" in told
 
 
 def test_the_doctor_says_what_is_missing(desk: Desk) -> None:

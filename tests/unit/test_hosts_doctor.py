@@ -64,7 +64,7 @@ def test_a_hosts_own_nothing_is_nothing() -> None:
     [
         ("Bearer $TOKEN", ("TOKEN",), "Bearer s3cret"),
         ("Bearer ${TOKEN}x", ("TOKEN",), "Bearer s3cretx"),
-        ("Bearer $TOKEN", (), "Bearer "),
+        ("Bearer $TOKEN", (), "Bearer"),
         ("$UNSET|$", ("UNSET",), "|$"),
     ],
 )

@@ -66,10 +66,13 @@ async def post(url: str, event: bytes, *, headers: Mapping[str, str], limit_s: f
 
 
 def filled(value: str, allowed: tuple[str, ...], environ: Mapping[str, str]) -> str:
-    """A header's value with `$NAME` and `${NAME}` replaced, by nothing where the host may not pass that variable on."""
+    """A header's value with `$NAME` and `${NAME}` replaced, by nothing where the host may not pass that variable on.
+
+    Blanks around it are dropped, as every client does.
+    """
 
     def replaced(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         return environ.get(name, "") if name in allowed else ""
 
-    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", replaced, value)
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", replaced, value).strip()
