@@ -1,7 +1,7 @@
 """What automations bring, and how it is put together. Pure."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -11,6 +11,9 @@ from ..memory_contract import cleaned
 
 BLOCK = "memory_context"
 """Key of an enrichment that stands in front of the worker's message."""
+
+DEEPEST = 32
+"""Levels of nesting that an enrichment may have."""
 
 
 class RunStatus(StrEnum):
@@ -93,8 +96,26 @@ def read(brought: object) -> tuple[Mapping[str, Any], str]:
     if brought.get("fire", True) is not True:
         reason = brought.get("reason")
         return {}, reason if isinstance(reason, str) else ""
-    kept = {str(name): value for name, value in cleaned(enrich).items() if value is not None}
-    return kept, ""
+    return {name: value for name, value in _plain(enrich).items() if value is not None}, ""
+
+
+def _plain(enrich: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy made of what JSON knows, with every text valid Unicode. Raises `BadOutput` where that cannot be."""
+    try:
+        plain = json.loads(json.dumps(dict(enrich), default=str))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadOutput("enrich cannot be written as JSON") from error
+    level: list[Any] = [plain]
+    for _ in range(DEEPEST):
+        level = [part for parent in level if isinstance(parent, dict | list) for part in _parts(parent)]
+    if level:
+        raise BadOutput(f"enrich is nested more than {DEEPEST} levels deep")
+    whole: dict[str, Any] = cleaned(plain)
+    return whole
+
+
+def _parts(parent: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return parent.values() if isinstance(parent, dict) else parent
 
 
 def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class Seen:
 
 @dataclass
 class HttpDouble:
-    """`mode`: ok, hang (no answer), close (hang up at once), garbage, endless, trickle (one byte now and then).
+    """`mode`: ok, hang (no answer), close (hang up at once), raw (`body` alone), endless, trickle (bit by bit).
 
     `once` is a mode for the next request alone. `connections` counts those that were opened.
     """
@@ -71,8 +71,8 @@ class HttpDouble:
     async def _hang(self, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(30)
 
-    async def _garbage(self, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"\x00\xff this is no HTTP\r\n\r\n")
+    async def _raw(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(self.body)
         await writer.drain()
 
     async def _endless(self, writer: asyncio.StreamWriter) -> None:

@@ -1,5 +1,7 @@
 """How what automations bring is read and put together."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.automations import HookOutcome
-from hooks.automations.outcome import BadOutput, merged, parsed, read
+from hooks.automations.outcome import DEEPEST, BadOutput, merged, parsed, read
+
+
+def as_json(value: object) -> bytes:
+    return json.dumps({"enrich": value}).encode()
 
 
 @pytest.mark.parametrize(
@@ -39,6 +45,40 @@ def test_anything_else_is_refused(brought: Any) -> None:
 def test_output_that_is_no_json_is_refused(output: bytes) -> None:
     with pytest.raises(BadOutput):
         parsed(output)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {"a": "x"}
+    for _ in range(levels - 2):
+        value = {"a": value}
+    return value
+
+
+def test_enrichments_that_are_nested_too_deep_or_are_no_json_are_refused() -> None:
+    endless: dict[str, Any] = {}
+    endless["again"] = endless
+    for enrich in (nested(DEEPEST + 1), nested(900), nested(100_000), endless, {("a", "b"): 1}):
+        with pytest.raises(BadOutput):
+            read({"enrich": enrich})
+    assert read({"enrich": nested(DEEPEST)})[0] == nested(DEEPEST)
+    assert merged([nested(DEEPEST), nested(DEEPEST)])["a"] is not None
+
+
+def test_an_enrichment_is_a_copy() -> None:
+    notes = ["one"]
+    enrichment, _ = read({"enrich": {"notes": notes, "path": Path("/x"), 7: "seven"}})
+    notes.append("two")
+    assert enrichment == {"notes": ["one"], "path": "/x", "7": "seven"}
+
+
+@given(st.binary(max_size=60) | st.recursive(st.none() | st.text(max_size=3), st.lists, max_leaves=5).map(as_json))
+def test_no_output_at_all_raises_anything_else(output: bytes) -> None:
+    try:
+        enrichment, detail = read(parsed(output))
+    except BadOutput:
+        return
+    assert isinstance(enrichment, dict)
+    assert isinstance(detail, str)
 
 
 def test_output_may_be_nothing() -> None:

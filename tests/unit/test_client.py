@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hooks import InjectionRequest, MeeseeksClient, Outcome, Reason
 from hooks.breaker import CircuitBreaker
@@ -97,7 +99,7 @@ async def test_slow_answers_are_not_waited_for(
     ("mode", "reason"),
     [
         ("close", Reason.SERVICE_UNAVAILABLE),
-        ("garbage", Reason.SERVICE_UNAVAILABLE),
+        ("raw", Reason.SERVICE_UNAVAILABLE),
         ("endless", Reason.BAD_REPLY),
     ],
 )
@@ -111,6 +113,31 @@ async def test_broken_answers_have_a_reason(
     assert result.prefix("hi") == "hi"
     assert reason.value in caplog.text
     assert "private" not in caplog.text
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[HttpDouble]:
+    with running_http_double() as double:
+        yield double
+
+
+@given(
+    st.sampled_from(["raw", "ok"]),
+    st.integers(200, 599),
+    st.binary(max_size=40)
+    | st.sampled_from([b"HTTP/1.1 200 OK\r\n\r\n{", b"HTTP/1.1 99 x\r\n\r\n", b'{"reason": []}', b'{"outcome": null}']),
+)
+def test_no_answer_of_any_kind_raises(shared: HttpDouble, mode: str, status: int, body: bytes) -> None:
+    shared.mode, shared.status, shared.body = mode, status, body
+
+    async def once() -> list[Reason | None]:
+        async with MeeseeksClient(shared.url, timeout=1.0) as client:
+            result = await client.inject(session_id="s", message="hi")
+            told = await client.event(type="session.cleared", session_id="s")
+            return [result.reason, told.reason, (await client.recall("x")).reason]
+
+    reasons = asyncio.run(once())
+    assert reasons[:2] != [None, None]
 
 
 async def test_a_connection_that_was_closed_meanwhile_is_replaced(client: MeeseeksClient, double: HttpDouble) -> None:

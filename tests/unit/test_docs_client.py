@@ -9,6 +9,7 @@ import pytest
 import hooks
 from hooks import MeeseeksClient, faults
 from hooks.automations import Automation, AutomationRun, HookOutcome, HookPoint, Kind, Lifetime, RunStatus, Status
+from hooks.automations.outcome import DEEPEST
 from hooks.automations.programs import printed_by
 from hooks.automations.scripts import MAX_OUTPUT_BYTES, PASSED_ON, STDERR_BYTES
 from hooks.client import FAILURES, PAUSE
@@ -47,6 +48,7 @@ def test_the_environment_and_the_limits_of_scripts_are_explained() -> None:
     assert missing([*PASSED_ON, *own], AUTOMATIONS) == []
     assert f"{MAX_OUTPUT_BYTES >> 20} MiB" in AUTOMATIONS
     assert f"{STDERR_BYTES >> 10} KiB" in AUTOMATIONS
+    assert f"{DEEPEST} levels" in AUTOMATIONS
 
 
 def test_every_call_and_class_of_the_client_is_explained() -> None:
