@@ -34,6 +34,7 @@ MEMORIES, QUICK_MEMORIES = 1_000, 100
 SCRIPT = "meeseeks-hook"
 SHIM = "python -I -S hooks/shim.py"
 SHIM_WHOLE = "python -I -S hooks/shim.py, whole answer"
+NATIVE_WHOLE = "meeseeks-hook claude-code, whole answer"
 BARE = "python -c pass"
 BARE_ISOLATED = "python -I -S -c pass"
 REDIS = "python -c 'import redis'"
@@ -48,13 +49,15 @@ def commands() -> Mapping[str, list[str]]:
         SCRIPT: [str(Path(python).with_name("meeseeks-hook"))],
         SHIM: shim,
         SHIM_WHOLE: shim,
+        NATIVE_WHOLE: [str(Path(python).with_name("meeseeks-hook")), "claude-code"],
         BARE: [python, "-c", "pass"],
         BARE_ISOLATED: [python, "-I", "-S", "-c", "pass"],
         REDIS: [python, "-c", "import redis"],
     }
 
 
-ASKING = (SCRIPT, SHIM, SHIM_WHOLE)
+ASKING = (SCRIPT, SHIM, SHIM_WHOLE, NATIVE_WHOLE)
+WHOLE = (SHIM_WHOLE, NATIVE_WHOLE)
 
 
 def run(options: Options, progress: Progress) -> Result:
@@ -66,7 +69,8 @@ def run(options: Options, progress: Progress) -> Result:
         data_dir = stack.enter_context(scratch())
         make_store(data_dir, QUICK_MEMORIES if options.quick else MEMORIES, options.out / "cache", progress)
         whole = stack.enter_context(running_service(data_dir, "--model", "none"))
-        return _result(_measure({SCRIPT: url, SHIM: url, SHIM_WHOLE: whole.url}, rounds, progress))
+        urls = {SCRIPT: url, SHIM: url, **dict.fromkeys(WHOLE, whole.url)}
+        return _result(_measure(urls, rounds, progress))
 
 
 def _measure(urls: dict[str, str], rounds: int, progress: Progress) -> dict[str, list[Finished]]:
@@ -75,8 +79,9 @@ def _measure(urls: dict[str, str], rounds: int, progress: Progress) -> dict[str,
     texts = related_messages()
     with bar(progress, "hook command", (rounds + 1) * len(found)) as advance:
         for number, name in enumerate(interleaved(tuple(found), rounds + 1)):
-            message = next(texts) if name == SHIM_WHOLE else "0"
-            took = _ask(found[name], urls.get(name), message)
+            message = next(texts) if name in WHOLE else "0"
+            ask = _ask_natively if name == NATIVE_WHOLE else _ask
+            took = ask(found[name], urls.get(name), message)
             if number >= len(found):
                 spent[name].append(took)
             advance()
@@ -90,6 +95,14 @@ def _ask(command: list[str], url: str | None, message: str) -> Finished:
     done = run_timed(command, variables, json.dumps(request).encode())
     answered = json.loads(done.output or b"{}").get("outcome") in ("none_relevant", "injected")
     return done if answered or not url else replace(done, output=b"")
+
+
+def _ask_natively(command: list[str], url: str | None, message: str) -> Finished:
+    """One process with a host's own event; an answer is the host's own output with a block in it."""
+    event = {"hook_event_name": "UserPromptSubmit", "session_id": message, "prompt": message}
+    variables = environ(MEESEEKS_REDIS_URL=url or "", MEESEEKS_TENANT=TENANT)
+    done = run_timed(command, variables, json.dumps(event).encode())
+    return done if "hookSpecificOutput" in json.loads(done.output or b"{}") else replace(done, output=b"")
 
 
 def _walls(name: str, finished: list[Finished]) -> list[float]:
@@ -112,12 +125,16 @@ def _result(finished: dict[str, list[Finished]]) -> Result:
         title="The stand-alone command",
         method=(
             "Fresh processes, from their start to their end, in shuffled order. The first two ask a worker whose job "
-            "does nothing, so that what is measured is the command; the third gets whole answers without a model from "
-            "a store of 1,000 memories. The others ask nobody: they show what Python and a Redis client cost to start."
+            "does nothing, so that what is measured is the command; the next two get whole answers without a model "
+            "from a store of 1,000 memories, one of them to a host's native event. The others ask nobody: they show "
+            "what Python and a Redis client cost to start."
         ),
         checks=(
             *latency_checks("`meeseeks-hook`, a fresh process, there and back", series[SCRIPT], **LIMITS),
             *latency_checks("`python -I -S hooks/shim.py`, the same", series[SHIM], **LIMITS),
+            *latency_checks(
+                "`meeseeks-hook claude-code` with a whole answer, the same", series[NATIVE_WHOLE], **LIMITS
+            ),
         ),
         series=(*series.values(), *processor),
         notes=(_comparison(spent), _unanswered(spent, finished)),
@@ -143,4 +160,6 @@ def _comparison(spent: dict[str, list[float]]) -> str:
 
 def _unanswered(spent: dict[str, list[float]], finished: dict[str, list[Finished]]) -> str:
     missing = "; ".join(f"{name}: {len(finished[name]) - len(spent[name])} of {len(finished[name])}" for name in ASKING)
-    return f"Processes that ended in time without an answer, and are not counted: {missing}."
+    return (
+        f"Processes that ended in time without an answer, or natively without a block, and are not counted: {missing}."
+    )
