@@ -213,3 +213,20 @@ def test_the_example_orchestrator_runs_as_a_program(service: Stack, tmp_path: Pa
     assert done.returncode == 0, done.stderr
     assert len(find_blocks(done.stdout)) == (1 if service_runs else 0)
     assert done.stdout.endswith(f"{MIGRATION}\n")
+
+
+TOKEN = "a-token-that-is-long-enough-0123456789"
+
+
+async def test_a_token_is_asked_for_and_sent(tmp_path: Path) -> None:
+    arguments = ("up", "--model", "none", "--http", "--http-port", "0")
+    variables = {"MEESEEKS_HTTP_TOKEN": TOKEN, "MEESEEKS_EMBEDDER": "none"}
+    with running_stack(tmp_path, *arguments, **variables) as stack:
+        async with (
+            MeeseeksClient(stack.http, timeout=10.0, token=TOKEN) as client,
+            MeeseeksClient(stack.http, timeout=10.0, token="another") as stranger,
+        ):
+            assert (await client.remember("Oscar takes milk")).stored == "created"
+            assert (await stranger.remember("Oscar takes milk")).reason is Reason.ACCESS_DENIED
+            refused = await stranger.inject(session_id="s", message=MIGRATION)
+            assert (refused.outcome, refused.reason) == (Outcome.ERROR, Reason.ACCESS_DENIED)
