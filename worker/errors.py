@@ -7,6 +7,7 @@ MeeseeksError
 │   ├── StoreLocked      another process owns the embedded store
 │   └── StoreDamaged     the embedded store cannot be opened as it is
 ├── EmbedderError        a text could not be embedded
+├── JudgeError           the judge's file is missing or wrong, or it failed
 ├── ModelError           the model failed or answered out of shape; carries the reason
 ├── QueueError           Redis or the job queue failed; carries the reason
 ├── OperationError       an operation was not done; carries the reason
@@ -45,6 +46,10 @@ class StoreDamaged(StoreError):
 
 class EmbedderError(MeeseeksError):
     """A text could not be embedded."""
+
+
+class JudgeError(MeeseeksError):
+    """The judge cannot be used; the message says why and what to do."""
 
 
 class ModelError(MeeseeksError):

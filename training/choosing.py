@@ -1,0 +1,178 @@
+"""What a judge's scores are worth: thresholds for the points, and measures over tasks and over worlds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from worker.judging import JudgePoint, Threshold
+
+from .table import Data, Flags, Floats, Integers
+
+MOST_ITEMS = 5
+"""Most memories that are chosen for a task: the usual `max_items`."""
+
+WANTED = {
+    JudgePoint.CLEAN98: (0.98, 0.85),
+    JudgePoint.BALANCED: (0.97, 0.80),
+    JudgePoint.RECALL: (0.90, 0.60),
+}
+"""By point the least share of clean turns, and the least precision."""
+
+DRAWS = 2000
+"""Times that worlds are drawn again for an interval."""
+
+Choice = Flags
+"""By row whether it is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Shares of 0 to 1: of what is injected that is relevant; of the essential that is injected; of the tasks without
+    relevant memories for which nothing is; of all tasks with a forbidden memory. And items per task."""
+
+    precision: float
+    recall: float
+    clean: float
+    forbidden: float
+    items: float
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What measures are shares of, one row per world: injected, relevant of them, essential, found of them, tasks
+    without relevant memories, clean ones, tasks with something forbidden, tasks."""
+
+    by_world: Integers
+
+    def measures(self, worlds: Integers | None = None) -> Measures:
+        rows = self.by_world if worlds is None else self.by_world[worlds]
+        injected, good, essential, found, empty, clean, forbidden, tasks = rows.sum(axis=0).tolist()
+        return Measures(
+            good / max(1, injected),
+            found / max(1, essential),
+            clean / max(1, empty),
+            forbidden / max(1, tasks),
+            injected / max(1, tasks),
+        )
+
+    def interval(self, name: str, seed: int = 0) -> tuple[float, float]:
+        """Where 95 of 100 lie when worlds are drawn again."""
+        random = np.random.default_rng(seed)
+        number = len(self.by_world)
+        drawn = (getattr(self.measures(random.integers(0, number, number)), name) for _ in range(DRAWS))
+        low, high = np.quantile(np.fromiter(drawn, dtype=np.float64), [0.025, 0.975])
+        return float(low), float(high)
+
+
+def ranks(data: Data, scores: Floats) -> Integers:
+    """By row how many of its task's rows come before it, best first."""
+    order = np.lexsort((np.arange(len(scores)), -scores, data.rows.task))
+    task = data.rows.task[order]
+    starts = np.flatnonzero(np.concatenate([[True], task[1:] != task[:-1]]))
+    lengths = np.diff(np.concatenate([starts, [len(task)]]))
+    found = np.empty(len(scores), dtype=np.int64)
+    found[order] = np.arange(len(scores)) - np.repeat(starts, lengths)
+    return found
+
+
+def best_of(data: Data, scores: Floats) -> Floats:
+    """By task its highest score; minus infinity where nothing was found."""
+    best = np.full(len(data.cases), -np.inf, dtype=np.float32)
+    np.maximum.at(best, data.rows.task, scores)
+    return best
+
+
+def chosen(data: Data, scores: Floats, threshold: Threshold) -> Choice:
+    """What a threshold chooses, as `worker.judging.decide` does."""
+    opened = best_of(data, scores)[data.rows.task] >= threshold.opens
+    picked: Choice = opened & (scores >= threshold.keeps) & (ranks(data, scores) < MOST_ITEMS)
+    return picked
+
+
+def counts(data: Data, choice: Choice) -> Counts:
+    """Everything that measures are made from."""
+    rows, tasks, number = data.rows, data.tasks, len(data.worlds)
+    world = tasks.world[rows.task]
+    injects, harms = np.zeros(len(data.cases), dtype=bool), np.zeros(len(data.cases), dtype=bool)
+    injects[rows.task[choice]] = True
+    harms[rows.task[choice & rows.forbidden]] = True
+    columns = (
+        np.bincount(world, choice, number),
+        np.bincount(world, choice & (rows.relevant > 0), number),
+        np.bincount(tasks.world, tasks.essential, number),
+        np.bincount(world, choice & rows.essential, number),
+        np.bincount(tasks.world, ~tasks.needs, number),
+        np.bincount(tasks.world, ~tasks.needs & ~injects, number),
+        np.bincount(tasks.world, harms, number),
+        np.bincount(tasks.world, minlength=number),
+    )
+    return Counts(np.stack(columns, axis=1).astype(np.int64))
+
+
+def threshold_for(data: Data, scores: Floats, worlds: Flags, clean: float, precision: float) -> Threshold:
+    """The lowest thresholds that keep so many turns clean and so much of what is chosen relevant, on these worlds."""
+    mine = worlds[data.tasks.world]
+    best = best_of(data, scores)
+    empty = np.sort(best[mine & ~data.tasks.needs])
+    opens = float(np.nextafter(empty[min(len(empty) - 1, int(np.ceil(clean * len(empty))) - 1)], np.float32(np.inf)))
+    if not np.isfinite(opens):
+        opens = float(np.quantile(scores, 0.99))
+    running = mine[data.rows.task] & (best[data.rows.task] >= opens) & (ranks(data, scores) < MOST_ITEMS)
+    rows = np.flatnonzero(running)
+    rows = rows[np.argsort(-scores[rows], kind="stable")]
+    share = np.cumsum(data.rows.relevant[rows] > 0) / np.arange(1, len(rows) + 1)
+    good = np.flatnonzero(share >= precision)
+    return Threshold(opens, float(scores[rows[good[-1]]]) if len(good) else opens)
+
+
+def thresholds_for(data: Data, scores: Floats, worlds: Flags) -> dict[JudgePoint, Threshold]:
+    return {point: threshold_for(data, scores, worlds, *wanted) for point, wanted in WANTED.items()}
+
+
+def unseen_choice(
+    data: Data, scores: Floats, parts: Integers, clean: float, precision: float
+) -> tuple[Choice, list[Threshold]]:
+    """What is chosen in each part of the worlds with thresholds that were taken from the other parts."""
+    picked = np.zeros(len(scores), dtype=bool)
+    found = []
+    for part in np.unique(parts):
+        threshold = threshold_for(data, scores, parts != part, clean, precision)
+        mine = (parts == part)[data.tasks.world[data.rows.task]]
+        picked |= mine & chosen(data, scores, threshold)
+        found.append(threshold)
+    return picked, found
+
+
+def auroc(wanted: Flags, scores: Floats) -> float:
+    """How often a wanted one has the higher score of a pair; ties count half."""
+    _, place, number = np.unique(scores, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(number) - (number - 1) / 2.0)[place]
+    good = int(wanted.sum())
+    return float((rank[wanted].sum() - good * (good + 1) / 2.0) / (good * (len(wanted) - good)))
+
+
+def by_category(data: Data, choice: Choice) -> Mapping[str, Measures]:
+    """The measures of the tasks of each category."""
+    categories = np.array([case.labels.category for case in data.cases])
+    return {name: _of_tasks(data, choice, categories == name) for name in sorted(set(categories.tolist()))}
+
+
+def _of_tasks(data: Data, choice: Choice, tasks: Flags) -> Measures:
+    rows, mine = data.rows, tasks[data.rows.task]
+    picked = choice & mine
+    injects, harms = np.zeros(len(tasks), dtype=bool), np.zeros(len(tasks), dtype=bool)
+    injects[rows.task[picked]] = True
+    harms[rows.task[picked & rows.forbidden]] = True
+    empty = tasks & ~data.tasks.needs
+    return Measures(
+        float((rows.relevant[picked] > 0).sum() / max(1, picked.sum())),
+        float(rows.essential[picked].sum() / max(1, data.tasks.essential[tasks].sum())),
+        float((empty & ~injects).sum() / max(1, empty.sum())),
+        float((harms & tasks).sum() / max(1, tasks.sum())),
+        float(picked.sum() / max(1, tasks.sum())),
+    )
+
+
+def places(names: Sequence[str], wanted: Sequence[str]) -> Integers:
+    return np.array([list(names).index(name) for name in wanted], dtype=np.int64)

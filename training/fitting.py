@@ -1,0 +1,121 @@
+"""Fits a judge to labelled tasks: the head, the trees that see its score, the calibration and the thresholds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from worker.judging_head import Head
+from worker.judging_trees import Trees, together
+
+from .table import Data, Flags, Floats, Integers
+from .trees import Growth, grow
+
+INNER = 5
+"""Parts of the worlds that are fitted on; the head's score of each comes from a head that never saw it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a judge is fitted: how trees are grown, and from how many seeds their mean is taken."""
+
+    growth: Growth = field(default_factory=Growth)
+    seeds: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A head, trees, and the columns that they were grown on, the head's last."""
+
+    head: Head
+    trees: Trees
+
+    def scores(self, data: Data, rows: Integers) -> Floats:
+        """Scores of candidates, not calibrated yet."""
+        return self.trees(with_head(data, head_scores(self.head, data), rows))
+
+
+def head_scores(head: Head, data: Data) -> Floats:
+    """What the head says of every task; 0 for those that are not searched with."""
+    found = np.zeros(len(data.cases), dtype=np.float32)
+    for task in np.flatnonzero(data.tasks.searched):
+        found[task] = head(data.tasks.vectors[task], data.cases[task].labels.request.message)
+    return found
+
+
+def with_head(data: Data, heads: Floats, rows: Integers) -> Floats:
+    """The columns of these rows and the head's score of their task."""
+    table = data.rows.table[rows]
+    return np.concatenate([table, heads[data.rows.task[rows]][:, None]], axis=1)
+
+
+def fit(data: Data, worlds: Flags, recipe: Recipe, step: Callable[[], None] = lambda: None) -> Fitted:
+    """A judge fitted to the tasks of the worlds that are flagged."""
+    tasks = np.flatnonzero(worlds[data.tasks.world] & data.tasks.searched)
+    rows = np.flatnonzero(worlds[data.tasks.world[data.rows.task]])
+    table = with_head(data, _unseen_heads(data, tasks), rows)
+    part = data.rows.part(rows)
+    weights = np.ones(len(rows), dtype=np.float32)
+    grown = [
+        grow(table, part.relevant, weights, part.task, replace(recipe.growth, seed=recipe.growth.seed + seed), step)
+        for seed in range(recipe.seeds)
+    ]
+    return Fitted(_head(data, tasks), together(grown))
+
+
+def _head(data: Data, tasks: Integers) -> Head:
+    return data.heads.fit(tasks, data.tasks.needs[tasks].astype(np.float32))
+
+
+def _unseen_heads(data: Data, tasks: Integers) -> Floats:
+    """The score of each task by a head that was fitted to other worlds."""
+    found = np.zeros(len(data.cases), dtype=np.float32)
+    worlds = np.unique(data.tasks.world[tasks])
+    part = np.searchsorted(worlds, data.tasks.world[tasks]) % INNER
+    for number in np.unique(part):
+        head = _head(data, tasks[part != number])
+        for task in tasks[part == number]:
+            found[task] = head(data.tasks.vectors[task], data.cases[task].labels.request.message)
+    return found
+
+
+def folds(worlds: int, number: int, seed: int) -> Integers:
+    """By world the part that it is in, at random."""
+    parts = np.empty(worlds, dtype=np.int64)
+    parts[np.random.default_rng(seed).permutation(worlds)] = np.arange(worlds) % number
+    return parts
+
+
+def unseen_scores(
+    data: Data, worlds: Flags, number: int, recipe: Recipe, step: Callable[[], None] = lambda: None
+) -> Floats:
+    """The score of every candidate of the flagged worlds by a judge that never saw its world; others 0."""
+    chosen = np.flatnonzero(worlds)
+    parts = folds(len(chosen), number, recipe.growth.seed)
+    scores = np.zeros(len(data.rows.task), dtype=np.float32)
+    for part in range(number):
+        fitted = fit(data, _flags(chosen[parts != part], len(worlds)), recipe, step)
+        rows = rows_of(data, _flags(chosen[parts == part], len(worlds)))
+        scores[rows] = fitted.scores(data, rows)
+    return scores
+
+
+def rows_of(data: Data, worlds: Flags) -> Integers:
+    return np.flatnonzero(worlds[data.tasks.world[data.rows.task]])
+
+
+def _flags(chosen: Sequence[int] | Integers, number: int) -> Flags:
+    flags = np.zeros(number, dtype=bool)
+    flags[np.array(chosen, dtype=np.int64)] = True
+    return flags
+
+
+def calibration(scores: Floats, relevant: Floats) -> tuple[float, float]:
+    """Scale and shift with which scores are the logarithm of the odds (Platt 1999), by Newton's method."""
+    design = np.stack([scores.astype(np.float64), np.ones(len(scores))], axis=1)
+    found = np.array([1.0, 0.0])
+    for _ in range(25):
+        chance = 1.0 / (1.0 + np.exp(-(design @ found)))
+        bend = chance * (1.0 - chance)
+        found = found + np.linalg.solve(design.T @ (design * bend[:, None]), design.T @ (relevant - chance))
+    return float(found[0]), float(found[1])

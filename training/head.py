@@ -1,0 +1,75 @@
+"""Fits the head of the judge: logistic regression by Newton's method, in the space that the tasks span."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from worker.judging_head import CELLS, Floats, Head, Integers, Runs, weighed
+
+STRENGTH = 3.0
+"""How much each task counts against the wish for small weights."""
+
+STEPS = 12
+
+Matrix = npt.NDArray[np.float64]
+
+
+def rarity_of(runs: Sequence[Runs]) -> Floats:
+    """By cell 1 + the logarithm of how few of the texts have a run in it."""
+    holders = np.zeros(CELLS)
+    for text in runs:
+        holders[text.cells] += 1.0
+    return (1.0 + np.log((1.0 + len(runs)) / (1.0 + holders))).astype(np.float32)
+
+
+class HeadFitter:
+    """Fits heads to parts of the same tasks: unit vectors, one row each, and the runs of each message.
+
+    How rare a run is, which takes no labels, is counted over all of them; a task that is not searched with has none.
+    """
+
+    def __init__(self, vectors: Floats, runs: Sequence[Runs]) -> None:
+        self._vectors = vectors.astype(np.float64)
+        self._rarity = rarity_of(runs)
+        self._runs = [(text.cells, weighed(text, self._rarity).astype(np.float64)) for text in runs]
+        self._gram = self._vectors @ self._vectors.T + self._products()
+
+    def _products(self) -> Matrix:
+        """Products of the runs of every two tasks."""
+        cells = np.concatenate([cells for cells, _ in self._runs])
+        values = np.concatenate([values for _, values in self._runs])
+        owner = np.repeat(np.arange(len(self._runs)), [len(cells) for cells, _ in self._runs])
+        dense = np.zeros(CELLS)
+        products = np.zeros((len(self._runs), len(self._runs)))
+        for number, (own, weights) in enumerate(self._runs):
+            dense[own] = weights
+            products[number] = np.bincount(owner, values * dense[cells], len(self._runs))
+            dense[own] = 0.0
+        return products
+
+    def fit(self, tasks: Integers, wanted: Floats) -> Head:
+        """The head that tells the tasks that are `wanted` (1) from the others (0); both in the order of `tasks`."""
+        dual, bias = _solved(self._gram[np.ix_(tasks, tasks)], wanted.astype(np.float64))
+        by_run = np.zeros(CELLS)
+        for weight, task in zip(dual, tasks, strict=True):
+            cells, values = self._runs[task]
+            by_run[cells] += weight * values
+        vector = (dual @ self._vectors[tasks]).astype(np.float32)
+        return Head(vector, by_run.astype(np.float32), self._rarity, bias)
+
+
+def _solved(gram: Matrix, wanted: Matrix) -> tuple[Matrix, float]:
+    """Weights of the tasks, and the bias, where the regularised likelihood is highest."""
+    number = len(wanted)
+    dual, bias = np.zeros(number), 0.0
+    for _ in range(STEPS):
+        score = gram @ dual + bias
+        chance = 1.0 / (1.0 + np.exp(-score))
+        bend = np.maximum(chance * (1.0 - chance), 1e-6)
+        target = score + (wanted - chance) / bend
+        inverse = np.linalg.inv(gram + np.diag(1.0 / (STRENGTH * bend)))
+        ones = inverse.sum(axis=1)
+        bias = float(ones @ target / ones.sum())
+        dual = inverse @ (target - bias)
+    return dual, bias

@@ -1,0 +1,74 @@
+"""From observed tasks to a judge: scores of worlds that it never saw, calibration, thresholds, and what ships."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from worker.adapters.judge_model import Table
+from worker.judging import Threshold
+from worker.judging_cases import Case
+
+from .choosing import thresholds_for
+from .fitting import Fitted, Recipe, calibration, fit, rows_of, unseen_scores
+from .shipping import Made
+from .table import Data, Flags, Floats
+
+PARTS = 9
+"""Parts of the worlds; each is scored by a judge that was fitted to the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A judge, and the calibrated score of every candidate by a judge that never saw its world."""
+
+    made: Made
+    data: Data
+    fitting: Flags
+    scores: Floats
+
+
+def make(
+    data: Data,
+    table: Table,
+    fitting: Flags,
+    recipe: Recipe,
+    parts: int = PARTS,
+    step: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """A judge fitted to the worlds that are flagged in `fitting`; the others are only scored by it."""
+    scores = unseen_scores(data, fitting, parts, recipe, step)
+    fitted = fit(data, fitting, recipe, step)
+    others = rows_of(data, ~fitting)
+    scores[others] = fitted.scores(data, others) if len(others) else scores[others]
+    rows = rows_of(data, fitting)
+    scale, shift = calibration(scores[rows], data.rows.relevant[rows])
+    calibrated = (scale * scores + shift).astype(np.float32)
+    return Outcome(_made(data, table, fitting, fitted, calibrated, (scale, shift)), data, fitting, calibrated)
+
+
+def _made(
+    data: Data, table: Table, fitting: Flags, fitted: Fitted, calibrated: Floats, line: tuple[float, float]
+) -> Made:
+    found = thresholds_for(data, calibrated, fitting)
+    return Made(
+        fitted=fitted,
+        table=table,
+        columns=data.columns,
+        scale=line[0],
+        shift=line[1],
+        thresholds={point: _as_chance(threshold) for point, threshold in found.items()},
+        worlds=int(fitting.sum()),
+        tasks=int(fitting[data.tasks.world].sum()),
+    )
+
+
+def _as_chance(threshold: Threshold) -> Threshold:
+    opens, keeps = (float(round(1.0 / (1.0 + np.exp(-value)), 4)) for value in (threshold.opens, threshold.keeps))
+    return Threshold(opens, keeps)
+
+
+def fitted_worlds(cases: Sequence[Case], names: Sequence[str]) -> Flags:
+    """By world whether it is one of `names`."""
+    worlds = tuple(dict.fromkeys(case.world for case in cases))
+    return np.array([world in set(names) for world in worlds])

@@ -1,0 +1,78 @@
+"""The table of word pieces: what MiniLM makes of each piece alone, in fewer dimensions, and how rare each is."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+from tokenizers import Tokenizer
+
+from worker.adapters.judge_model import Table, make_tokenizer
+from worker.adapters.minilm import MODEL_FILE, MODEL_PACKAGE, MODEL_SHA256, read_checked
+from worker.judging_features import Column, Matrix
+
+DIMENSIONS = 64
+BATCH = 512
+BEGIN, END = 101, 102
+"""Pieces that stand before and after every text."""
+
+COMMON, RARE = 1.5, 7.0
+"""Logarithms of how few texts hold a piece: from there on a piece counts at all, and from here on as much as any."""
+
+UNSEEN = 0.2
+"""How often a piece counts as seen that no text holds."""
+
+
+def make_table(texts: Iterable[str], step: Callable[[], None] = lambda: None) -> Table:
+    """Vectors of every piece, and their rarity in `texts`."""
+    tokenizer = make_tokenizer()
+    held: Counter[int] = Counter()
+    number = 0
+    for text in texts:
+        held.update(set(tokenizer.encode(text, add_special_tokens=False).ids))
+        number += 1
+    seen = np.array([held[piece] for piece in range(tokenizer.get_vocab_size())], dtype=np.float64)
+    vectors = _reduced(_alone(tokenizer.get_vocab_size(), step), np.sqrt(seen + UNSEEN))
+    return Table(np.rint(vectors * 127.0).astype(np.int8), _rarity(tokenizer, seen, number))
+
+
+def _alone(number: int, step: Callable[[], None]) -> Matrix:
+    """The output of the model for each piece between the marks of begin and end."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        read_checked(MODEL_PACKAGE, MODEL_FILE, MODEL_SHA256), options, providers=["CPUExecutionProvider"]
+    )
+    rows = []
+    for start in range(0, number, BATCH):
+        pieces = np.arange(start, min(number, start + BATCH))
+        ids = np.stack([np.full_like(pieces, BEGIN), pieces, np.full_like(pieces, END)], axis=1).astype(np.int64)
+        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        rows.append(session.run(None, feed)[0][:, 1])
+        step()
+    table: Matrix = np.concatenate(rows).astype(np.float32)
+    return table
+
+
+def _reduced(vectors: Matrix, weights: Column) -> Matrix:
+    """The directions in which the pieces of real texts differ most, at unit length."""
+    centred = (vectors - vectors.mean(axis=0)).astype(np.float64)
+    weighed = centred * weights[:, None]
+    values, directions = np.linalg.eigh(weighed.T @ weighed)
+    chosen = directions[:, np.argsort(-values)[:DIMENSIONS]]
+    signs = np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(chosen.shape[1])])
+    reduced = centred @ (chosen * signs)
+    unit: Matrix = (reduced / (np.linalg.norm(reduced, axis=1, keepdims=True) + 1e-6)).astype(np.float32)
+    return unit
+
+
+def _rarity(tokenizer: Tokenizer, seen: npt.NDArray[np.float64], number: int) -> Column:
+    """0 for signs and for what stands everywhere, 1 for what hardly any text holds."""
+    rarity = np.array([math.log((number + 1.0) / (count + 1.0)) for count in seen])
+    scaled = np.clip((rarity - COMMON) / (RARE - COMMON), 0.0, 1.0)
+    names = (tokenizer.id_to_token(piece) or "" for piece in range(len(seen)))
+    worded = np.array([any(map(str.isalnum, name)) and not name.startswith("[") for name in names])
+    rare: Column = (scaled * worded).astype(np.float32)
+    return rare

@@ -1,0 +1,79 @@
+"""Writes the files of the judge: the numbers, and the card that says what they are. The same judge, the same bytes."""
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from worker.adapters.judge_model import CARD, FORMAT, NUMBERS, Table
+from worker.adapters.minilm import PROFILE
+from worker.judging import HEAD, JudgePoint, Threshold
+
+from .fitting import Fitted
+
+VERSION = "1"
+EARLIEST = (1980, 1, 1, 0, 0, 0)
+"""The time of every part of the archive, the first that its format has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A judge that is ready to be written; `thresholds` are probabilities."""
+
+    fitted: Fitted
+    table: Table
+    columns: tuple[str, ...]
+    scale: float
+    shift: float
+    thresholds: Mapping[JudgePoint, Threshold]
+    worlds: int
+    tasks: int
+
+
+def numbers_of(made: Made) -> bytes:
+    """The archive of arrays, as `numpy.load` reads it."""
+    arrays = made.fitted.head.arrays() | made.fitted.trees.arrays("trees") | made.table.arrays()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(arrays):
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy", EARLIEST), _array(arrays[name]))
+    return buffer.getvalue()
+
+
+def _array(array: npt.NDArray[np.generic]) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def card_of(made: Made, numbers: bytes) -> str:
+    """What the numbers are, as JSON."""
+    card = {
+        "name": "meeseeks-judge",
+        "version": VERSION,
+        "format": FORMAT,
+        "sha256": hashlib.sha256(numbers).hexdigest(),
+        "license": "Apache-2.0",
+        "embedder": {"name": PROFILE.name, "fingerprint": PROFILE.fingerprint, "dimension": PROFILE.dimension},
+        "fitted_to": {"worlds": made.worlds, "tasks": made.tasks},
+        "scale": made.scale,
+        "shift": made.shift,
+        "thresholds": {point.value: asdict(threshold) for point, threshold in made.thresholds.items()},
+        "columns": [*made.columns, HEAD],
+    }
+    return json.dumps(card, indent=1) + "\n"
+
+
+def write(made: Made, folder: Path) -> str:
+    """Both files in `folder`; the SHA-256 of the numbers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = numbers_of(made)
+    (folder / NUMBERS).write_bytes(numbers)
+    (folder / CARD).write_text(card_of(made, numbers), encoding="utf-8")
+    return hashlib.sha256(numbers).hexdigest()

@@ -1,0 +1,148 @@
+"""Labelled worlds as numbers: what the judge sees of every candidate of every task, and the labels."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from rich.progress import Progress
+
+from bench.processes import scratch
+from bench.progress import bar
+from worker.adapters.bm25 import Bm25Encoder
+from worker.adapters.caching_embedder import CachingEmbedder
+from worker.adapters.edge_store import EdgeStore
+from worker.adapters.judge_model import PieceCutter, Table, make_tokenizer
+from worker.adapters.minilm import MiniLmEmbedder
+from worker.judging_cases import Case, observe
+from worker.judging_features import features, table_of
+from worker.judging_head import Runs, runs_of
+from worker.keeper import Keeper
+from worker.recall import Recall
+from worker.worlds import World, read_worlds
+
+from .head import HeadFitter
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Candidates of all tasks, those of a task in a row: columns, labels, and the place of the task."""
+
+    table: Floats
+    relevant: Floats
+    essential: Flags
+    forbidden: Flags
+    task: Integers
+
+    def part(self, rows: Integers) -> "Rows":
+        return Rows(*(getattr(self, name)[rows] for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """All tasks: the place of the world, whether anything is relevant, how much is essential, whether it is searched
+    with at all, its vector, and the runs of its message."""
+
+    world: Integers
+    needs: Flags
+    essential: Integers
+    searched: Flags
+    vectors: Floats
+    runs: tuple[Runs, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Everything that is fitted and measured on; `cases` say what the numbers are of."""
+
+    worlds: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: Rows
+    tasks: Tasks
+    heads: HeadFitter
+    cases: tuple[Case, ...]
+
+
+def observed(folders: Sequence[Path], progress: Progress) -> tuple[Case, ...]:
+    """The tasks of every world in `folders`, through the product's own recall on a store of their own."""
+    worlds = [world for folder in folders for world in read_worlds(folder)]
+    return tuple(asyncio.run(_observe(worlds, progress)))
+
+
+async def _observe(worlds: Sequence[World], progress: Progress) -> list[Case]:
+    embedder, sparse, cases = MiniLmEmbedder(), Bm25Encoder(), list[Case]()
+    with scratch() as place, bar(progress, "recalling", sum(len(world.tasks) for world in worlds)) as advance:
+        engine = await EdgeStore.open(place / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
+        try:
+            cached = CachingEmbedder(embedder)
+            recall = Recall(engine, sparse, cached)
+            for world in worlds:
+                await Keeper(engine, sparse, embedder).put(world.name, world.memories)
+                cases += [case async for case in observe(world, recall, cached, advance)]
+        finally:
+            await engine.aclose()
+            await embedder.aclose()
+    return cases
+
+
+def texts_of(cases: Sequence[Case]) -> Iterator[str]:
+    """Every message, and every memory that was a candidate, once."""
+    seen: set[tuple[str, str]] = set()
+    for case in cases:
+        yield case.labels.request.message
+        for candidate in case.judged.candidates if case.judged else ():
+            key = (case.world, candidate.memory.id)
+            if key not in seen:
+                seen.add(key)
+                yield candidate.memory.content
+
+
+def numbered(cases: Sequence[Case], table: Table, step: Callable[[], None] = lambda: None) -> Data:
+    """The cases as numbers."""
+    cut = PieceCutter(table, make_tokenizer())
+    worlds = tuple(dict.fromkeys(case.world for case in cases))
+    columns: tuple[str, ...] = ()
+    tables, tasks = [], []
+    for place, case in enumerate(cases):
+        step()
+        if case.judged is None:
+            continue
+        found = features(case.judged, cut)
+        columns = tuple(found)
+        tables.append(table_of(found, columns))
+        tasks += [place] * len(case.judged.candidates)
+    about = _tasks(cases, worlds)
+    heads = HeadFitter(about.vectors, about.runs)
+    return Data(worlds, columns, _rows(cases, tables, tasks), about, heads, tuple(cases))
+
+
+def _rows(cases: Sequence[Case], tables: Sequence[Floats], tasks: Sequence[int]) -> Rows:
+    ids = [candidate.memory.id for case in cases if case.judged for candidate in case.judged.candidates]
+    labels = [cases[task].labels for task in tasks]
+    pairs = list(zip(ids, labels, strict=True))
+    return Rows(
+        np.concatenate(tables),
+        np.array([key in label.relevant for key, label in pairs], dtype=np.float32),
+        np.array([key in label.essential for key, label in pairs]),
+        np.array([key in label.forbidden for key, label in pairs]),
+        np.array(tasks, dtype=np.int64),
+    )
+
+
+def _tasks(cases: Sequence[Case], worlds: Sequence[str]) -> Tasks:
+    dimension = next(len(case.vector) for case in cases if case.vector is not None)
+    blank = np.zeros(dimension, dtype=np.float32)
+    return Tasks(
+        np.array([worlds.index(case.world) for case in cases], dtype=np.int64),
+        np.array([bool(case.labels.relevant) for case in cases]),
+        np.array([len(case.labels.essential) for case in cases], dtype=np.int64),
+        np.array([case.vector is not None for case in cases]),
+        np.stack([blank if case.vector is None else case.vector for case in cases]),
+        tuple(runs_of(case.labels.request.message) for case in cases),
+    )

@@ -1,0 +1,191 @@
+"""The judge's file: loaded without network, checked, and run in one thread of its own.
+
+It comes from the distribution `meeseeks-judge`, else from inside this package, else from the checkout. Two files:
+`card.json` says what it is (version, SHA-256, the embedder it was made for, thresholds), `judge.npz` holds the numbers.
+"""
+
+import asyncio
+import hashlib
+import io
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from hooks.contract import clean_text
+
+from ..errors import EmbedderError, JudgeError
+from ..judging import Adjustment, Judge, JudgePoint, Threshold, with_adjustment
+from ..judging_features import Column, Judged, Pieces
+from ..judging_head import head_from
+from ..judging_trees import from_arrays
+from .minilm import TOKENIZER_FILE, TOKENIZER_PACKAGE, TOKENIZER_SHA256, read_checked
+
+PACKAGE, CARD, NUMBERS = "meeseeks_judge", "card.json", "judge.npz"
+FORMAT = 1
+"""Counts changes of the file's form."""
+
+MOST_BYTES = 25 * 2**20
+MOST_PIECES = 160
+MOST_CHARS = 4000
+"""Pieces and characters of a text that are looked at."""
+
+TEXTS_KEPT = 4096
+"""Texts whose pieces are kept, for the same memories come up again; about 10 kB each."""
+
+Arrays = Mapping[str, npt.NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """By word piece its unit vector times 127, and its rarity of 0 to 1."""
+
+    vectors: npt.NDArray[np.int8]
+    rarity: Column
+
+    def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+        return {"pieces_vectors": self.vectors, "pieces_rarity": self.rarity}
+
+
+def table_from(arrays: Arrays, pieces: int) -> Table:
+    """Raises `ValueError` or `KeyError` for arrays that are none."""
+    vectors, rarity = arrays["pieces_vectors"], arrays["pieces_rarity"].astype(np.float32)
+    if vectors.dtype != np.int8 or vectors.ndim != 2 or len(vectors) != pieces or rarity.shape != (pieces,):
+        raise ValueError(f"the table of pieces does not fit the tokenizer: {vectors.shape}, {rarity.shape}")
+    return Table(vectors.astype(np.int8), rarity)
+
+
+def make_tokenizer() -> Tokenizer:
+    """The tokenizer that the table is for. Raises `EmbedderError` when its file is not the expected one."""
+    tokenizer = Tokenizer.from_str(read_checked(TOKENIZER_PACKAGE, TOKENIZER_FILE, TOKENIZER_SHA256).decode("utf-8"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+class PieceCutter:
+    """Cuts texts into pieces that count for something; the latest texts are kept. For one thread."""
+
+    def __init__(self, table: Table, tokenizer: Tokenizer) -> None:
+        self._table = table
+        self._tokenizer = tokenizer
+        self._kept: OrderedDict[str, Pieces] = OrderedDict()
+
+    def __call__(self, text: str) -> Pieces:
+        known = self._kept.get(text)
+        if known is not None:
+            self._kept.move_to_end(text)
+            return known
+        pieces = self._cut(text)
+        self._kept[text] = pieces
+        if len(self._kept) > TEXTS_KEPT:
+            self._kept.popitem(last=False)
+        return pieces
+
+    def _cut(self, text: str) -> Pieces:
+        ids = self._tokenizer.encode(str(clean_text(text[:MOST_CHARS])), add_special_tokens=False).ids
+        telling = [piece for piece in ids if self._table.rarity[piece] > 0.0][:MOST_PIECES]
+        if not telling:
+            return Pieces(np.zeros((1, self._table.vectors.shape[1]), np.float32), np.zeros(1, np.float32))
+        return Pieces(self._table.vectors[telling].astype(np.float32) / 127.0, self._table.rarity[telling])
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeFile:
+    """What was read: the judge, its table, and its card."""
+
+    judge: Judge
+    table: Table
+    card: Mapping[str, Any]
+
+
+def find_folder() -> Path | None:
+    """Where the judge's files are, if they are there."""
+    try:
+        installed = import_module(PACKAGE).__file__
+    except ImportError:
+        installed = None
+    worker = Path(__file__).parents[1]
+    places = [Path(installed).parent] if installed else []
+    places += [worker / "_judge", worker.parent / "judge" / PACKAGE]
+    return next((place for place in places if (place / CARD).is_file()), None)
+
+
+def read_judge(folder: Path | None = None) -> JudgeFile:
+    """The judge in `folder`, else where it is found. Raises `JudgeError` saying what is wrong and what to do."""
+    place = folder or find_folder()
+    if place is None:
+        raise JudgeError(f"the judge is not installed: pip install {PACKAGE.replace('_', '-')}")
+    try:
+        card = json.loads((place / CARD).read_text(encoding="utf-8"))
+        data = (place / NUMBERS).read_bytes()
+        _check(card, data)
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return _read(card, dict(arrays))
+    except EmbedderError as error:
+        raise JudgeError(str(error)) from error
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise JudgeError(f"{place}: the judge's file cannot be used ({error}); install it anew") from error
+
+
+def _check(card: Mapping[str, Any], data: bytes) -> None:
+    if card["format"] != FORMAT:
+        raise ValueError(f"form {card['format']}, this service reads {FORMAT}")
+    found = hashlib.sha256(data).hexdigest()
+    if found != card["sha256"] or len(data) > MOST_BYTES:
+        raise ValueError(f"sha256 {found}, the card says {card['sha256']}")
+
+
+def _read(card: Mapping[str, Any], arrays: Arrays) -> JudgeFile:
+    columns = tuple(str(name) for name in card["columns"])
+    points = {JudgePoint(name): Threshold(**values) for name, values in card["thresholds"].items()}
+    if set(points) != set(JudgePoint):
+        raise ValueError("a threshold is missing")
+    judge = Judge(
+        version=str(card["version"]),
+        fingerprint=str(card["embedder"]["fingerprint"]),
+        columns=columns,
+        head=head_from(arrays, int(card["embedder"]["dimension"])),
+        trees=from_arrays(arrays, "trees", len(columns)),
+        scale=float(card["scale"]),
+        shift=float(card["shift"]),
+        thresholds=points,
+    )
+    return JudgeFile(judge, table_from(arrays, make_tokenizer().get_vocab_size()), card)
+
+
+class JudgeModel:
+    """A judge in a thread of its own, one request after the other."""
+
+    def __init__(self, file: JudgeFile, change: Adjustment | None = None) -> None:
+        self.judge = file.judge
+        self._adjusted = with_adjustment(file.judge, change)
+        self._cut = PieceCutter(file.table, make_tokenizer())
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge")
+
+    async def probabilities(self, judged: Judged) -> Column:
+        """How likely each candidate belongs in the context, 0..1. Raises `JudgeError`, also after `close`."""
+        try:
+            future = self._thread.submit(self._run, judged)
+        except RuntimeError as error:
+            raise JudgeError("the judge is closed") from error
+        return await asyncio.wrap_future(future)
+
+    def _run(self, judged: Judged) -> Column:
+        """Runs in the thread."""
+        try:
+            return self._adjusted.probabilities(judged, self._cut)
+        except (ValueError, KeyError, IndexError, FloatingPointError) as error:
+            raise JudgeError(f"the judge failed ({type(error).__name__}: {error})") from error
+
+    def close(self) -> None:
+        """Ends the thread; what is still waiting for it is cancelled."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
