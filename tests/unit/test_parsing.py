@@ -1,3 +1,4 @@
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,7 +8,16 @@ from hypothesis import strategies as st
 
 from worker.kinds import Budget
 from worker.models import MemoryType, RecallQuery
-from worker.parsing import Choice, Fault, ToolRequest, Unparseable, parse_arguments, parse_choice, recall_query
+from worker.parsing import (
+    Choice,
+    Fault,
+    ToolRequest,
+    Unparseable,
+    parse_arguments,
+    parse_choice,
+    parse_partial,
+    recall_query,
+)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +178,53 @@ def test_any_answer_yields_offered_and_unique_ids(text: str, offered: int) -> No
     if isinstance(answer, ToolRequest):
         query = recall_query(answer)
         assert query is None or query.query.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ('{"relevant":[3,1', (3,)),
+        ('{"relevant":[3,12,', (3, 12)),
+        ('{"relevant": ["3", "1"', (3, 1)),
+        ('{"relevant":[3,1],"suff', (3, 1)),
+        ('"3,1,', (3, 1)),
+        ("[2,4,1", (2, 4)),
+        ('```json\n{"relevant":[2,\n', (2,)),
+        ('{"relevant":[99,1,', (1,)),
+        ('{"relevant":[3', None),
+        ('{"relevant":[', None),
+        ('{"relevant":[]', None),
+        ('<think>{"relevant":[3,1,', None),
+        ("Candidates 1, 2 and 3 are", None),
+        ("", None),
+    ],
+)
+def test_of_an_answer_that_was_cut_off_whole_numbers_count(text: str, ids: tuple[int, ...] | None) -> None:
+    choice = parse_partial(text, 12)
+    assert (choice and choice.ids) == ids
+
+
+@given(
+    ids=st.lists(st.integers(1, 50), min_size=1, max_size=8, unique=True),
+    sufficient=st.booleans(),
+    separators=st.sampled_from([(",", ":"), (", ", ": ")]),
+    cut=st.integers(0, 60),
+)
+def test_a_part_of_an_answer_says_a_part_of_what_the_whole_says(
+    ids: list[int], sufficient: bool, separators: tuple[str, str], cut: int
+) -> None:
+    whole = json.dumps({"relevant": ids, "sufficient": sufficient}, separators=separators)
+    choice = parse_partial(whole[:cut], 50)
+    found = list(choice.ids) if choice else []
+    assert found == ids[: len(found)]
+    assert whole[:cut].count(",") <= len(found) + 1
+
+
+@given(text=ANSWERS, offered=st.integers(0, 12))
+def test_any_part_of_an_answer_yields_offered_and_unique_ids(text: str, offered: int) -> None:
+    choice = parse_partial(text, offered)
+    assert choice is None or (choice.ids and set(choice.ids) <= set(range(1, offered + 1)))
+    assert choice is None or len(set(choice.ids)) == len(choice.ids)
 
 
 JSON = st.recursive(
