@@ -37,13 +37,13 @@ class Desk:
         assert told["healthy"] is (status == 0)
         return _by_name(told)
 
-    def healthy(self, host: str) -> dict[str, tuple[bool, str]]:
+    def healthy(self, host: str, **variables: str) -> dict[str, tuple[bool, str]]:
         """The findings of the doctor, who is asked again where a busy machine was late."""
         for _ in range(2):
-            told = self.meeseeks("doctor", host, status=None)
+            told = self.meeseeks("doctor", host, status=None, **variables)
             if told["healthy"]:
                 break
-        return self.findings(host) if not told["healthy"] else _by_name(told)
+        return self.findings(host, **variables) if not told["healthy"] else _by_name(told)
 
     def hooks(self, file: str) -> dict[str, Any]:
         hooks: dict[str, Any] = json.loads((self.home / file).read_text("utf-8"))["hooks"]
@@ -125,6 +125,19 @@ def test_over_http_a_hook_is_answered_natively_and_what_it_brings_counts_as_show
     event = {**event_of("claude-code/user-prompt-submit.minimal"), "session_id": "over-http"}
     assert injects(line, event, desk.home, again=True)
     assert not injects(line, event, desk.home, again=False)
+
+
+def test_the_doctor_runs_what_a_plugin_brings(desk: Desk) -> None:
+    """The plugin names no place, so the command is looked for on the `PATH`, and the service where it is by default."""
+    (desk.home / ".claude").mkdir()
+    (desk.home / ".claude/settings.json").write_text('{"enabledPlugins": {"meeseeks@meeseeks": true}}')
+    ok, told = desk.findings("claude-code", status=1, PATH="/usr/bin:/bin")["command"]
+    assert not ok
+    assert "no such command on the PATH" in told
+    path = f"{Path(command_path()).parent}:/usr/bin:/bin"
+    found = desk.healthy("claude-code", PATH=path, MEESEEKS_DATA_DIR=str(desk.stack.folder / "data"))
+    assert found["installed"] == (True, f"meeseeks@meeseeks ({desk.home}/.claude/settings.json)")
+    assert found["command"][0], found
 
 
 def test_the_doctor_finds_an_address_where_nobody_is(desk: Desk) -> None:

@@ -158,6 +158,7 @@ def test_ours_is_known_by_what_it_runs(handler: object, ours: bool) -> None:
         ('{"hooks": []}', "f: hooks must be an object"),
         ('{"hooks": {"Stop": {}}}', "f: hooks.Stop must be a list"),
         ('{"hooks": {}, "hooks": {}}', "f: the key 'hooks' is there twice"),
+        ('{"a": ' + "[" * 100_000, "f: nested too deeply|f:1: not valid JSON"),
     ],
 )
 def test_a_file_that_its_host_would_not_read_is_refused(text: str, said: str) -> None:

@@ -24,7 +24,9 @@ def doctor(
     host: Annotated[
         str | None, typer.Argument(help="A host, such as claude-code: whether its hooks are there and work.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Only ask whether a worker answers.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only ask whether a worker answers; of a host only look at its settings.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check the service: what is reachable, which model and embedder, and a canary injection with its timings."""

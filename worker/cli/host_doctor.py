@@ -87,17 +87,16 @@ def _missing(host: HostProfile, mine: Sequence[Found]) -> list[str]:
 
 
 def _handlers(host: HostProfile, settings: Settings, around: Surroundings) -> list[Handler]:
-    """What the host would run, each once; the command as it would be installed where there is nothing else to run."""
-    found = {
-        json.dumps(one.handler, sort_keys=True): one.handler
-        for mine in installed(host, around).values()
-        for one in mine
-    }
-    if found or host.settings is not None:
-        return list(found.values())
+    """What the host would run, each once: what its settings name, what a plugin brings, what is pasted by hand."""
+    mine = [one for found in installed(host, around).values() for one in found]
+    handlers = {json.dumps(one.handler, sort_keys=True): one.handler for one in mine}
     deadline = DEFAULT_HOOK_DEADLINE_MS
-    command = command_line(host, settings.service, deadline_ms=deadline, project=False)
-    return [{"type": "command", "command": command, "timeout": Way(command, None, deadline).timeout_s}]
+    if plugins(host, around) or host.settings is None:
+        by_plugin = host.settings is not None
+        command = command_line(host, settings.service, deadline_ms=deadline, project=by_plugin)
+        handler = {"type": "command", "command": command, "timeout": Way(command, None, deadline).timeout_s}
+        handlers.setdefault(json.dumps(handler, sort_keys=True), handler)
+    return list(handlers.values())
 
 
 async def _canaries(host: HostProfile, handlers: Sequence[Handler], backend: Backend) -> list[Check]:

@@ -47,6 +47,8 @@ def parsed(text: str, name: str) -> dict[str, Any]:
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise SettingsError(f"{name}{where}: not valid JSON ({what}); correct it first, nothing was changed") from error
+    except RecursionError as error:
+        raise SettingsError(f"{name}: nested too deeply; correct it first, nothing was changed") from error
     if not isinstance(document, dict):
         raise SettingsError(f"{name}: there must be one JSON object in it; correct it first, nothing was changed")
     return document
