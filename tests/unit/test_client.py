@@ -21,6 +21,7 @@ from tests.support.http_double import HttpDouble, running_http_double
 from tests.support.stack import NOISE_S, free_port
 
 ROOT = Path(__file__).parents[2]
+HASTY_S = 0.8
 BLOCK = "<memory_context>\nnotes\n</memory_context>"
 INJECTED = {"outcome": "injected", "memory_context": BLOCK, "turn_id": "t"}
 
@@ -46,7 +47,14 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def client(double: HttpDouble, clock: Clock) -> AsyncIterator[MeeseeksClient]:
-    async with MeeseeksClient(double.url, token="secret", timeout=0.4, clock=clock) as client:
+    async with MeeseeksClient(double.url, token="secret", timeout=10.0, clock=clock) as client:
+        yield client
+
+
+@pytest.fixture
+async def hasty(double: HttpDouble, clock: Clock) -> AsyncIterator[MeeseeksClient]:
+    """A client for servers that hang."""
+    async with MeeseeksClient(double.url, timeout=HASTY_S, clock=clock) as client:
         yield client
 
 
@@ -57,21 +65,21 @@ async def test_a_block_comes_back_by_model_mapping_and_fields(client: MeeseeksCl
     by_fields = await client.inject(session_id="s", message="hi", turn_id="t")
     assert [r.outcome for r in (by_model, by_mapping, by_fields)] == [Outcome.INJECTED] * 3
     assert await client.prefix("hi", session_id="s") == f"{BLOCK}\n\nhi"
-    assert 0 < by_model.elapsed_ms < 400
+    assert 0 < by_model.elapsed_ms < 10_000
     sent = double.seen[0]
     assert (sent.method, sent.path) == ("POST", "/v1/inject")
     assert sent.headers["authorization"] == "Bearer secret"
-    assert 0 < sent.body.pop("deadline_ms") <= 400
+    assert 0 < sent.body.pop("deadline_ms") <= 3000
     assert sent.body == request.model_dump(mode="json", exclude_none=True, exclude={"deadline_ms"})
     assert double.connections == 1
 
 
 async def test_the_service_is_told_how_long_the_caller_waits(client: MeeseeksClient, double: HttpDouble) -> None:
-    await client.inject(session_id="s", message="hi", deadline_ms=120)
-    assert 60 < double.seen[0].body["deadline_ms"] <= 120
-    assert 60 < int(double.seen[0].headers["x-deadline-ms"]) <= 120
+    await client.inject(session_id="s", message="hi", deadline_ms=2000)
+    assert 1000 < double.seen[0].body["deadline_ms"] <= 2000
+    assert 1000 < int(double.seen[0].headers["x-deadline-ms"]) <= 2000
     await client.recall("x")
-    assert double.seen[1].headers["x-deadline-ms"] == "400"
+    assert double.seen[1].headers["x-deadline-ms"] == "10000"
 
 
 @pytest.mark.parametrize("fields", [{"message": " "}, {"message": "hi", "mode": "off"}])
@@ -86,13 +94,13 @@ async def test_what_needs_no_answer_is_not_asked(
 @pytest.mark.parametrize("mode", ["hang", "trickle"])
 @pytest.mark.parametrize("deadline_ms", [30, 3000])
 async def test_slow_answers_are_not_waited_for(
-    client: MeeseeksClient, double: HttpDouble, mode: str, deadline_ms: int
+    hasty: MeeseeksClient, double: HttpDouble, mode: str, deadline_ms: int
 ) -> None:
     double.mode = mode
     started = time.monotonic()
-    result = await client.inject(session_id="s", message="hi", deadline_ms=deadline_ms)
+    result = await hasty.inject(session_id="s", message="hi", deadline_ms=deadline_ms)
     assert (result.outcome, result.reason) == (Outcome.TIMEOUT, Reason.DEADLINE)
-    assert time.monotonic() - started < min(0.4, deadline_ms / 1000) + NOISE_S
+    assert time.monotonic() - started < min(HASTY_S, deadline_ms / 1000) + NOISE_S
 
 
 @pytest.mark.parametrize(
@@ -186,7 +194,7 @@ async def test_every_refusal_has_a_reason_and_an_error(
     double.answer(body, status)
     result = await client.inject(session_id="s", message="hi")
     assert (result.outcome, result.reason) == (outcome, reason)
-    async with MeeseeksClient(double.url, timeout=5.0, strict=True) as strict:
+    async with MeeseeksClient(double.url, timeout=10.0, strict=True) as strict:
         with pytest.raises(error) as caught:
             await strict.inject(session_id="s", message="hi")
     assert type(caught.value) is error
@@ -195,7 +203,7 @@ async def test_every_refusal_has_a_reason_and_an_error(
 
 async def test_strict_says_what_is_wrong_without_repeating_it(double: HttpDouble) -> None:
     double.answer({"detail": "limit: too much"}, 422)
-    async with MeeseeksClient(double.url, timeout=0.4, strict=True) as strict:
+    async with MeeseeksClient(double.url, timeout=10.0, strict=True) as strict:
         with pytest.raises(BadRequest, match="status 422: limit: too much"):
             await strict.recall("x")
         with pytest.raises(BadRequest, match="session_id: Field required") as caught:
@@ -203,7 +211,7 @@ async def test_strict_says_what_is_wrong_without_repeating_it(double: HttpDouble
         assert "private" not in str(caught.value)
         double.mode = "hang"
         with pytest.raises(DeadlinePassed):
-            await strict.inject(session_id="s", message="hi")
+            await strict.inject(session_id="s", message="hi", deadline_ms=300)
 
 
 @pytest.mark.parametrize("request_", [{}, {"session_id": "s"}, {"session_id": 7, "message": []}, {"message": "m"}, 7])
@@ -234,23 +242,23 @@ async def test_nobody_listens(clock: Clock) -> None:
 
 
 async def test_after_three_failures_the_service_is_left_alone_and_tried_again(
-    client: MeeseeksClient, double: HttpDouble, clock: Clock
+    hasty: MeeseeksClient, double: HttpDouble, clock: Clock
 ) -> None:
     double.mode = "hang"
     for _ in range(FAILURES):
-        await client.inject(session_id="s", message="hi")
+        await hasty.inject(session_id="s", message="hi")
     asked = len(double.seen)
     started = time.monotonic()
-    paused = await client.inject(session_id="s", message="hi")
+    paused = await hasty.inject(session_id="s", message="hi")
     assert time.monotonic() - started < NOISE_S
     assert paused.reason is Reason.SERVICE_UNAVAILABLE
     clock.now += PAUSE - 0.01
-    assert (await client.inject(session_id="s", message="hi")).reason is Reason.SERVICE_UNAVAILABLE
+    assert (await hasty.inject(session_id="s", message="hi")).reason is Reason.SERVICE_UNAVAILABLE
     assert len(double.seen) == asked == FAILURES
     clock.now += 0.01
     double.answer(INJECTED)
-    assert (await client.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
-    assert (await client.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
+    assert (await hasty.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
+    assert (await hasty.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
 
 
 async def test_a_probe_that_fails_costs_one_more_pause(
