@@ -5,7 +5,7 @@ pseudo-users whose memories everybody may see, `world.json` with `shared_users`.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,13 +60,37 @@ def read_worlds(folder: Path) -> tuple[World, ...]:
 def read_world(folder: Path) -> World:
     """The world in `folder`."""
     try:
-        memories = tuple(memory_from(raw, UNDATED) for raw in _lines(folder / MEMORIES))
-        tasks = [_task(folder.name, raw) for raw in _lines(folder / TASKS)]
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8")) if (folder / ABOUT).is_file() else {}
+        return _world(folder.name, _lines(folder / MEMORIES), _lines(folder / TASKS), about.get("shared_users", ()))
     except (OSError, ValueError, KeyError, MemoryRejected, ValidationError) as error:
-        raise SettingsError(f"{folder}: {error}") from error
-    tasks.sort(key=lambda task: (task.request.now or UNDATED, task.key))
-    return World(folder.name, memories, tuple(tasks), tuple(about.get("shared_users", ())))
+        raise SettingsError(f"{folder}: {_told(error)}") from error
+
+
+def read_cases(path: Path) -> World:
+    """The world in one file of JSON Lines: lines with a `message` are tasks, the others memories.
+
+    `scope`, `now` and `category` of a task may be missing. Raises `SettingsError` naming what is wrong.
+    """
+    try:
+        lines = list(_lines(path))
+        tasks = [{"scope": {}, "now": None, "category": "case", **line} for line in lines if "message" in line]
+        if not tasks:
+            raise SettingsError(f"{path}: no line has a message, so there is nothing to ask")
+        return _world(path.stem, (line for line in lines if "message" not in line), tasks, ())
+    except (OSError, ValueError, TypeError, KeyError, MemoryRejected, ValidationError) as error:
+        raise SettingsError(f"{path}: {_told(error)}") from error
+
+
+def _told(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _world(
+    name: str, memories: Iterable[Mapping[str, Any]], tasks: Iterable[Mapping[str, Any]], shared_users: Iterable[str]
+) -> World:
+    stored = tuple(memory_from(raw, UNDATED) for raw in memories)
+    asked = sorted((_task(name, raw) for raw in tasks), key=lambda task: (task.request.now or UNDATED, task.key))
+    return World(name, stored, tuple(asked), tuple(shared_users))
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -75,7 +99,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _task(world: str, raw: dict[str, Any]) -> Task:
+def _task(world: str, raw: Mapping[str, Any]) -> Task:
     scope = {key: value for key, value in raw["scope"].items() if value is not None}
     request = InjectionRequest.model_validate(
         {

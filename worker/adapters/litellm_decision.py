@@ -13,13 +13,13 @@ from typing import Any
 import litellm
 import structlog
 from litellm.llms.base_llm.decisions.transformation import DecisionsResponseValidationError
-from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 
 from hooks.contract import Reason
 
 from ..deadline import Deadline
 from ..errors import ModelError
 from ..model_calls import DecisionReply, DecisionRequest, ModelUsage
+from .litellm_clients import close_clients
 from .litellm_model import CLIENT_TIMEOUT, FAULTS, causes, quieten, register_ollama, translate
 
 _log = structlog.get_logger()
@@ -83,7 +83,7 @@ class LiteLLMDecisionModel:
 
     async def aclose(self) -> None:
         """Closes the connections of every litellm client in this process."""
-        await close_litellm_async_clients()  # type: ignore[no-untyped-call]
+        await close_clients()
 
     def _arguments(self, request: DecisionRequest) -> dict[str, Any]:
         questions = {_key(n): {"type": "noul", "instructions": text} for n, text in enumerate(request.questions)}

@@ -10,13 +10,13 @@ from typing import Any
 import aiohttp
 import httpx
 import litellm
-from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 from openai import OpenAIError
 
 from hooks.contract import clean_text
 
 from ..errors import EmbedderError
 from ..models import EmbedderProfile, Vector
+from .litellm_clients import close_clients
 
 FLOOR, CONFIDENT, DUPLICATE = 0.25, 0.70, 0.97
 """For models that nobody measured: only what is off topic on any known scale is dropped, and without a chat model
@@ -143,7 +143,7 @@ class LiteLLMEmbedder:
 
     async def aclose(self) -> None:
         """Closes the connections of every litellm client in this process."""
-        await close_litellm_async_clients()  # type: ignore[no-untyped-call]
+        await close_clients()
 
     async def _embed_one(self, text: str, seconds: float) -> Vector:
         return (await self._request([_clipped(self._family.query_prefix, text, QUERY_CHARACTERS)], seconds))[0]

@@ -11,7 +11,6 @@ import aiohttp
 import httpx
 import litellm
 import structlog
-from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 from openai import APIConnectionError, APIStatusError, OpenAIError
 
 from hooks.contract import Reason
@@ -20,6 +19,7 @@ from ..deadline import Deadline
 from ..errors import ModelError
 from ..model_calls import ChatReply, ChatRequest, ModelUsage, ToolCall
 from ..model_profile import ModelAbilities, SchemaKind
+from .litellm_clients import close_clients
 
 _log = structlog.get_logger()
 
@@ -131,7 +131,7 @@ class LiteLLMModel:
 
     async def aclose(self) -> None:
         """Closes the connections of every litellm client in this process."""
-        await close_litellm_async_clients()  # type: ignore[no-untyped-call]
+        await close_clients()
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {

@@ -6,6 +6,7 @@ from .automations import automations
 from .calibrate import calibrate
 from .demo import demo
 from .doctor import doctor
+from .evaluating import comparison, evaluation
 from .injecting import inject, receipt
 from .install import install, uninstall
 from .mcp import mcp, skill
@@ -27,6 +28,8 @@ app.command("show")(show_memory)
 app.command("list")(list_memories)
 app.command("import")(import_memories)
 app.command("export")(export_memories)
+app.command("eval")(evaluation)
+app.command("compare")(comparison)
 app.command("mcp")(mcp)
 app.command("skill")(skill)
 app.add_typer(automations, name="automations")

