@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
-from importlib.metadata import version
 from typing import Any
 
 import structlog
@@ -17,6 +16,8 @@ from starlette.responses import Response
 
 from hooks.contract import SCHEMA_VERSION, Reason
 
+from ..backends import LocalBackend
+from ..metrics import Metrics
 from .administration import add_administration
 from .bodies import JsonRoute
 from .door import Door, Gone, left_alone
@@ -166,6 +167,10 @@ def _problem(text: str) -> dict[str, Any]:
     }
 
 
-def package_version() -> str:
-    """The version of the installed distribution."""
-    return version(DISTRIBUTION)
+def document() -> dict[str, Any]:
+    """The OpenAPI document, without a service."""
+
+    async def nobody() -> None:
+        return None
+
+    return described(create_app(Door(LocalBackend({}), Metrics(), nobody), Policy()))
