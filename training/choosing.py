@@ -1,11 +1,12 @@
 """What a judge's scores are worth: thresholds for the points, and measures over tasks and over worlds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from worker.judging import JudgePoint, Threshold
+from worker.judging import Threshold
+from worker.kinds import JudgePoint
 
 from .table import Data, Flags, Floats, Integers
 
@@ -155,10 +156,11 @@ def auroc(wanted: Flags, scores: Floats) -> float:
 def by_category(data: Data, choice: Choice) -> Mapping[str, Measures]:
     """The measures of the tasks of each category."""
     categories = np.array([case.labels.category for case in data.cases])
-    return {name: _of_tasks(data, choice, categories == name) for name in sorted(set(categories.tolist()))}
+    return {name: measures_of(data, choice, categories == name) for name in sorted(set(categories.tolist()))}
 
 
-def _of_tasks(data: Data, choice: Choice, tasks: Flags) -> Measures:
+def measures_of(data: Data, choice: Choice, tasks: Flags) -> Measures:
+    """The measures of the flagged tasks alone."""
     rows, mine = data.rows, tasks[data.rows.task]
     picked = choice & mine
     injects, harms = np.zeros(len(tasks), dtype=bool), np.zeros(len(tasks), dtype=bool)
@@ -172,7 +174,3 @@ def _of_tasks(data: Data, choice: Choice, tasks: Flags) -> Measures:
         float((harms & tasks).sum() / max(1, tasks.sum())),
         float(picked.sum() / max(1, tasks.sum())),
     )
-
-
-def places(names: Sequence[str], wanted: Sequence[str]) -> Integers:
-    return np.array([list(names).index(name) for name in wanted], dtype=np.int64)

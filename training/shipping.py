@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from worker.adapters.judge_model import CARD, FORMAT, NUMBERS, Table
 from worker.adapters.minilm import PROFILE
-from worker.judging import HEAD, JudgePoint, Threshold
+from worker.judging import HEAD, Threshold
+from worker.kinds import JudgePoint
 
 from .fitting import Fitted
 

@@ -11,16 +11,11 @@ from rich.progress import Progress
 
 from bench.processes import scratch
 from bench.progress import bar
-from worker.adapters.bm25 import Bm25Encoder
-from worker.adapters.caching_embedder import CachingEmbedder
-from worker.adapters.edge_store import EdgeStore
 from worker.adapters.judge_model import PieceCutter, Table, make_tokenizer
-from worker.adapters.minilm import MiniLmEmbedder
-from worker.judging_cases import Case, observe
+from worker.adapters.judge_stand import open_stand
+from worker.judging_cases import Case
 from worker.judging_features import features, table_of
 from worker.judging_head import Runs, runs_of
-from worker.keeper import Keeper
-from worker.recall import Recall
 from worker.worlds import World, read_worlds
 
 from .head import HeadFitter
@@ -76,18 +71,11 @@ def observed(folders: Sequence[Path], progress: Progress) -> tuple[Case, ...]:
 
 
 async def _observe(worlds: Sequence[World], progress: Progress) -> list[Case]:
-    embedder, sparse, cases = MiniLmEmbedder(), Bm25Encoder(), list[Case]()
+    cases: list[Case] = []
     with scratch() as place, bar(progress, "recalling", sum(len(world.tasks) for world in worlds)) as advance:
-        engine = await EdgeStore.open(place / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
-        try:
-            cached = CachingEmbedder(embedder)
-            recall = Recall(engine, sparse, cached)
+        async with open_stand(place) as stand:
             for world in worlds:
-                await Keeper(engine, sparse, embedder).put(world.name, world.memories)
-                cases += [case async for case in observe(world, recall, cached, advance)]
-        finally:
-            await engine.aclose()
-            await embedder.aclose()
+                cases += await stand.cases(world, advance)
     return cases
 
 

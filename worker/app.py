@@ -31,13 +31,16 @@ from .fallback import DeterministicSelector
 from .host_operations import HostOperations
 from .hosting import Host, Serving
 from .injection import InjectionParts, InjectionService
+from .judging_selector import JudgeSelector
 from .keeper import Keeper
 from .live_triage import LivePrompts, LiveTriage, ask_chat, ask_decision
 from .memory_operations import MemoryOperations
 from .opening import (
     Models,
+    OpenedJudge,
     make_shelf,
     open_embedder,
+    open_judge,
     open_ledger,
     open_models,
     open_receipts,
@@ -98,10 +101,11 @@ async def open_core(
         store = await shelf.open_live(_recipe(embedder, sparse))
         stack.push_async_callback(store.aclose)
         live, prompts = await _open_live(settings, redis, stack)
+        judge = await open_judge(service, embedder, stack)
         models = await open_models(service, _named_models(settings), stack) if with_model else None
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
         verdicts = VerdictCache(service.verdict_cache_size)
-        parts = Parts(sparse, models, live, prompts, ledger, receipts, Journal(), answered, verdicts)
+        parts = Parts(sparse, models, judge, live, prompts, ledger, receipts, Journal(), answered, verdicts)
         assemble = partial(_assemble, service, parts, stack)
         host = Host(await assemble(shelf.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
@@ -110,7 +114,7 @@ async def open_core(
             stack.callback(fitting.cancel)
         jobs = StoreOperations(StoreKeeper(_house(service, shelf, host, parts, embedder, stack)))
         stack.push_async_callback(jobs.aclose)
-        about = _about(service, shelf.live_name, embedder, models)
+        about = _about(service, shelf.live_name, embedder, parts)
         table = host.table() | jobs.table()
         hosts = HostOperations(table[INJECT], table[SESSION_EVENT], open_subagents(redis))
         yield Core(table | hosts.table(), store, embedder, models, about)
@@ -122,6 +126,7 @@ class Parts:
 
     sparse: Bm25Encoder
     models: Models | None
+    judge: OpenedJudge
     live: LiveSettings
     prompts: LivePrompts
     ledger: Ledger
@@ -147,7 +152,7 @@ async def _assemble(
     injection = InjectionService(
         InjectionParts(
             recall=recall,
-            strategies=_strategies(service, parts, DeterministicSelector(profile)),
+            strategies=_strategies(service, parts, usable, DeterministicSelector(profile)),
             ledger=parts.ledger,
             receipts=parts.receipts,
             config_for=parts.live.for_agent,
@@ -168,7 +173,7 @@ async def _assemble(
         ledger_name=ledger_key,
         sessions=SessionService(parts.ledger, parts.live.for_agent),
         settings=parts.live,
-        about=_about(service, name, embedder, parts.models),
+        about=_about(service, name, embedder, parts),
     )
     return Serving(name, store, embedder, usable is not None, operations.table())
 
@@ -253,10 +258,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _about(service: ServiceSettings, name: str, embedder: Embedder | None, models: Models | None) -> dict[str, Any]:
+def _about(service: ServiceSettings, name: str, embedder: Embedder | None, parts: Parts) -> dict[str, Any]:
     return {
         "embedder": embedder.profile.name if embedder else None,
-        "model": models.names.usual if models else None,
+        "model": parts.models.names.usual if parts.models else None,
+        "judge": parts.judge.about,
         "store_at": service.qdrant_url or str(service.home / name),
         "pid": os.getpid(),
     }
@@ -279,15 +285,19 @@ def _named_models(settings: Settings) -> tuple[str, ...]:
     return tuple(name for config in (settings.memory_injection, *settings.agents.values()) for name in config.models)
 
 
-def _strategies(service: ServiceSettings, parts: Parts, deterministic: Selector) -> Strategies:
+def _strategies(
+    service: ServiceSettings, parts: Parts, embedder: Embedder | None, deterministic: Selector
+) -> Strategies:
     """Every way to choose that is there."""
-    models, prompts = parts.models, parts.prompts
+    models, prompts, model = parts.models, parts.prompts, parts.judge.fits(embedder)
+    judge = JudgeSelector(model, embedder, deterministic) if model and embedder else None
     if models is None:
-        return Strategies(deterministic)
+        return Strategies(deterministic, judge=judge)
     chat = ask_chat(models.chat, lambda: prompts.triage, service.model_context)
     decide = ask_decision(models.decision, lambda: prompts.decision, read_scales(service.home))
     return Strategies(
         deterministic,
+        judge=judge,
         llm=LiveTriage(models.names.of, chat, lambda: prompts.triage, parts.verdicts),
         decision=LiveTriage(models.names.of, decide, lambda: prompts.decision, parts.verdicts),
         usual=models.names.strategy,

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -10,18 +9,11 @@ import numpy.typing as npt
 from .judging_features import Column, Cutter, Judged, features, table_of
 from .judging_head import Head
 from .judging_trees import Trees
+from .kinds import JudgePoint
 from .models import Candidate
 
 HEAD = "head"
 """The column that the head fills."""
-
-
-class JudgePoint(StrEnum):
-    """What a judge is set to: hardly ever anything where nothing is needed, in between, or more of what is needed."""
-
-    CLEAN98 = "clean98"
-    BALANCED = "balanced"
-    RECALL = "recall"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +45,6 @@ class Judge:
     scale: float
     shift: float
     thresholds: Mapping[JudgePoint, Threshold]
-
-    def adjusted(self, change: Adjustment) -> "AdjustedJudge":
-        return AdjustedJudge(self, change)
 
     def scores(self, judged: Judged, cut: Cutter) -> "Scores":
         """The score of each candidate, and that of the task alone."""
@@ -94,36 +83,31 @@ def probabilities(scores: Scores, change: Adjustment) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """Candidates with their probabilities, likeliest first, and how many of them are chosen."""
+    """Candidates with their probabilities, likeliest first."""
 
     candidates: tuple[Candidate, ...]
     probabilities: tuple[float, ...]
-    chosen: int
 
     @property
     def best(self) -> float:
         return max(self.probabilities, default=0.0)
 
+    def passing(self, threshold: Threshold) -> int:
+        """How many reach a threshold: none where the likeliest does not reach `opens`."""
+        if self.best < threshold.opens:
+            return 0
+        return sum(value >= threshold.keeps for value in self.probabilities)
 
-def decide(candidates: Sequence[Candidate], likely: Column, threshold: Threshold, most: int) -> Verdicts:
-    """What is chosen: nothing where the likeliest does not reach `opens`, else the likeliest that reach `keeps`."""
+
+def in_order(candidates: Sequence[Candidate], likely: Column) -> Verdicts:
+    """Candidates by their probability; equal ones keep their order."""
     order = np.argsort(-likely, kind="stable")
-    ordered = tuple(candidates[place] for place in order)
-    values = tuple(float(likely[place]) for place in order)
-    opens = bool(values) and values[0] >= threshold.opens
-    passing = sum(value >= threshold.keeps for value in values) if opens else 0
-    return Verdicts(ordered, values, min(passing, most))
+    return Verdicts(tuple(candidates[place] for place in order), tuple(float(likely[place]) for place in order))
 
 
 def is_unsure(verdicts: Verdicts, thresholds: Mapping[JudgePoint, Threshold]) -> bool:
     """Whether the points disagree about the likeliest: something may be wanted, or what is chosen may not."""
     return thresholds[JudgePoint.RECALL].opens <= verdicts.best < thresholds[JudgePoint.CLEAN98].opens
-
-
-def trimmed(verdicts: Verdicts, least: float) -> tuple[Candidate, ...]:
-    """The candidates that a model should look at, likeliest first: those that are not surely beside the point."""
-    pairs = zip(verdicts.candidates, verdicts.probabilities, strict=True)
-    return tuple(candidate for candidate, likely in pairs if likely >= least)
 
 
 def with_adjustment(judge: Judge, change: Adjustment | None) -> AdjustedJudge:

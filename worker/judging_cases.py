@@ -2,15 +2,18 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
+
+from hooks.contract import InjectionRequest
 
 from .deadline import Deadline
 from .dedup import deduplicate
 from .focus import focus
 from .judging_features import Column, Judged
 from .legs import first_query
-from .models import EmbedderProfile, Recalled, SelectionTask, visible_to
+from .models import Recalled, SelectionTask, visible_to
 from .protocols import Embedder
 from .ranking import within_pool
 from .recall import Recall, RecallScope
@@ -33,48 +36,54 @@ class Case:
 
 
 async def observe(
-    world: World, recall: Recall, embedder: Embedder, advance: Callable[[], None] = lambda: None
+    world: World, recall: Recall, embedder: Embedder, now: datetime, advance: Callable[[], None] = lambda: None
 ) -> AsyncIterator[Case]:
-    """The tasks of a world that is stored as a tenant of its own, every task at its own time."""
+    """The tasks of a world that is stored as a tenant of its own, every task at its own time, without one at `now`."""
     config = InjectionConfig(shared_users=world.shared_users)
     for task in world.tasks:
-        yield await _case(world, task, recall, embedder, config)
+        yield await _Asking(world, recall, embedder, config, now).case(task)
         advance()
 
 
-async def _case(world: World, task: Task, recall: Recall, embedder: Embedder, config: InjectionConfig) -> Case:
-    request = task.request
-    if skip_reason(request, config) is not None:
-        return Case(world.name, task, None, None)
-    assert request.now is not None
-    query = first_query(request, focus(request, config), config)
-    visibility = visible_to(request.scope, request.agent_id, world.shared_users, request.now, replay=True)
-    scope = RecallScope(world.name, visibility, request.now, request.scope.channel)
-    recalled = await recall(query, scope, config, Deadline.after(DEADLINE_S), Stages())
-    vector = np.array(await embedder.embed_query(query.query), dtype=np.float32)
-    judged = _judged(task, recalled, vector, embedder.profile, config)
-    return Case(world.name, task, vector, judged if judged.candidates else None)
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What stays the same for all tasks of a world."""
+
+    world: World
+    recall: Recall
+    embedder: Embedder
+    config: InjectionConfig
+    now: datetime
+
+    async def case(self, task: Task) -> Case:
+        request, config = task.request, self.config
+        if skip_reason(request, config) is not None:
+            return Case(self.world.name, task, None, None)
+        now = request.now or self.now
+        query = first_query(request, focus(request, config), config)
+        replayed = request.now is not None
+        visibility = visible_to(request.scope, request.agent_id, self.world.shared_users, now, replay=replayed)
+        scope = RecallScope(self.world.name, visibility, now, request.scope.channel)
+        recalled = await self.recall(query, scope, config, Deadline.after(DEADLINE_S), Stages())
+        vector = np.array(await self.embedder.embed_query(query.query), dtype=np.float32)
+        judged = self._judged(task_of(task.request, recalled.query, now), recalled, vector)
+        return Case(self.world.name, task, vector, judged if judged.candidates else None)
+
+    def _judged(self, task: SelectionTask, recalled: Recalled, vector: Column) -> Judged:
+        """The pool as a service hands it to whoever chooses: no repeats, cut to its size."""
+        fresh, _ = deduplicate(recalled.candidates, {}, self.embedder.profile.duplicate)
+        kept, _ = within_pool(fresh, self.config.pool_limit)
+        return Judged(task, kept, recalled.size, vector)
 
 
-def _judged(
-    task: Task, recalled: Recalled, vector: Column, profile: EmbedderProfile, config: InjectionConfig
-) -> Judged:
-    """The pool as a service hands it to whoever chooses: no repeats, cut to its size."""
-    fresh, _ = deduplicate(recalled.candidates, {}, profile.duplicate)
-    kept, _ = within_pool(fresh, config.pool_limit)
-    return Judged(task_of(task, recalled.query), kept, recalled.size, vector)
-
-
-def task_of(task: Task, query: str) -> SelectionTask:
-    """What a selector is told of a labelled task."""
-    request = task.request
-    assert request.now is not None
+def task_of(request: InjectionRequest, query: str, now: datetime) -> SelectionTask:
+    """What a selector is told of a request."""
     return SelectionTask(
         message=request.message,
         task_description=request.task_description,
         recent_messages=request.recent_messages,
         query=query,
-        now=request.now,
+        now=now,
         user=request.scope.user,
         channel=request.scope.channel,
         source=request.source,

@@ -8,23 +8,31 @@ of each piece to the nearest one of the other text: Khattab and Zaharia 2020, "C
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from .judging_texts import (
+    MAKE,
+    MINE,
+    OURS,
+    QUESTION,
+    TEXTBOOK,
+    UNSPACED_SCRIPTS,
+    WORD,
+    clipped,
+    foreign,
+    note,
+)
 from .kinds import Leg
 from .models import Candidate, Memory, MemoryType, SelectionTask
 from .naming import folded
 from .ranking import USUAL_SIZE, is_superseded, keyword_unit
-from .wording import Marks, marks
+from .wording import marks
 from .words import FUNCTION_WORDS
 
 Column = npt.NDArray[np.float32]
 Matrix = npt.NDArray[np.float32]
-
-MOST_CHARS = 1200
-"""Characters of a message that are read: its first third and its end."""
 
 CONTEXT_CHARS = 500
 """Characters of earlier turns that are read, from their end."""
@@ -34,44 +42,6 @@ NEAR = 0.6
 """Similarity of two word pieces from which they count as saying the same."""
 
 _SECONDS_PER_DAY = 86_400.0
-_QUESTION = re.compile(
-    r"(?i)^\W*(what|who|whom|whose|when|where|why|how|which|is|are|was|were|do|does|did|can|could|should|has|have|will|"
-    r"qui|que|quoi|quel\w*|quand|où|comment|combien|pourquoi|est-ce|was|wer|wie|wann|wo|warum|welche\w*|kann|"
-    r"qué|quién|cuándo|dónde|cómo|cuánto|hva|hvem|når|hvor|hvordan|che|chi|quando|dove|come|quanto|kdo|kdy|jak|co)\b"
-)
-_OURS = re.compile(
-    r"(?i)\b(we|us|our|ours|let's|nous|notre|nos|on|wir|uns|unser\w*|nosotros|nuestr\w*|nós|nosso\w*|noi|nostr\w*)\b"
-)
-_MINE = re.compile(
-    r"(?i)\b(i|i'm|i'll|i've|me|my|mine|je|j'\w*|moi|mon|ma|mes|ich|mir|mich|mein\w*|yo|mi|mis|eu|meu|minha)\b"
-)
-_MAKE = re.compile(
-    r"(?i)\b(write|draft|prepare|plan|book|send|reply|answer|make|set|schedule|order|pay|invoice|summari[sz]e|compare|"
-    r"rédige|prépare|réponds|écris|schreib\w*|bereite|antworte|plane|escribe|prepara|"
-    r"escreve|scrivi|quote|brief|review)\b"
-)
-_TEXTBOOK = re.compile(
-    r"(?i)\b(explain|definition|define|meaning|mean|translate|proofread|rephrase|rename|regex|synonym\w*|difference|"
-    r"convert|formula|syntax|docstring|haiku|joke|limerick|poem|typo\w*|spell\w*|grammar|format|pronounce\w*|"
-    r"traduis\w*|explique\w*|différence|corrige\w*|übersetz\w*|erklär\w*|unterschied|traduce|traduz|traduci|ideas?)\b"
-)
-_RULE = re.compile(
-    r"(?i)\b(never|always|only|must|don't|do not|not|wants?|prefers?|likes?|hates?|no longer|instead|from now|since|"
-    r"jamais|toujours|seulement|doit|nie|immer|nur|muss|nunca|siempre|sempre|mai|solo|agreed|rule|policy|allerg\w*)\b"
-)
-_PLANTED = re.compile(
-    r"(?i)(</?\s*(memory|system|instruction|context)|\b(system|assistant|ai|agents?|assistants?|aux assistants)\s*"
-    r"(notice|note|tools?|automatiques)?\s*[:>\]]|ignore (earlier|prior|previous|all)|do(n't| not) mention|"
-    r"new (rule|system prompt|standing order)|automated (assistants|reviewers)|note to (ai|assistant)|white on white|"
-    r"without (asking|telling|review)|assistants? (reading|must)|\bmark(ed)? as verified)"
-)
-_TOLD = re.compile(
-    r"(?i)^(saved (from|on)|imported|text (found|pulled|layer|at|of|in|from)|pasted|copied|scanned|forwarded|"
-    r"mail |email |client upload|footer|comment found|application text|external|bottom of|readme|run note|note from|portal message|"
-    r"ticket \d+|sponsor pdf|scraped|from a )"
-)
-_WORD = re.compile(r"\w+")
-_SCRIPTS = re.compile("[\u0400-\u04ff\u0600-\u06ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +65,6 @@ class Judged:
     candidates: tuple[Candidate, ...]
     size: int
     vector: Column
-
-
-def clipped(text: str) -> str:
-    """The beginning and the end of a long text."""
-    if len(text) <= MOST_CHARS:
-        return text
-    third = MOST_CHARS // 3
-    return f"{text[:third]} ... {text[-2 * third :]}"
 
 
 def context_of(task: SelectionTask) -> str:
@@ -187,7 +149,7 @@ def _vectors(judged: Judged) -> Matrix:
 def _of_task(judged: Judged, message: str, context: str) -> dict[str, Column]:
     """What the task is like; the same for every candidate."""
     number = len(judged.candidates)
-    told, words = marks(message), _WORD.findall(message)
+    told, words = marks(message), WORD.findall(message)
     told_words = [word.casefold() for word in words]
     values = {
         "chars": float(len(judged.task.message)),
@@ -197,116 +159,24 @@ def _of_task(judged: Judged, message: str, context: str) -> dict[str, Column]:
         "code": float(len(re.findall(r"[`{}<>=;$\\|]", message))) / (1.0 + len(words)),
         "quoted": float(len(re.findall(r"[\"“«”»]", message))),
         "ends_asking": float(message.rstrip().endswith(("?", "？"))),
-        "asks": float(bool(_QUESTION.search(message))),
-        "ours": float(len(_OURS.findall(message))),
-        "mine": float(len(_MINE.findall(message))),
-        "makes": float(len(_MAKE.findall(message))),
-        "textbook": float(len(_TEXTBOOK.findall(message))),
+        "asks": float(bool(QUESTION.search(message))),
+        "ours": float(len(OURS.findall(message))),
+        "mine": float(len(MINE.findall(message))),
+        "makes": float(len(MAKE.findall(message))),
+        "textbook": float(len(TEXTBOOK.findall(message))),
         "task_names": float(len(told.names)),
         "task_figures": float(len(told.figures)),
         "context": float(min(len(context), CONTEXT_CHARS)),
         "borrowed": float(len(judged.task.query)) / (1.0 + len(judged.task.message)),
-        "foreign": _foreign(message),
+        "foreign": foreign(message),
         "task_described": float((judged.task.task_description or "").split() not in ([], judged.task.message.split())),
     }
     return {f"t_{name}": _same(value, number) for name, value in values.items()}
 
 
-@lru_cache(maxsize=8192)
-def _foreign(text: str) -> float:
-    """How little a text reads like English: share of English function words, the other way round."""
-    words = [word.casefold() for word in _WORD.findall(text[:MOST_CHARS]) if not word.isdigit()]
-    return 1.0 - sum(word in _ENGLISH for word in words) / max(1, len(words))
-
-
-_ENGLISH = frozenset(
-    [
-        "the",
-        "a",
-        "an",
-        "of",
-        "to",
-        "in",
-        "on",
-        "for",
-        "and",
-        "or",
-        "is",
-        "are",
-        "was",
-        "be",
-        "it",
-        "this",
-        "that",
-        "with",
-        "at",
-        "by",
-        "from",
-        "as",
-        "i",
-        "you",
-        "we",
-        "he",
-        "she",
-        "they",
-        "my",
-        "our",
-        "your",
-        "do",
-        "does",
-        "did",
-        "can",
-        "will",
-        "would",
-        "should",
-        "not",
-        "no",
-        "so",
-        "if",
-        "but",
-        "have",
-        "has",
-        "had",
-        "what",
-        "which",
-        "who",
-        "how",
-        "when",
-        "where",
-        "why",
-        "please",
-        "just",
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Note:
-    """What a memory's text is like by itself."""
-
-    chars: float
-    rule: float
-    planted: float
-    told: float
-    foreign: float
-    marks: Marks
-
-
-@lru_cache(maxsize=8192)
-def _note(content: str) -> _Note:
-    return _Note(
-        chars=float(len(content)),
-        rule=float(len(_RULE.findall(content))),
-        planted=float(len(_PLANTED.findall(content))),
-        told=float(bool(_TOLD.search(content))),
-        foreign=_foreign(content),
-        marks=marks(content),
-    )
-
-
 def _of_memory(judged: Judged) -> dict[str, Column]:
     memories = [one.memory for one in judged.candidates]
-    notes = [_note(memory.content) for memory in memories]
+    notes = [note(memory.content) for memory in memories]
     now = judged.task.now
     days = [
         (now - memory.created_at).total_seconds() / _SECONDS_PER_DAY if memory.created_at else 0.0
@@ -337,7 +207,7 @@ def _of_memory(judged: Judged) -> dict[str, Column]:
 def _by_words(prefix: str, text: str, judged: Judged) -> dict[str, Column]:
     """Words, names, figures and entities that both texts have; words count by how few candidates have them."""
     told = marks(text)
-    notes = [_note(one.memory.content).marks for one in judged.candidates]
+    notes = [note(one.memory.content).marks for one in judged.candidates]
     wanted = sorted(told.words - FUNCTION_WORDS)
     holders = {word: sum(word in note.words for note in notes) for word in wanted}
     weights = {word: float(np.log(1.0 + len(notes) / (1.0 + holders[word]))) for word in wanted}
@@ -411,14 +281,15 @@ def _by_person(judged: Judged, message: str) -> dict[str, Column]:
     """Whether a memory is the asker's own, or speaks of them; and whether it was said in the same place."""
     task, memories = judged.task, [one.memory for one in judged.candidates]
     who = folded(task.user or "")
-    language = _foreign(message)
+    language = foreign(message)
     return {
         "own": _column(bool(who) and folded(memory.scope.user or "") == who for memory in memories),
         "of_asker": _column(_speaks_of(memory, who) for memory in memories),
         "same_channel": _column(task.channel is not None and memory.channel == task.channel for memory in memories),
-        "language_gap": _column(abs(_foreign(memory.content) - language) for memory in memories),
+        "language_gap": _column(abs(foreign(memory.content) - language) for memory in memories),
         "scripts_differ": _column(
-            bool(_SCRIPTS.search(memory.content)) != bool(_SCRIPTS.search(message)) for memory in memories
+            bool(UNSPACED_SCRIPTS.search(memory.content)) != bool(UNSPACED_SCRIPTS.search(message))
+            for memory in memories
         ),
         "by_person": _same(task.source == "user", len(memories)),
     }
@@ -427,7 +298,7 @@ def _by_person(judged: Judged, message: str) -> dict[str, Column]:
 def _speaks_of(memory: Memory, who: str) -> bool:
     first = who.split(maxsplit=1)[0] if who.split() else ""
     return len(first) > 1 and (
-        first in _note(memory.content).marks.words or any(folded(name) == who for name in memory.entities)
+        first in note(memory.content).marks.words or any(folded(name) == who for name in memory.entities)
     )
 
 

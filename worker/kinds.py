@@ -23,6 +23,14 @@ class Budget(StrEnum):
     HIGH = "high"
 
 
+class JudgePoint(StrEnum):
+    """What a judge is set to: hardly ever anything where nothing is needed, in between, or more of what is needed."""
+
+    CLEAN98 = "clean98"
+    BALANCED = "balanced"
+    RECALL = "recall"
+
+
 class SortKey(StrEnum):
     """What the best come first by: the latest `created_at` (unknown ones last), or the highest importance."""
 

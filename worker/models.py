@@ -310,7 +310,7 @@ class Selection:
 
     `probabilities` are those that a decision model gave, by id. `partial` says that the deadline came while the model
     was still answering, and this is what it had said. `attempts` are the models that were asked, `notes` what else
-    the receipt is to say.
+    the receipt is to say. `unsure` says whether a model is worth asking, where whoever chose can tell.
     """
 
     chosen: tuple[Candidate, ...]
@@ -323,6 +323,7 @@ class Selection:
     partial: bool = False
     attempts: tuple[ModelAttempt, ...] = ()
     notes: tuple[str, ...] = ()
+    unsure: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ litellm and qdrant-client take seconds to import, fastapi a part of one, so what
 is opened, not with this module; a command that needs none of them never pays for them.
 """
 
+import asyncio
 import os
 import socket
 from collections.abc import Iterable
@@ -23,6 +24,7 @@ from .adapters.caching_embedder import CachingEmbedder
 from .adapters.edge_shelf import EdgeShelf, live_folder
 from .adapters.fastembed_embedder import FastEmbedEmbedder
 from .adapters.file_receipts import FileReceipts
+from .adapters.judge_model import JudgeModel, find_folder, read_judge
 from .adapters.litellm_environment import prepare_environment
 from .adapters.memory_ledger import MemoryLedger
 from .adapters.memory_subagents import MemorySubagents
@@ -31,8 +33,9 @@ from .adapters.ollama import find_chat_model
 from .adapters.redis_ledger import RedisLedger
 from .adapters.redis_receipts import RedisReceipts
 from .adapters.redis_subagents import RedisSubagents
-from .errors import EmbedderError, SettingsError
+from .errors import EmbedderError, JudgeError, SettingsError
 from .hosts.subagents import PendingSubagents
+from .judging_fit import read_adjustment
 from .model_pool import ModelNames, ModelPool
 from .model_profile import ModelKind, ModelProfile, kind_of, only_vetoes
 from .protocols import ChatModel, DecisionModel, Embedder, Ledger, ReceiptStore
@@ -125,6 +128,42 @@ def make_embedder(service: ServiceSettings) -> Embedder | None:
     raise SettingsError(
         f"service.embedder: {service.embedder!r}; use minilm, fastembed:<model>, litellm:<model> or none"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedJudge:
+    """The judge, where its file is there and sound, and why it is not used."""
+
+    model: JudgeModel | None = None
+    unused: str | None = None
+    broken: bool = False
+
+    @property
+    def about(self) -> str:
+        if self.model is not None and self.unused is None:
+            return f"version {self.model.judge.version}"
+        return f"{'broken' if self.broken else 'off'}: {self.unused}"
+
+    def fits(self, embedder: Embedder | None) -> JudgeModel | None:
+        """The judge where it is made for this embedder's vectors."""
+        if self.model is None or embedder is None:
+            return None
+        return self.model if embedder.profile.fingerprint == self.model.judge.fingerprint else None
+
+
+async def open_judge(service: ServiceSettings, embedder: Embedder | None, stack: AsyncExitStack) -> OpenedJudge:
+    """The judge with what was fitted to the team's own labels; whatever is wrong with it leaves the plain gate."""
+    try:
+        file = await asyncio.to_thread(read_judge)
+        change = read_adjustment(service.home, file.judge)
+    except (JudgeError, SettingsError) as error:
+        log.error("judge_unavailable", error=str(error))
+        return OpenedJudge(unused=str(error), broken=find_folder() is not None)
+    model = JudgeModel(file, change)
+    stack.callback(model.close)
+    name = embedder.profile.name if embedder else "none"
+    unused = f"it is made for {file.card['embedder']['name']}, the embedder is {name}"
+    return OpenedJudge(model, None if OpenedJudge(model).fits(embedder) else unused)
 
 
 async def choose_model(service: ServiceSettings) -> str | None:

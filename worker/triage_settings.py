@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from .kinds import JudgePoint
 from .search_settings import SearchSettings
 
 
@@ -66,6 +67,11 @@ class TriageSettings(SearchSettings):
         default=Strategy.AUTO,
         description="Who judges the candidates: llm (a chat model), decision (a decision model), judge, deterministic, "
         "or auto (the configured model by its kind, without one the best of what is there).",
+    )
+    judge_point: JudgePoint = Field(
+        default=JudgePoint.BALANCED,
+        description="What the judge is set to: clean98 (hardly ever anything where nothing is needed), balanced, or "
+        "recall (more of what is needed, and more besides).",
     )
     models: tuple[str, ...] = Field(
         default=(),

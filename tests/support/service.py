@@ -21,7 +21,7 @@ from worker.injection import Injection, InjectionParts, InjectionService
 from worker.keeper import Keeper
 from worker.models import Memory
 from worker.prompts import default_prompts_dir, load_prompts
-from worker.protocols import ChatModel, Embedder, Ledger, StoreEngine
+from worker.protocols import ChatModel, Embedder, Ledger, Selector, StoreEngine
 from worker.recall import Recall
 from worker.receipt import Receipt
 from worker.render import shown_text
@@ -85,6 +85,7 @@ async def open_service(
     model: ChatModel | None = None,
     embedder: Embedder | None = None,
     ledger: Ledger | None = None,
+    judge: Selector | None = None,
     **config: Any,
 ) -> AsyncIterator[Service]:
     """A service on a store in `folder`; `config` are settings of `[memory_injection]`."""
@@ -104,7 +105,7 @@ async def open_service(
     injection = InjectionService(
         InjectionParts(
             recall=recall,
-            strategies=Strategies(DeterministicSelector(used.profile), llm=triage),
+            strategies=Strategies(DeterministicSelector(used.profile), llm=triage, judge=judge),
             ledger=ledger,
             receipts=receipts,
             config_for=lambda _: settings,

@@ -9,12 +9,12 @@ import hashlib
 import io
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,11 @@ from tokenizers import Tokenizer
 from hooks.contract import clean_text
 
 from ..errors import EmbedderError, JudgeError
-from ..judging import Adjustment, Judge, JudgePoint, Threshold, with_adjustment
+from ..judging import Adjustment, Judge, Scores, Threshold, with_adjustment
 from ..judging_features import Column, Judged, Pieces
 from ..judging_head import head_from
 from ..judging_trees import from_arrays
+from ..kinds import JudgePoint
 from .minilm import TOKENIZER_FILE, TOKENIZER_PACKAGE, TOKENIZER_SHA256, read_checked
 
 PACKAGE, CARD, NUMBERS = "meeseeks_judge", "card.json", "judge.npz"
@@ -41,6 +42,7 @@ MOST_CHARS = 4000
 TEXTS_KEPT = 4096
 """Texts whose pieces are kept, for the same memories come up again; about 10 kB each."""
 
+Found = TypeVar("Found")
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 
@@ -173,18 +175,24 @@ class JudgeModel:
 
     async def probabilities(self, judged: Judged) -> Column:
         """How likely each candidate belongs in the context, 0..1. Raises `JudgeError`, also after `close`."""
+        return await self._run(lambda: self._adjusted.probabilities(judged, self._cut))
+
+    async def scores(self, judged: Judged) -> Scores:
+        """The calibrated scores that probabilities are made from. Raises `JudgeError`, also after `close`."""
+        return await self._run(lambda: self.judge.scores(judged, self._cut))
+
+    async def _run(self, work: Callable[[], Found]) -> Found:
+        def guarded() -> Found:
+            try:
+                return work()
+            except (ValueError, KeyError, IndexError, FloatingPointError) as error:
+                raise JudgeError(f"the judge failed ({type(error).__name__}: {error})") from error
+
         try:
-            future = self._thread.submit(self._run, judged)
+            future = self._thread.submit(guarded)
         except RuntimeError as error:
             raise JudgeError("the judge is closed") from error
         return await asyncio.wrap_future(future)
-
-    def _run(self, judged: Judged) -> Column:
-        """Runs in the thread."""
-        try:
-            return self._adjusted.probabilities(judged, self._cut)
-        except (ValueError, KeyError, IndexError, FloatingPointError) as error:
-            raise JudgeError(f"the judge failed ({type(error).__name__}: {error})") from error
 
     def close(self) -> None:
         """Ends the thread; what is still waiting for it is cancelled."""

@@ -9,6 +9,7 @@ from .doctor import doctor
 from .evaluating import comparison, evaluation
 from .injecting import inject, receipt
 from .install import install, uninstall
+from .judge import judge
 from .mcp import mcp, skill
 from .memories import forget, list_memories, recall, relate, remember, show_memory, update
 from .options import common
@@ -33,6 +34,7 @@ app.command("compare")(comparison)
 app.command("mcp")(mcp)
 app.command("skill")(skill)
 app.add_typer(automations, name="automations")
+app.add_typer(judge, name="judge")
 app.add_typer(settings, name="settings")
 app.add_typer(session, name="session")
 app.add_typer(store, name="store")

@@ -63,6 +63,7 @@ def _findings(health: dict[str, Any]) -> list[Check]:
     return [
         *checks,
         Check("embedder", True, health["embedder"] or "none: keyword search alone"),
+        Check("judge", not health["judge"].startswith("broken"), health["judge"]),
         Check("model", True, health["model"] or "none: the deterministic engine decides (set MEESEEKS_MODEL)"),
     ]
 

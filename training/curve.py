@@ -1,0 +1,64 @@
+"""How good a judge is that was fitted to fewer worlds: whether more of them would help."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from worker.kinds import JudgePoint
+
+from .choosing import WANTED, auroc, best_of, counts, unseen_choice
+from .fitting import Recipe, fit, folds, rows_of
+from .table import Data, Flags, Floats, Integers
+
+SIZES = (3, 6, 12, 24)
+SPLITS = 3
+"""Thirds of the worlds; each is scored by judges that were fitted to parts of the other two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Measures on unseen worlds by the number of worlds that were fitted to: how often a relevant candidate has the
+    higher score of a pair, the same for tasks, and shares at the point `balanced`."""
+
+    worlds: int
+    candidates: float
+    tasks: float
+    precision: float
+    recall: float
+    clean: float
+
+
+def learning_curve(data: Data, fitting: Flags, recipe: Recipe, advance: Callable[[], None]) -> list[Step]:
+    """One step per size, over all the worlds that are flagged; one seed."""
+    chosen = np.flatnonzero(fitting)
+    parts = np.full(len(fitting), SPLITS)
+    parts[chosen] = folds(len(chosen), SPLITS, recipe.growth.seed)
+    order = np.random.default_rng(recipe.growth.seed).permutation(chosen)
+    single = replace(recipe, seeds=1)
+    most = min(int((fitting & (parts != part)).sum()) for part in range(SPLITS))
+    found = []
+    for size in (size for size in SIZES if size <= most):
+        scores = np.full(len(data.rows.task), -9.0, dtype=np.float32)
+        for part in range(SPLITS):
+            some = np.zeros_like(fitting)
+            some[[world for world in order if parts[world] != part][:size]] = True
+            rows = rows_of(data, parts == part)
+            scores[rows] = fit(data, some, single, advance).scores(data, rows)
+        found.append(measured(data, fitting, parts, scores, size))
+    return found
+
+
+def measured(data: Data, worlds: Flags, parts: Integers, scores: Floats, size: int) -> Step:
+    """The step of scores by judges that had `size` worlds; thresholds come from the other parts of the worlds."""
+    rows, tasks = rows_of(data, worlds), worlds[data.tasks.world]
+    choice, _ = unseen_choice(data, scores, np.where(worlds, parts, -1), *WANTED[JudgePoint.BALANCED])
+    found = counts(data, choice).measures(np.flatnonzero(worlds))
+    return Step(
+        size,
+        auroc(data.rows.relevant[rows] > 0, scores[rows]),
+        auroc(data.tasks.needs[tasks], best_of(data, scores)[tasks]),
+        found.precision,
+        found.recall,
+        found.clean,
+    )

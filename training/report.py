@@ -1,0 +1,259 @@
+"""What a judge is worth, on worlds that it never saw: tables as Markdown and charts."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from worker.judging_texts import UNSPACED_SCRIPTS, foreign
+from worker.kinds import JudgePoint
+
+from .charts import category_chart, curve_chart, reliability, reliability_chart, tradeoff_chart
+from .choosing import (
+    WANTED,
+    Choice,
+    Measures,
+    auroc,
+    best_of,
+    by_category,
+    chosen,
+    counts,
+    measures_of,
+    threshold_for,
+    unseen_choice,
+)
+from .curve import Step
+from .fitting import folds, rows_of
+from .making import PARTS, Outcome
+from .table import Floats, Integers
+
+NAME = "judge-results.md"
+NOTE = "<!-- Made by `python -m training`; edit the code instead. -->\n"
+CLEANS = (0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6)
+MOST_EXAMPLES = 8
+SHOWN_CHARS = 150
+
+
+def write_report(outcome: Outcome, steps: Sequence[Step], docs: Path) -> None:
+    """The page of results and its charts, in the folder of the documentation."""
+    data, images = outcome.data, docs / "img"
+    likely = (1.0 / (1.0 + np.exp(-outcome.scores))).astype(np.float32)
+    rows = rows_of(data, outcome.fitting)
+    points = reliability(likely[rows], data.rows.relevant[rows])
+    choice, _ = _chosen(outcome, outcome.scores, JudgePoint.BALANCED)
+    categories = by_category(data, choice)
+    curve_chart(steps, images / "judge-learning-curve.png")
+    tradeoff_chart(_lines(outcome, "precision"), "precision", images / "judge-precision-recall.png")
+    tradeoff_chart(_lines(outcome, "clean"), "clean turns", images / "judge-clean-recall.png")
+    reliability_chart(points, images / "judge-reliability.png")
+    category_chart(categories, images / "judge-categories.png")
+    parts = (
+        NOTE,
+        "# Results of the judge\n",
+        _introduction(outcome),
+        "## At its points\n",
+        _points_table(outcome),
+        "## Against the scores of the search\n",
+        _against(outcome),
+        "![precision and recall](img/judge-precision-recall.png)\n\n![clean turns](img/judge-clean-recall.png)\n",
+        "## By category\n",
+        _categories_table(categories),
+        "![categories](img/judge-categories.png)\n",
+        "## By language of the message\n",
+        _languages_table(outcome, choice),
+        "## Learning curve\n",
+        _curve_table(steps),
+        "![learning curve](img/judge-learning-curve.png)\n",
+        "## Calibration\n",
+        _table(("probability", "relevant", "candidates"), [(f"{a:.3f}", f"{b:.3f}", str(c)) for a, b, c in points]),
+        "![reliability](img/judge-reliability.png)\n",
+        "## Where it fails\n",
+        _examples(outcome, choice),
+    )
+    (docs / NAME).write_text("\n".join(parts), encoding="utf-8")
+
+
+def _introduction(outcome: Outcome) -> str:
+    data = outcome.data
+    pool = data.rows.essential.sum() / data.tasks.essential.sum()
+    return (
+        f"{len(data.worlds)} labelled worlds with {len(data.cases)} tasks. The {outcome.made.worlds} worlds of "
+        f"`training/worlds` are scored in {PARTS} parts, each by a judge that was fitted to the other parts; the "
+        f"{len(data.worlds) - outcome.made.worlds} worlds of `prompts/cases` by the judge that ships, which never saw "
+        "them. Thresholds are taken from other worlds than those that are measured. Intervals hold 95 of 100 draws of "
+        f"worlds. {pool:.1%} of the essential memories are among the candidates at all.\n"
+    )
+
+
+def parts_of(outcome: Outcome) -> Integers:
+    """By world the part that its thresholds do not come from; those that were not fitted to are one."""
+    fitting = outcome.fitting
+    parts = np.full(len(fitting), PARTS)
+    parts[fitting] = folds(int(fitting.sum()), PARTS, 1)
+    return parts
+
+
+def _chosen(outcome: Outcome, scores: Floats, point: JudgePoint) -> tuple[Choice, object]:
+    return unseen_choice(outcome.data, scores, parts_of(outcome), *WANTED[point])
+
+
+def _points_table(outcome: Outcome) -> str:
+    rows = []
+    for point in JudgePoint:
+        choice, _ = _chosen(outcome, outcome.scores, point)
+        counted = counts(outcome.data, choice)
+        threshold = outcome.made.thresholds[point]
+        for name, worlds in (("all", None), ("`prompts/cases`", np.flatnonzero(~outcome.fitting))):
+            found = counted.measures(worlds)
+            shown = [
+                f"{getattr(found, key):.3f}" + (_interval(counted.interval(key)) if worlds is None else "")
+                for key in ("precision", "recall", "clean", "forbidden")
+            ]
+            rows.append(
+                (f"`{point}`, {name}", f"{threshold.opens:.2f}", f"{threshold.keeps:.2f}", *shown, f"{found.items:.2f}")
+            )
+    heads = ("point, worlds", "opens", "keeps", "precision", "recall of essential", "clean turns", "forbidden", "items")
+    return _table(heads, rows)
+
+
+def _interval(bounds: tuple[float, float]) -> str:
+    return f" ({bounds[0]:.3f} to {bounds[1]:.3f})"
+
+
+def _plain_scores(outcome: Outcome) -> Mapping[str, Floats]:
+    """The judge and the scores that it has to beat."""
+    data = outcome.data
+    columns = {name: data.rows.table[:, data.columns.index(name)] for name in ("cosine", "relevance")}
+    return {
+        "judge": outcome.scores,
+        "weighted fusion": columns["relevance"],
+        "cosine": columns["cosine"],
+    }
+
+
+def _against(outcome: Outcome) -> str:
+    """Every score with a threshold from other worlds that keeps 97 of 100 turns clean."""
+    data, rows = outcome.data, []
+    for name, scores in _plain_scores(outcome).items():
+        choice, _ = unseen_choice(data, scores, parts_of(outcome), 0.97, 0.0 if name != "judge" else 0.8)
+        if name != "judge":
+            choice = _opened_only(outcome, scores)
+        found = counts(data, choice).measures()
+        tasks = auroc(data.tasks.needs, best_of(data, scores))
+        rows.append(
+            (
+                name,
+                f"{auroc(data.rows.relevant > 0, scores):.3f}",
+                f"{tasks:.3f}",
+                *(f"{getattr(found, key):.3f}" for key in ("precision", "recall", "clean", "forbidden")),
+            )
+        )
+    return _table(("", "AUROC, candidates", "AUROC, tasks", "precision", "recall", "clean", "forbidden"), rows)
+
+
+def _opened_only(outcome: Outcome, scores: Floats) -> Choice:
+    """One threshold for everything, taken from other worlds, that keeps 97 of 100 turns clean."""
+    data, parts = outcome.data, parts_of(outcome)
+    picked = np.zeros(len(scores), dtype=bool)
+    for part in np.unique(parts):
+        threshold = threshold_for(data, scores, parts != part, 0.97, 2.0)
+        picked |= (parts == part)[data.tasks.world[data.rows.task]] & chosen(data, scores, threshold)
+    return picked
+
+
+def _lines(outcome: Outcome, up: str) -> dict[str, tuple[list[float], list[float]]]:
+    """One threshold for everything, moved; all worlds together."""
+    data = outcome.data
+    every = np.ones(len(data.worlds), dtype=bool)
+    lines = {}
+    for name, scores in _plain_scores(outcome).items():
+        found = [
+            counts(data, chosen(data, scores, threshold_for(data, scores, every, clean, 2.0))).measures()
+            for clean in CLEANS
+        ]
+        lines[name] = ([one.recall for one in found], [getattr(one, up) for one in found])
+    return lines
+
+
+def _categories_table(found: Mapping[str, Measures]) -> str:
+    rows = [
+        (
+            name,
+            f"{one.precision:.3f}",
+            f"{one.recall:.3f}",
+            f"{one.clean:.3f}",
+            f"{one.forbidden:.3f}",
+            f"{one.items:.2f}",
+        )
+        for name, one in found.items()
+    ]
+    return _table(("category", "precision", "recall of essential", "clean turns", "forbidden", "items"), rows)
+
+
+def _languages_table(outcome: Outcome, choice: Choice) -> str:
+    """English, other languages in Latin script, and other scripts, told apart by function words and characters."""
+    data = outcome.data
+    groups = np.array([_language(case.labels.request.message) for case in data.cases])
+    rows = []
+    for name in ("English", "unclear", "other, Latin script", "other script"):
+        found = measures_of(data, choice, groups == name)
+        shares = (f"{getattr(found, key):.3f}" for key in ("precision", "recall", "clean"))
+        rows.append((name, str(int((groups == name).sum())), *shares))
+    return _table(("", "tasks", "precision", "recall of essential", "clean turns"), rows)
+
+
+def _language(message: str) -> str:
+    if UNSPACED_SCRIPTS.search(message):
+        return "other script"
+    if not message.isascii():
+        return "other, Latin script"
+    return "English" if foreign(message) < 0.85 else "unclear"
+
+
+def _curve_table(steps: Sequence[Step]) -> str:
+    rows = [
+        (
+            str(step.worlds),
+            *(f"{getattr(step, key):.3f}" for key in ("candidates", "tasks", "precision", "recall", "clean")),
+        )
+        for step in steps
+    ]
+    return _table(("worlds", "AUROC, candidates", "AUROC, tasks", "precision", "recall", "clean turns"), rows)
+
+
+def _examples(outcome: Outcome, choice: Choice) -> str:
+    """Wrong injections and missed memories of the worlds in `prompts/cases`, the surest first."""
+    data = outcome.data
+    ours = ~outcome.fitting[data.tasks.world[data.rows.task]]
+    wrong = np.flatnonzero(ours & choice & (data.rows.relevant == 0))
+    missed = np.flatnonzero(ours & ~choice & data.rows.essential)
+    wrong, missed = wrong[np.argsort(-outcome.scores[wrong])], missed[np.argsort(outcome.scores[missed])]
+    told = [
+        "Injected though not relevant, the surest first:\n",
+        *(_example(outcome, row) for row in wrong[:MOST_EXAMPLES]),
+    ]
+    told += [
+        "\nEssential and missed, the least likely first:\n",
+        *(_example(outcome, row) for row in missed[:MOST_EXAMPLES]),
+    ]
+    return "\n".join(told) + "\n"
+
+
+def _example(outcome: Outcome, row: int) -> str:
+    data = outcome.data
+    case = data.cases[data.rows.task[row]]
+    assert case.judged is not None
+    place = row - int(np.searchsorted(data.rows.task, data.rows.task[row]))
+    chance = 1.0 / (1.0 + float(np.exp(-outcome.scores[row])))
+    memory = case.judged.candidates[place].memory.content
+    return f"- {chance:.2f} ({case.labels.category}) {_shown(case.labels.request.message)} — *{_shown(memory)}*"
+
+
+def _shown(text: str) -> str:
+    line = " ".join(text.split()).replace("*", "").replace("<", "‹").replace(">", "›").replace("|", "/")
+    return line if len(line) <= SHOWN_CHARS else f"{line[:SHOWN_CHARS]}…"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
