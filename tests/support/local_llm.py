@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,11 +14,11 @@ SKIP_REASON = f"the local model packages are not installed: {', '.join(MISSING)}
 
 
 @contextmanager
-def local_llm() -> Iterator["LocalServer"]:
+def local_llm(weights: Path | None = None) -> Iterator["LocalServer"]:
     """A running server, ended afterwards."""
     from worker.adapters.local_llm import start_local_llm
 
-    server = start_local_llm()
+    server = start_local_llm(weights=weights)
     try:
         yield server
     finally:

@@ -48,15 +48,15 @@ def find_weights() -> Path:
     return found[0]
 
 
-def start_local_llm(port: int = 0, *, slots: int = 1, threads: int = 1) -> LocalServer:
+def start_local_llm(port: int = 0, *, slots: int = 1, threads: int = 1, weights: Path | None = None) -> LocalServer:
     """Loads the model (a second or so, blocking) and serves it on 127.0.0.1; port 0 takes a free one.
 
     `slots` requests run at a time, each with 2048 tokens of context. More threads than idle cores make it slower by
-    far, as they wait for each other in a busy loop. Raises `SettingsError` without weights, `ModelError` where the
-    server does not start.
+    far, as they wait for each other in a busy loop. `weights` is another model file than the installed package's.
+    Raises `SettingsError` without weights, `ModelError` where the server does not start.
     """
     parameters = xllamacpp.CommonParams()
-    parameters.model.path = str(find_weights())
+    parameters.model.path = str(weights or find_weights())
     parameters.model_alias = {"smollm2-135m"}
     parameters.n_ctx = CONTEXT_TOKENS * slots
     parameters.n_parallel = slots
