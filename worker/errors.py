@@ -5,7 +5,8 @@ MeeseeksError
 ├── PromptError          a prompt file is wrong
 ├── StoreError           the memory store failed
 │   ├── StoreLocked      another process owns the embedded store
-│   └── StoreDamaged     the embedded store cannot be opened as it is
+│   ├── StoreDamaged     the embedded store cannot be opened as it is
+│   └── BadCursor        no page of a listing gave this cursor
 ├── EmbedderError        a text could not be embedded
 ├── JudgeError           the judge's file is missing or wrong, or it failed
 ├── ModelError           the model failed or answered out of shape; carries the reason
@@ -42,6 +43,10 @@ class StoreLocked(StoreError):
 
 class StoreDamaged(StoreError):
     """The embedded store cannot be opened as it is."""
+
+
+class BadCursor(StoreError):
+    """No page of a listing gave this cursor."""
 
 
 class EmbedderError(MeeseeksError):

@@ -17,6 +17,7 @@ from hooks.contract import DEFAULT_DEADLINE_MS, MAX_DEADLINE_MS, Reason, clean_t
 from .answers import Answer, Operation
 from .deadline import Deadline
 from .errors import (
+    BadCursor,
     EmbedderError,
     MeeseeksError,
     MemoryRejected,
@@ -35,6 +36,7 @@ MOST_RESERVE = 0.15
 _log = structlog.get_logger()
 
 _REASONS: tuple[tuple[type[Exception], Reason], ...] = (
+    (BadCursor, Reason.BAD_REQUEST),
     (StoreError, Reason.STORE_UNAVAILABLE),
     (EmbedderError, Reason.EMBEDDER_UNAVAILABLE),
     (MemoryRejected, Reason.BAD_REQUEST),

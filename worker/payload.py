@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from hooks.contract import clean_text
 
-from .errors import StoreError
+from .errors import BadCursor, StoreError
 from .kinds import SortKey
 from .models import EmbedderProfile, Memory, MemoryFilter, StoredMemory, Visibility
 from .naming import name_keys
@@ -132,11 +132,11 @@ def point_id(tenant: str, memory_id: str) -> str:
 
 
 def page_start(cursor: str | None) -> str | None:
-    """The point id that a listing goes on from. Raises `StoreError` for a cursor that no page gave."""
+    """The point id that a listing goes on from. Raises `BadCursor` for one that no page gave."""
     try:
         return None if cursor is None else str(uuid.UUID(cursor))
     except ValueError as error:
-        raise StoreError(f"{cursor!r} is not a cursor of a listing") from error
+        raise BadCursor("cursor: no page of a listing gave it") from error
 
 
 def timestamp(moment: datetime) -> int:

@@ -2,12 +2,13 @@
 
 import asyncio
 from typing import Any
+from urllib.parse import quote, unquote
 
 import httpx
 import pytest
 
 from hooks.contract import Reason, SessionEvent
-from tests.support.http import ACME_TOKEN, TOKEN, Recorder, both_tokens, calling, make_app
+from tests.support.http import ACME_TOKEN, TOKEN, Conversation, Recorder, both_tokens, calling, make_app
 from worker.api.shapes import SessionEventBody
 from worker.backends import QueueState
 from worker.errors import MemoryRejected, NotFound, OperationError, QueueError, SettingsError, StoreError
@@ -378,3 +379,32 @@ async def test_an_export_that_cannot_begin_is_a_problem_and_one_that_cannot_end_
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         with pytest.raises(StoreError):
             await client.get("/v1/memories/export")
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b", "%2F", "a%b", "%", "..", ".", "ü/ü", "a b?c#d", "\x00", "//", "export/x", "a/relations"]
+)
+async def test_every_text_may_be_an_id(name: str) -> None:
+    seen = Recorder(ANSWERS)
+    path = f"/v1/memories/{quote(name, safe='')}"
+    scope = Conversation(path, None, method="GET")
+    scope.scope["path"] = unquote(path)
+    await make_app(seen)(scope.scope, scope.receive, scope.send)
+    assert scope.status == 200
+    assert seen.asked == [("show", {"tenant": "default", "id": name})]
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/v1/memories", "GET, POST"),
+        ("/v1/memories/m", "DELETE, GET, PATCH"),
+        ("/v1/memories/m/relations", "POST"),
+        ("/v1/settings", "DELETE, GET, PATCH"),
+        ("/v1/sessions/s/events", "POST"),
+    ],
+)
+async def test_the_methods_of_a_path_are_all_named(path: str, methods: str) -> None:
+    async with calling(make_app(Recorder(ANSWERS))) as client:
+        answer = await client.options(path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, methods)

@@ -114,6 +114,7 @@ def invalid() -> Exception:
     [
         (errors.StoreError("x"), "store_unavailable"),
         (errors.StoreLocked("x"), "store_unavailable"),
+        (errors.BadCursor("x"), "bad_request"),
         (errors.EmbedderError("x"), "embedder_unavailable"),
         (errors.ModelError(Reason.MODEL_RATE_LIMITED, "x"), "model_rate_limited"),
         (errors.QueueError(Reason.QUEUE_UNAVAILABLE, "x"), "queue_unavailable"),

@@ -21,7 +21,7 @@ READY_S = 2.0
 """Seconds in which a service that is ready answers."""
 
 AgentId = Annotated[Key, Path(description="The agent.")]
-ALL, ONE = "/v1/settings", "/v1/agents/{agent_id:path}/settings"
+ALL, ONE = "/v1/settings", "/v1/agents/{agent_id:segment}/settings"
 
 
 def add_administration(app: FastAPI, door: Door) -> None:

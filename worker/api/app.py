@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from hooks.contract import SCHEMA_VERSION, Reason
 
@@ -24,6 +25,7 @@ from .door import Door, Gone, left_alone
 from .gate import OPEN, Gate, Policy, refusal
 from .injecting import add_injecting
 from .memories import add_memories
+from .paths import know_segments
 from .problems import MEDIA_TYPE, Problem, ProblemDocument, invalid, title_of
 from .transfers import add_transfers
 
@@ -71,6 +73,7 @@ def create_app(door: Door, policy: Policy, *, mounts: Mapping[str, Starlette] | 
         redirect_slashes=False,
         lifespan=lambda _: _running(mounted),
     )
+    know_segments()
     app.router.route_class = JsonRoute
     app.add_middleware(Gate, policy=policy, metrics=door.metrics, mounts=mounted)
     _add_handlers(app, door)
@@ -95,7 +98,7 @@ def _add_handlers(app: FastAPI, door: Door) -> None:
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        problem = error if isinstance(error, Problem) else _plain(error)
+        problem = error if isinstance(error, Problem) else _plain(app, request, error)
         return refusal(request.scope["path"], problem)
 
     async def misunderstood(request: Request, error: Exception) -> Response:
@@ -118,11 +121,15 @@ def _add_handlers(app: FastAPI, door: Door) -> None:
     app.add_exception_handler(Exception, crashed)
 
 
-def _plain(error: HTTPException) -> Problem:
-    """What the router refuses, in words."""
+def _plain(app: FastAPI, request: Request, error: HTTPException) -> Problem:
+    """What the router refuses, in words; it names the methods of one endpoint of a path only, and here all are."""
     words = {404: "there is nothing at this path", 405: "this path takes other methods, see the Allow header"}
     detail = words.get(error.status_code, title_of(error.status_code))
-    return Problem(error.status_code, detail, headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        fitting = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
+        headers["Allow"] = ", ".join(sorted({method for route in fitting for method in getattr(route, "methods", ())}))
+    return Problem(error.status_code, detail, headers=headers)
 
 
 def described(app: FastAPI) -> dict[str, Any]:
@@ -153,11 +160,20 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     components["responses"] = {f"Problem{status}": _problem(text) for status, text in REFUSALS.items()}
     for path, operations in document["paths"].items():
         for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                parameter["schema"] = _without_null(parameter["schema"])
             operation["security"] = [] if path in OPEN else [{"token": []}]
             shared = {status: {"$ref": f"#/components/responses/Problem{status}"} for status in REFUSALS}
             operation["responses"] = {**operation["responses"], **shared}
     components["schemas"] = dict(sorted(schemas.items()))
     return document
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that is not there is left out: no text in an address or a header means null."""
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    others = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**others, **kinds[0]} if len(kinds) == 1 else schema
 
 
 def _problem(text: str) -> dict[str, Any]:

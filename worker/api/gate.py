@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..metrics import Metrics
+from .paths import segmented
 from .problems import Problem
 from .rate import RateLimit
 from .tokens import Caller, Tokens, bearer, name_in
@@ -85,6 +86,8 @@ class Gate:
             mount = self._mount(scope["path"])
             app = self._mounts[mount] if mount else self._app
             limited = _Limited(scope, receive, self._limit(scope["path"]))
+            if not mount:
+                scope["path"] = segmented(scope)
             await app(scope, limited.receive, watched.send)
         finally:
             self._tell(scope, passage, watched.status)

@@ -142,7 +142,7 @@ async def _event(request: Request) -> Any:
 
 def _add_sessions(app: FastAPI, door: Door) -> None:
     @app.post(
-        "/v1/sessions/{session_id:path}/events",
+        "/v1/sessions/{session_id:segment}/events",
         tags=["run"],
         operation_id="session_event",
         response_model=SessionEventResult,
@@ -171,7 +171,7 @@ def _add_sessions(app: FastAPI, door: Door) -> None:
             return JsonAnswer(SessionEventResult(done=False, reason=reason_of(error)).model_dump(mode="json"))
         return JsonAnswer(answer.body)
 
-    @app.get("/v1/sessions/{session_id:path}", tags=["run"], operation_id="show_session", response_model=SessionView)
+    @app.get("/v1/sessions/{session_id:segment}", tags=["run"], operation_id="show_session", response_model=SessionView)
     async def show(request: Request, session_id: SessionId, tenant: Tenant = "default") -> Response:
         """The memories that the agents of a session have in their context, as far as the service knows."""
         payload = {"tenant": tenant_of(request, tenant), "session_id": session_id}

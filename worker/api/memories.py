@@ -28,7 +28,7 @@ from .shapes import (
 )
 
 MemoryId = Annotated[Key, Path(description="Which memory.")]
-ONE = "/v1/memories/{memory_id:path}"
+ONE = "/v1/memories/{memory_id:segment}"
 TAGS: list[Any] = ["memories"]
 
 

@@ -85,6 +85,8 @@ class HttpServer:
             if not server.started:
                 running.cancel()
             await asyncio.wait((running,))
+            if not running.cancelled() and (fault := running.exception()) is not None:
+                log.error("http_ended", error=type(fault).__name__)
 
     async def _run(self, server: "_Server", listener: socket.socket | None) -> None:
         while listener is None:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from hooks.contract import (
     DEFAULT_EVENT_DEADLINE_MS,
@@ -116,7 +116,9 @@ class RememberView(BaseModel):
 
 
 class MemoryChanges(DomainModel):
-    """Fields of a memory and their new values; what is not said stays as it is."""
+    """Fields of a memory and their new values, at least one; what is not said stays as it is."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
     content: Text | None = Field(default=None, min_length=1)
     type: MemoryType | None = None

@@ -109,7 +109,7 @@ class _Import:
         try:
             await asyncio.to_thread(source.format)
         except MemoryRejected as error:
-            detail = "it cannot be told what format this is; say so with ?format="
+            detail = "it cannot be told what format the file has, or it has another than was said; see ?format="
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, reason=Reason.BAD_REQUEST) from error
         entries = source.entries(mask=self._mask)
         while batch := await asyncio.to_thread(self._next_batch, entries):
