@@ -97,12 +97,18 @@ def script(answers: Iterable[Answer | str]) -> Responder:
 
 @dataclass
 class Upstream:
-    """The server; every field may be changed while it runs."""
+    """The server; every field may be changed while it runs.
+
+    A streamed answer comes a few characters at a time, `pace` seconds apart, and stops for good after `stall_after`
+    pieces.
+    """
 
     respond: Responder = field(default_factory=lambda: always('{"relevant":[1],"sufficient":true}'))
     mode: Mode = Mode.OK
     delay: float = 0.0
     show_delay: float = 0.0
+    pace: float = 0.0
+    stall_after: int | None = None
     port: int = 0
     requests: list[Recorded] = field(default_factory=list)
     disconnects: list[float] = field(default_factory=list)
@@ -192,6 +198,8 @@ class Upstream:
         if self.mode in _FAULTS:
             status, data = _FAULTS[self.mode]
             return await _send(writer, status, data)
+        if request.body.get("stream"):
+            return await self._stream(request, writer)
         body = _completion(request, self.respond(request.body))
         if self.mode is Mode.DISCONNECT:
             writer.write(_head(200, len(body)) + body[: len(body) // 2])
@@ -200,6 +208,45 @@ class Upstream:
         if self.mode is Mode.DRIP:
             return await _drip(writer, body)
         return await _send(writer, 200, body)
+
+    async def _stream(self, request: Recorded, writer: asyncio.StreamWriter) -> bool:
+        answer = self.respond(request.body)
+        ollama = request.path.endswith("/api/chat")
+        kind = b"application/x-ndjson" if ollama else b"text/event-stream"
+        writer.write(b"HTTP/1.1 200 X\r\ncontent-type: " + kind + b"\r\ntransfer-encoding: chunked\r\n\r\n")
+        for number, piece in enumerate((_ollama_pieces if ollama else _openai_pieces)(request.body, answer)):
+            if number == self.stall_after:
+                await asyncio.sleep(3600)
+            writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            await writer.drain()
+            await asyncio.sleep(self.pace)
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return True
+
+
+def _parts(text: str) -> list[str]:
+    """The text two characters at a time."""
+    return [text[start : start + 2] for start in range(0, len(text), 2)]
+
+
+def _ollama_pieces(body: dict[str, Any], answer: Answer) -> Iterable[bytes]:
+    whole = _ollama_chat(body, answer)
+    for part in _parts(answer.text):
+        piece = {"model": body["model"], "created_at": whole["created_at"], "done": False}
+        yield json.dumps({**piece, "message": {"role": "assistant", "content": part}}).encode() + b"\n"
+    yield json.dumps({**whole, "message": {"role": "assistant", "content": ""}}).encode() + b"\n"
+
+
+def _openai_pieces(body: dict[str, Any], answer: Answer) -> Iterable[bytes]:
+    frame = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
+    for part in _parts(answer.text):
+        choice = {"index": 0, "delta": {"role": "assistant", "content": part}, "finish_reason": None}
+        yield b"data: " + json.dumps({**frame, "choices": [choice]}).encode() + b"\n\n"
+    last = {"index": 0, "delta": {}, "finish_reason": answer.finish_reason}
+    yield b"data: " + json.dumps({**frame, "choices": [last]}).encode() + b"\n\n"
+    usage = _openai_chat(body, answer)["usage"]
+    yield b"data: " + json.dumps({**frame, "choices": [], "usage": usage}).encode() + b"\n\ndata: [DONE]\n\n"
 
 
 _FAULTS = {
