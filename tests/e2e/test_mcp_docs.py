@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import typer
 from fastmcp import Client
@@ -16,6 +17,7 @@ from skills_ref import validate
 
 from tests.support.mcp import call, texts
 from tests.support.stack import ROOT, environment, running_stack
+from tests.unit.test_skill import blocks as skill_blocks
 from worker.cli import app
 from worker.mcp.scope import HEADERS, SHARED
 
@@ -76,6 +78,11 @@ async def test_the_running_service_serves_them_too(tmp_path: Path, capsys: pytes
         code = compile(program, "mcp.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         await eval(code, {})
         assert "The harbour opens at six" in capsys.readouterr().out
+        (shown,) = (text.partition("\n\n")[2] for text in skill_blocks("http"))
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+            found = await client.post(f"{url}/v1/recall", json=json.loads(shown))
+        assert found.status_code == 200, found.text
+        assert found.json()["memories"] == []
         assert stack.stop() == 0
         assert "Traceback" not in stack.log
 

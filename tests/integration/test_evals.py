@@ -133,7 +133,7 @@ async def test_what_is_known_is_not_asked_again(tmp_path: Path) -> None:
         assert len(more.runs) == 3 * len(world.tasks)
         assert (await evaluated(plan, shelf, fresh=True)).cached == 0
         other = tmp_path / "other.md"
-        other.write_text(plan.prompt.text.replace("When in doubt", "In doubt"), encoding="utf-8")
+        other.write_text(plan.prompts[0].text.replace("When in doubt", "In doubt"), encoding="utf-8")
         changed = await plan_of(loaded(tmp_path), wish_of(upstream, world.name), other)
         assert (await evaluated(changed, shelf)).cached == 0
 

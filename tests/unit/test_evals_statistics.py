@@ -262,6 +262,6 @@ def test_the_gate_wants_proof_on_every_measure() -> None:
 def test_a_time_is_held_against_a_prompt_only_when_it_is_plainly_longer() -> None:
     faster, slower = many(["a", "b"], elapsed_ms=400.0), many(["a"], elapsed_ms=430.0)
     assert judge(compared(faster, slower)).passes
-    much = many(["a"], elapsed_ms=900.0)
+    much = many(["a"], elapsed_ms=1900.0)
     assert set(judge(compared(faster, much)).reasons) == {"p50_ms: worse", "p95_ms: worse"}
     assert judge(compared(much, many(["a"], elapsed_ms=10.0))).reasons == ("no measure is shown to be better",)

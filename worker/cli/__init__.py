@@ -13,6 +13,7 @@ from .judge import judge
 from .mcp import mcp, skill
 from .memories import forget, list_memories, recall, relate, remember, show_memory, update
 from .options import common
+from .prompting import prompts
 from .serving import http, up, worker
 from .sessions import session
 from .settings import settings
@@ -35,6 +36,7 @@ app.command("mcp")(mcp)
 app.command("skill")(skill)
 app.add_typer(automations, name="automations")
 app.add_typer(judge, name="judge")
+app.add_typer(prompts, name="prompts")
 app.add_typer(settings, name="settings")
 app.add_typer(session, name="session")
 app.add_typer(store, name="store")

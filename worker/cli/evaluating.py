@@ -126,7 +126,7 @@ async def measured(loaded: Settings, wish: Wish, prompt: Path | None, *, fresh: 
     plan = await plan_of(loaded, wish, prompt)
     shelf = shelf_of(loaded)
     with Progress(console=errors, disable=quiet, transient=True) as progress:
-        task = progress.add_task(f"evaluating {plan.prompt.prompt.name}", total=plan.runs)
+        task = progress.add_task(f"evaluating {plan.prompts[0].prompt.name}", total=plan.runs)
         report = await evaluate(
             plan,
             _service,

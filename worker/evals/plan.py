@@ -1,8 +1,7 @@
 """What is to be evaluated, and by which name its results are kept: everything that they depend on, hashed."""
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -10,13 +9,12 @@ from typing import Any
 
 from ..calibration import FILE as CALIBRATION
 from ..errors import SettingsError
-from ..live_triage import TRIAGE_PROMPT
-from ..prompts import Prompt, default_prompts_dir, load_prompt
 from ..service_settings import ServiceSettings
 from ..settings import InjectionConfig, Settings
 from ..settings_file import Layer, Origin, SettingsFile, checked, merged
-from ..triage_prompt import check_prompt
 from ..worlds import ABOUT, MEMORIES, TASKS, World, read_cases, read_worlds
+from .hashing import digest, sha256
+from .prompt_files import PromptFile
 from .results import Setup
 
 PACKAGE = Path(__file__).parent.parent
@@ -32,20 +30,10 @@ UNCONCERNED = frozenset({"model_api_key", "receipt_ttl_s", "ledger_ttl_s", "max_
 
 
 @dataclass(frozen=True, slots=True)
-class PromptFile:
-    """A prompt, checked, and the text that it was read from."""
-
-    prompt: Prompt
-    text: str
-
-    @property
-    def hash(self) -> str:
-        return sha256(self.text)
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
-    """One evaluation: with which settings, prompt and models (in order; none may be), on which worlds, how often.
+    """One evaluation: with which settings, prompts and models (in order; none may be), on which worlds, how often.
+
+    The first of the prompts is the one that it is about.
 
     `hashes` are of the worlds' files, by name. `config` are the settings of every request; each world's shared users
     come to them. `deadline_ms` is every request's.
@@ -53,7 +41,7 @@ class Plan:
 
     service: ServiceSettings
     config: Mapping[str, Any]
-    prompt: PromptFile
+    prompts: tuple[PromptFile, ...]
     models: tuple[str, ...]
     worlds: tuple[World, ...]
     hashes: Mapping[str, str]
@@ -70,8 +58,8 @@ class Plan:
     def setup(self) -> Setup:
         """What a report says of it."""
         return Setup(
-            prompt=self.prompt.prompt.name,
-            prompt_hash=self.prompt.hash,
+            prompt=self.prompts[0].prompt.name,
+            prompt_hash=self.prompts[0].hash,
             model=", ".join(self.models) or None,
             embedder=self.service.embedder,
             settings={**self.config, "deadline_ms": self.deadline_ms},
@@ -86,7 +74,7 @@ class Plan:
         setup = self.setup()
         parts = {
             "pipeline": setup.pipeline,
-            "prompt": setup.prompt_hash if self.models else None,
+            "prompts": sorted(file.hash for file in self.prompts) if self.models else None,
             "service": _concerning(self.service),
             "models": self.models,
             "config": setup.settings,
@@ -104,7 +92,8 @@ class Plan:
         config = checked(InjectionConfig, "memory_injection", (layer,))
         prompts = folder / "prompts"
         prompts.mkdir(parents=True, exist_ok=True)
-        (prompts / f"{TRIAGE_PROMPT}.md").write_text(self.prompt.text, encoding="utf-8")
+        for file in self.prompts:
+            (prompts / f"{file.prompt.id}.md").write_text(file.text, encoding="utf-8")
         if self.calibration is not None:
             (folder / CALIBRATION).write_text(self.calibration, encoding="utf-8")
         return Settings(
@@ -125,22 +114,6 @@ def _concerning(service: ServiceSettings) -> dict[str, Any]:
     """Settings of the process on which an answer may depend."""
     apart = {name for name in type(service).model_fields if name.startswith(("http_", "log_")) or name in UNCONCERNED}
     return service.model_dump(mode="json", exclude={*apart, *PLACES})
-
-
-def read_prompt(path: Path) -> PromptFile:
-    """The triage prompt in a file. Raises `PromptError` for one that is wrong, or is another prompt."""
-    prompt = load_prompt(path)
-    check_prompt(prompt)
-    return PromptFile(prompt, path.read_text(encoding="utf-8"))
-
-
-def prompt_in_force(service: ServiceSettings) -> Path:
-    """The file of the triage prompt that the service uses."""
-    folder = service.prompts_dir or default_prompts_dir()
-    for path in sorted(folder.glob("*.md")):
-        if path.name.lower() != "readme.md" and load_prompt(path).id == TRIAGE_PROMPT:
-            return path
-    raise SettingsError(f"{folder}: there is no prompt with the id {TRIAGE_PROMPT!r}")
 
 
 def calibration_text(home: Path) -> str | None:
@@ -194,18 +167,6 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "none"
-
-
-def sha256(text: str) -> str:
-    return digest([text.encode()])
-
-
-def digest(parts: Iterable[bytes]) -> str:
-    """SHA-256 of `parts`, each with its length, in hexadecimal."""
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(str(len(part)).encode() + b":" + part)
-    return found.hexdigest()
 
 
 def within(plan: Plan, names: Sequence[str]) -> Plan:

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SettingsError
+from ..live_triage import DECISION_PROMPT, TRIAGE_PROMPT
 from ..opening import choose_model
 from ..prompts import default_prompts_dir
 from ..service_settings import ServiceSettings
 from ..settings import InjectionConfig, Settings, Strategy
-from .plan import Plan, calibration_text, own_config, prompt_in_force, read_labelled, read_prompt, within
+from .plan import Plan, calibration_text, own_config, read_labelled, within
+from .prompt_files import PromptFile, prompts_in_force, read_prompt, with_first
 
 CASES = "cases"
 """The labelled worlds that are shipped, below the folder of prompts."""
@@ -49,7 +51,7 @@ async def plan_of(loaded: Settings, wish: Wish, prompt: Path | None = None) -> P
     plan = Plan(
         service=service,
         config=config,
-        prompt=read_prompt(prompt or prompt_in_force(service)),
+        prompts=_prompts(service, config, prompt),
         models=await _models(service, config),
         worlds=worlds,
         hashes=hashes,
@@ -60,6 +62,13 @@ async def plan_of(loaded: Settings, wish: Wish, prompt: Path | None = None) -> P
         deadline_ms=wish.deadline_ms or configured,
     )
     return within(plan, wish.only)
+
+
+def _prompts(service: ServiceSettings, config: Mapping[str, Any], path: Path | None) -> tuple[PromptFile, ...]:
+    """The prompts in force, that of `path` in the place of its namesake; the one in question comes first."""
+    known = prompts_in_force(service)
+    usual = DECISION_PROMPT if config.get("strategy") == Strategy.DECISION else TRIAGE_PROMPT
+    return with_first(known, read_prompt(path) if path is not None else known[usual])
 
 
 def _service(service: ServiceSettings, wish: Wish) -> ServiceSettings:

@@ -22,7 +22,8 @@ from ..memory_operations import PUT
 from ..operations import RECEIPT
 from ..settings import Settings
 from ..worlds import Task, World
-from .plan import Plan, sha256
+from .hashing import sha256
+from .plan import Plan
 from .results import TEXT_CHARS, Report, TaskRun, spoken_of
 from .shelf import Shelf
 

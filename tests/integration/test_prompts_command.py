@@ -1,0 +1,121 @@
+"""`meeseeks prompts`: a prompt comes into use when it has proved itself, and not before."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import CommandLine, command_line
+from tests.support.oracle import oracle
+from tests.support.upstream import Answer, Responder, candidate_lines
+from tests.support.upstream_thread import upstream_thread
+from worker.evals.promotion import FORMER, RECORD
+from worker.prompts import default_prompts_dir, load_prompts
+from worker.worlds import read_worlds
+
+CASES = default_prompts_dir() / "cases"
+SHIPPED = (default_prompts_dir() / "triage.md").read_text(encoding="utf-8")
+WORLD = "community-bot"
+CAREFUL, CARELESS = "Be careful.", "Be careless."
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    monkeypatch.chdir(tmp_path)
+    return command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+
+
+def version(number: int, words: str = "") -> str:
+    return SHIPPED.replace("version: 1", f"version: {number}").replace("Rules:", f"{words}\nRules:")
+
+
+def obedient() -> Responder:
+    """Chooses right where the prompt tells it to be careful, and else the last candidates as well."""
+    world = next(world for world in read_worlds(CASES) if world.name == WORLD)
+    right = oracle(world)
+
+    def respond(body: dict[str, Any]) -> Answer:
+        answer = right(body)
+        if CAREFUL in body["messages"][0]["content"]:
+            return answer
+        ids = [*json.loads(answer.text)["relevant"], *sorted(candidate_lines(body))[-2:]]
+        return Answer(json.dumps({"relevant": list(dict.fromkeys(ids)), "sufficient": True}))
+
+    return respond
+
+
+def promoting(url: str, *more: str) -> tuple[str, ...]:
+    model = ("--model", "openai/scripted", "--model-api-base", f"{url}/v1")
+    return ("prompts", "promote", "new.md", "--to", "own", *model, "--world", WORLD, *more)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_better_prompt_is_promoted_and_a_worse_one_is_not(shell: CommandLine, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    with upstream_thread(obedient()) as upstream:
+        (tmp_path / "new.md").write_text(version(2, CARELESS), encoding="utf-8")
+        refused = shell.json(*promoting(upstream.url), exit_code=1)
+        assert refused["promoted_to"] is None
+        assert refused["refused_for"] == ["no measure is shown to be better"]
+        assert not own.exists()
+
+        (tmp_path / "new.md").write_text(version(3, CAREFUL), encoding="utf-8")
+        done = shell.json(*promoting(upstream.url))
+        assert done["measures"]["precision"]["standing"] == "better"
+        assert done["measures"]["precision"]["low"] > 0
+        assert (done["refused_for"], done["forced"]) == ([], None)
+        assert load_prompts(own)["triage"].version == 3
+
+        (tmp_path / "new.md").write_text(version(4), encoding="utf-8")
+        worse = shell.json(*promoting(upstream.url), exit_code=1)
+        assert "precision: worse" in worse["refused_for"]
+        assert load_prompts(own)["triage"].version == 3
+        assert "--force" in shell.run(*promoting(upstream.url)).output
+
+        forced = shell.json(*promoting(upstream.url, "--force", "the law asks for it"))
+        assert forced["forced"] == "the law asks for it"
+        assert load_prompts(own)["triage"].version == 4
+    lines = [json.loads(line) for line in (own / RECORD).read_text(encoding="utf-8").splitlines()]
+    assert [(line["prompt"], line["replaces"], line["forced"]) for line in lines] == [
+        ("triage@3", "triage@1", None),
+        ("triage@4", "triage@3", "the law asks for it"),
+    ]
+    assert "precision: worse" in lines[1]["refused_for"]
+    (former,) = (own / FORMER).iterdir()
+    assert former.name.startswith("triage@3-")
+    assert CAREFUL in former.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        (SHIPPED, ("--to", "own"), "this is the prompt in force already"),
+        (version(1, "Other words."), ("--to", "own"), "version 1 is not after 1"),
+        (version(2), (), "name a folder of your own"),
+        (version(2), ("--to", "own"), "without a model no prompt is used"),
+        (version(2), ("--to", "own", "--force", " "), "--force: say why"),
+        (version(2).replace("{{candidates}}", "none", 1), ("--to", "own"), "does not show {{candidates}}"),
+        (version(2).replace("id: triage", "id: other"), ("--to", "own"), "nothing uses a prompt with the id 'other'"),
+        ("no front matter", ("--to", "own"), "must begin with front matter"),
+    ],
+)
+def test_what_cannot_be_promoted_is_said(
+    shell: CommandLine, tmp_path: Path, text: str, arguments: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "new.md").write_text(text, encoding="utf-8")
+    assert words in shell.json("prompts", "promote", "new.md", *arguments, exit_code=1)["error"]
+    assert not (tmp_path / "own").exists()
+
+
+def test_lint_says_what_is_wrong_and_where(shell: CommandLine, tmp_path: Path) -> None:
+    assert shell.json("prompts", "lint").values()
+    (tmp_path / "warm.md").write_text(version(2).replace("temperature: 0.0", "temperature: 0.9"), encoding="utf-8")
+    (tmp_path / "broken.md").write_text("---\nid: triage\n---\n", encoding="utf-8")
+    found = shell.json("prompts", "lint", "warm.md")
+    assert [one["severity"] for one in found["warm.md"]] == ["warning"]
+    found = shell.json("prompts", "lint", "warm.md", "broken.md", exit_code=1)
+    assert [one["severity"] for one in found["broken.md"]] == ["error"]
+    assert "version" in found["broken.md"][0]["words"]
+    assert "nothing to say" in shell.ok("prompts", "lint")
