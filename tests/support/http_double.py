@@ -25,7 +25,8 @@ class Seen:
 class HttpDouble:
     """`mode`: ok, hang (no answer), close (hang up at once), raw (`body` alone), endless, trickle (bit by bit).
 
-    `once` is a mode for the next request alone. `connections` counts those that were opened.
+    `once` is a mode for the next request alone, `queue` bodies for the next ones. `connections` counts those that were
+    opened.
     """
 
     port: int
@@ -35,6 +36,7 @@ class HttpDouble:
     body: bytes = b"{}"
     seen: list[Seen] = field(default_factory=list)
     connections: int = 0
+    queue: list[Any] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -64,6 +66,8 @@ class HttpDouble:
         return mode == "ok"
 
     async def _ok(self, writer: asyncio.StreamWriter) -> None:
+        if self.queue:
+            self.answer(self.queue.pop(0))
         head = f"HTTP/1.1 {self.status} x\r\nContent-Type: application/json\r\nContent-Length: {len(self.body)}\r\n\r\n"
         writer.write(head.encode() + self.body)
         await writer.drain()
