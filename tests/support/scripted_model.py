@@ -27,7 +27,7 @@ class Say:
     cut: bool = False
 
 
-Step = Say | str | Callable[[ChatRequest], str]
+Step = Say | str | Callable[[ChatRequest], str | Say]
 
 
 @dataclass
@@ -42,7 +42,8 @@ class ScriptedModel:
     async def complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
         step = self.steps[min(len(self.requests), len(self.steps) - 1)]
         self.requests.append(request)
-        say = step if isinstance(step, Say) else Say(step(request) if callable(step) else step)
+        said = step(request) if callable(step) else step
+        say = said if isinstance(said, Say) else Say(said)
         if say.delay > deadline.remaining():
             await asyncio.sleep(deadline.remaining())
             raise ModelError(Reason.MODEL_TIMEOUT, "scripted timeout")

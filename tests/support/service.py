@@ -86,9 +86,14 @@ async def open_service(
     embedder: Embedder | None = None,
     ledger: Ledger | None = None,
     judge: Selector | None = None,
+    triage: Selector | None = None,
+    decision: Selector | None = None,
     **config: Any,
 ) -> AsyncIterator[Service]:
-    """A service on a store in `folder`; `config` are settings of `[memory_injection]`."""
+    """A service on a store in `folder`; `config` are settings of `[memory_injection]`.
+
+    `triage` is another selector than one of the single chat model `model`.
+    """
     used: Embedder = embedder or shared_minilm()
     sparse = Bm25Encoder("english")
     engine: StoreEngine = await EdgeStore.open(folder / "memories", profile=used.profile, bm25_hash=sparse.config_hash)
@@ -97,15 +102,12 @@ async def open_service(
     ledger = ledger or MemoryLedger()
     receipts = FileReceipts(folder / "receipts")
     prompt = load_prompts(default_prompts_dir())["triage"]
-    triage = (
-        LlmSelector(model, prompt, CircuitBreaker(), present=lambda text: shown_text(text, 400, mask=True))
-        if model
-        else None
-    )
+    if model is not None:
+        triage = LlmSelector(model, prompt, CircuitBreaker(), present=lambda text: shown_text(text, 400, mask=True))
     injection = InjectionService(
         InjectionParts(
             recall=recall,
-            strategies=Strategies(DeterministicSelector(used.profile), llm=triage, judge=judge),
+            strategies=Strategies(DeterministicSelector(used.profile), llm=triage, decision=decision, judge=judge),
             ledger=ledger,
             receipts=receipts,
             config_for=lambda _: settings,
