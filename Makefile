@@ -7,7 +7,7 @@ LOCAL_LLM := .venv/.installed-local-llm
 LOCKED := pyproject.toml requirements/build.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-local-llm test packaging lint contracts types bench ci lock clean
+.PHONY: help setup run run-local-llm test fuzz packaging lint contracts types bench ci lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ test: $(DEV) ## Run the tests (the packaging tests have a target of their own)
 
 packaging: $(DEV) ## Build both distributions, install them into empty environments and use them
 	@$(BIN)/pytest -q tests/packaging $(ARGS)
+
+fuzz: $(DEV) ## Send the HTTP service everything for a quarter of an hour (FUZZ_SECONDS=... FUZZ_SEED=...)
+	@FUZZ_SECONDS=$${FUZZ_SECONDS:-900} $(BIN)/pytest -q tests/e2e/test_http_fuzz.py $(ARGS)
 
 lint: $(DEV) ## Check style and formatting
 	@$(BIN)/ruff check .

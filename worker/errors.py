@@ -6,6 +6,7 @@ MeeseeksError
 ├── StoreError           the memory store failed
 │   ├── StoreLocked      another process owns the embedded store
 │   ├── StoreDamaged     the embedded store cannot be opened as it is
+│   ├── StoreLate        the store did not answer within the deadline
 │   └── BadCursor        no page of a listing gave this cursor
 ├── EmbedderError        a text could not be embedded
 ├── JudgeError           the judge's file is missing or wrong, or it failed
@@ -43,6 +44,10 @@ class StoreLocked(StoreError):
 
 class StoreDamaged(StoreError):
     """The embedded store cannot be opened as it is."""
+
+
+class StoreLate(StoreError):
+    """The store did not answer within the deadline."""
 
 
 class BadCursor(StoreError):

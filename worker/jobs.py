@@ -27,6 +27,7 @@ from .errors import (
     QueueError,
     SettingsError,
     StoreError,
+    StoreLate,
 )
 
 RESERVE_SHARE = 0.1
@@ -37,6 +38,7 @@ _log = structlog.get_logger()
 
 _REASONS: tuple[tuple[type[Exception], Reason], ...] = (
     (BadCursor, Reason.BAD_REQUEST),
+    (StoreLate, Reason.DEADLINE),
     (StoreError, Reason.STORE_UNAVAILABLE),
     (EmbedderError, Reason.EMBEDDER_UNAVAILABLE),
     (MemoryRejected, Reason.BAD_REQUEST),

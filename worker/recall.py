@@ -14,7 +14,7 @@ import structlog
 from hooks.contract import Reason
 
 from .deadline import Deadline
-from .errors import EmbedderError, StoreError
+from .errors import EmbedderError, StoreLate
 from .hits import nearness, usable
 from .kinds import Budget, Leg, SortKey
 from .legs import (
@@ -130,7 +130,7 @@ class Recall:
             async with asyncio.timeout(deadline.remaining()):
                 return await self._recall(asked, deadline, stages)
         except TimeoutError as error:
-            raise StoreError("the search did not end within the deadline") from error
+            raise StoreLate("the search did not end within the deadline") from error
 
     async def _recall(self, asked: _Asked, deadline: Deadline, stages: Stages) -> Recalled:
         (vectors, degraded), pinned, size = await asyncio.gather(

@@ -115,6 +115,7 @@ def invalid() -> Exception:
         (errors.StoreError("x"), "store_unavailable"),
         (errors.StoreLocked("x"), "store_unavailable"),
         (errors.BadCursor("x"), "bad_request"),
+        (errors.StoreLate("x"), "deadline"),
         (errors.EmbedderError("x"), "embedder_unavailable"),
         (errors.ModelError(Reason.MODEL_RATE_LIMITED, "x"), "model_rate_limited"),
         (errors.QueueError(Reason.QUEUE_UNAVAILABLE, "x"), "queue_unavailable"),

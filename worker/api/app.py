@@ -78,7 +78,7 @@ def create_app(door: Door, policy: Policy, *, mounts: Mapping[str, Starlette] | 
     app.add_middleware(Gate, policy=policy, metrics=door.metrics, mounts=mounted)
     _add_handlers(app, door)
     add_injecting(app, door)
-    add_transfers(app, door)  # before the memories: `export` is no id
+    add_transfers(app, door)
     add_memories(app, door)
     add_administration(app, door)
     app.openapi = lambda: described(app)  # type: ignore[method-assign]

@@ -28,7 +28,7 @@ from .shapes import (
 )
 
 MemoryId = Annotated[Key, Path(description="Which memory.")]
-ONE = "/v1/memories/{memory_id:segment}"
+ONE = "/v1/memories/{memory_id:memory}"
 TAGS: list[Any] = ["memories"]
 
 

@@ -10,7 +10,10 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import Scope
 
 SEGMENT = "segment"
-"""The kind of a parameter that is one segment: `{memory_id:segment}`."""
+"""The kind of a parameter that is one segment: `{session_id:segment}`."""
+
+MEMORY = "memory"
+"""The kind of a parameter that is a memory's id; `export` and `import` at its place are endpoints of their own."""
 
 
 class SegmentConvertor(Convertor[str]):
@@ -23,9 +26,14 @@ class SegmentConvertor(Convertor[str]):
         return value.replace("%", "%25").replace("/", "%2F")
 
 
+class MemoryConvertor(SegmentConvertor):
+    regex = "(?!(?:export|import)(?:/|$))[^/]+"
+
+
 def know_segments() -> None:
-    """Let routes have parameters of the kind `SEGMENT`."""
+    """Let routes have parameters of the kinds `SEGMENT` and `MEMORY`."""
     register_url_convertor(SEGMENT, SegmentConvertor())
+    register_url_convertor(MEMORY, MemoryConvertor())
 
 
 def segmented(scope: Scope) -> str:
