@@ -182,6 +182,36 @@ async def test_calls_share_connections_and_leak_no_file_descriptors(make: Make, 
     assert upstream.connections - connections <= 2
 
 
+@pytest.mark.slow
+async def test_two_thousand_calls_leave_no_file_descriptor_and_no_task_behind(make: Make, upstream: Upstream) -> None:
+    """Calls of two models, eight at a time; a part of them fail."""
+    models = [await make("openai", max_concurrent=4), await make("ollama_chat", max_concurrent=4)]
+
+    async def calls(model: ChatModel, count: int) -> int:
+        answered = 0
+        for _ in range(count):
+            try:
+                answered += bool((await model.complete(ask(), Deadline.after(20))).text)
+            except ModelError:
+                continue
+        return answered
+
+    async def round_of_calls(count: int, mode: Mode) -> tuple[int, int]:
+        upstream.mode = mode
+        answered = await asyncio.gather(*(calls(model, count) for model in models for _ in range(4)))
+        assert sum(answered) == (8 * count if mode is Mode.OK else 0)
+        assert len(upstream.requests) == 8 * count
+        upstream.requests.clear()
+        await asyncio.sleep(0.2)
+        return _open_descriptors(), len(asyncio.all_tasks())
+
+    descriptors, tasks = await round_of_calls(60, Mode.OK)
+    for mode in (Mode.OK, Mode.ERROR_500, Mode.OK, Mode.GARBAGE, Mode.OK):
+        latest = await round_of_calls(60 if mode is Mode.OK else 10, mode)
+    assert latest[0] - descriptors <= 4
+    assert latest[1] - tasks <= 4
+
+
 async def test_cancelled_calls_leave_nothing_behind(make: Make, upstream: Upstream) -> None:
     model = await make()
     descriptors, tasks = _open_descriptors(), len(asyncio.all_tasks())
