@@ -1,9 +1,9 @@
 """What is injected without a model, on labelled worlds: with no gate, with the gate, and with sessions as well."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,14 +14,18 @@ from hooks.contract import InjectionRequest
 from worker.adapters.file_receipts import FileReceipts
 from worker.adapters.memory_ledger import MemoryLedger
 from worker.deadline import Deadline
+from worker.evals.measures import Measure, Table
+from worker.evals.results import TaskRun
+from worker.evals.running import labelled
 from worker.fallback import DeterministicSelector
 from worker.injection import Injection, InjectionParts, InjectionService
 from worker.recall import Recall
 from worker.settings import InjectionConfig
 from worker.strategies import Strategies
-from worker.worlds import Task, World
+from worker.worlds import World
 
-from .measure import Check, Result, Series, Table
+from .measure import Check, Result, Series
+from .measure import Table as Shown
 from .options import Options
 from .processes import scratch
 from .progress import bar
@@ -51,39 +55,7 @@ VARIANTS = (
 )
 
 
-@dataclass(slots=True)
-class Score:
-    """Counts over tasks; `seen` holds what a session has been shown, for what is essential and known already."""
-
-    tasks: int = 0
-    items: int = 0
-    wanted_items: int = 0
-    essential: int = 0
-    found: int = 0
-    nothing_relevant: int = 0
-    clean: int = 0
-    forbidden: int = 0
-    spent: list[float] = field(default_factory=list)
-
-    def add(self, task: Task, ids: set[str], seen: set[str], spent: float) -> None:
-        self.tasks += 1
-        self.items += len(ids)
-        self.wanted_items += len(ids & task.relevant)
-        self.essential += len(task.essential)
-        self.found += len(task.essential & (ids | seen))
-        self.nothing_relevant += not task.relevant
-        self.clean += not task.relevant and not ids
-        self.forbidden += bool(ids & task.forbidden)
-        self.spent.append(spent)
-
-    def row(self) -> tuple[str, ...]:
-        shares = (
-            self.wanted_items / max(1, self.items),
-            self.found / max(1, self.essential),
-            self.clean / max(1, self.nothing_relevant),
-            self.forbidden / max(1, self.tasks),
-        )
-        return (*(f"{share:.3f}" for share in shares), f"{self.items / max(1, self.tasks):.2f}")
+SHOWN = (Measure.PRECISION, Measure.RECALL, Measure.CLEAN, Measure.FORBIDDEN, Measure.ITEMS)
 
 
 def run(options: Options, progress: Progress) -> Result:
@@ -93,17 +65,17 @@ def run(options: Options, progress: Progress) -> Result:
 
 
 async def _run(options: Options, progress: Progress) -> Result:
-    scores = {variant.name: Score() for variant in VARIANTS}
+    runs: dict[str, list[TaskRun]] = {variant.name: [] for variant in VARIANTS}
     async with opened(options.worlds, progress, quick=options.quick) as stand:
         total = len(VARIANTS) * sum(len(world.tasks) for world in stand.worlds)
         with bar(progress, "choosing", total) as advance:
             for variant in VARIANTS:
                 for world in stand.worlds:
                     async with _service(stand, world, variant) as (service, ledger):
-                        await _ask_all(service, ledger, world, variant, scores[variant.name])
+                        runs[variant.name] += await _ask_all(service, ledger, world, variant)
                     for _ in world.tasks:
                         advance()
-    return _result(options, len(stand.worlds), scores)
+    return _result(options, len(stand.worlds), runs)
 
 
 @asynccontextmanager
@@ -128,19 +100,22 @@ async def _service(
         await service.drain()
 
 
-async def _ask_all(
-    service: InjectionService, ledger: MemoryLedger, world: World, variant: Variant, score: Score
-) -> None:
+async def _ask_all(service: InjectionService, ledger: MemoryLedger, world: World, variant: Variant) -> list[TaskRun]:
     """The tasks in the order of their time; every block counts as delivered."""
     seen: dict[str, set[str]] = {}
+    runs = []
     for task in world.tasks:
         request = task.request if variant.sessions else _alone(task.request)
         injection = await service.inject(request, Deadline.after(DEADLINE_S))
         await _commit(ledger, injection)
-        ids = {item.id for item in injection.result.items}
-        known = seen.setdefault(request.session_id, set())
-        score.add(task, ids, known if variant.sessions else set(), injection.result.elapsed_ms)
-        known |= ids
+        result, known = injection.result, seen.setdefault(request.session_id, set())
+        ids = tuple(item.id for item in result.items)
+        shown = tuple(known) if variant.sessions else ()
+        runs.append(
+            labelled(world, task, 0, injected=ids, known=shown, outcome=result.outcome, elapsed_ms=result.elapsed_ms)
+        )
+        known.update(ids)
+    return runs
 
 
 def _alone(request: InjectionRequest) -> InjectionRequest:
@@ -152,10 +127,20 @@ async def _commit(ledger: MemoryLedger, injection: Injection) -> None:
         await ledger.commit(injection.delivery.key, injection.delivery.turn_key)
 
 
-def _result(options: Options, worlds: int, scores: dict[str, Score]) -> Result:
+def _row(name: str, runs: Sequence[TaskRun]) -> tuple[str, ...]:
+    table = Table.of(runs)
+    values = [(measure, table.value(measure) or 0.0) for measure in SHOWN]
+    return (name, *(f"{value:.2f}" if measure is Measure.ITEMS else f"{value:.3f}" for measure, value in values))
+
+
+def _clean(runs: Sequence[TaskRun]) -> float:
+    return round(100 * (Table.of(runs).value(Measure.CLEAN) or 0.0), 1)
+
+
+def _result(options: Options, worlds: int, runs: dict[str, list[TaskRun]]) -> Result:
     heads = ("", "precision", "recall of essential", "clean turns", "forbidden", "items per task")
-    rows = tuple((name, *score.row()) for name, score in scores.items())
-    gated, plain = scores[VARIANTS[-1].name], scores[VARIANTS[0].name]
+    rows = tuple(_row(name, found) for name, found in runs.items())
+    gated, plain = runs[VARIANTS[-1].name], runs[VARIANTS[0].name]
     return Result(
         name=NAME,
         title="What is injected without a model",
@@ -170,12 +155,12 @@ def _result(options: Options, worlds: int, scores: dict[str, Score]) -> Result:
         checks=(
             Check(
                 name="clean turns with the gate, against none",
-                measured=round(100 * gated.clean / max(1, gated.nothing_relevant), 1),
-                limit=round(100 * plain.clean / max(1, plain.nothing_relevant), 1),
+                measured=_clean(gated),
+                limit=_clean(plain),
                 unit="%",
                 at_least=True,
             ),
         ),
-        series=tuple(Series.of(name, score.spent) for name, score in scores.items()),
-        tables=(Table(title=f"Choice without a model ({options.worlds.name})", heads=heads, rows=rows),),
+        series=tuple(Series.of(name, [run.elapsed_ms for run in found]) for name, found in runs.items()),
+        tables=(Shown(title=f"Choice without a model ({options.worlds.name})", heads=heads, rows=rows),),
     )

@@ -154,7 +154,7 @@ def wish_of(upstream: Upstream, world: str) -> Wish:
         {"config": {"max_items": 1}},
         {"models": ("openai/other",)},
         {"deadline_ms": 1000},
-        {"calibration": "{}"},
+        {"fitted": {"calibration.json": "{}"}},
         {"hashes": {"research-lab": "other"}},
         {"parallel": 9},
     ],

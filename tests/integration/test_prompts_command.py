@@ -97,7 +97,7 @@ def test_a_better_prompt_is_promoted_and_a_worse_one_is_not(shell: CommandLine, 
         (version(2), ("--to", "own"), "without a model no prompt is used"),
         (version(2), ("--to", "own", "--force", " "), "--force: say why"),
         (version(2).replace("{{candidates}}", "none", 1), ("--to", "own"), "does not show {{candidates}}"),
-        (version(2).replace("id: triage", "id: other"), ("--to", "own"), "nothing uses a prompt with the id 'other'"),
+        (version(2).replace("id: triage", "id: other"), ("--to", "own"), "its id is 'other'"),
         ("no front matter", ("--to", "own"), "must begin with front matter"),
     ],
 )

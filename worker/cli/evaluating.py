@@ -240,7 +240,9 @@ def show_comparison(before: Report, after: Report, found: Comparison) -> None:
 
 
 def _about(report: Report) -> str:
-    return f"{report.setup.prompt}, {report.setup.model or 'no model'}"
+    strategy = report.setup.settings.get("strategy")
+    by = report.setup.model or (f"{strategy}, no model" if strategy else "no model")
+    return f"{report.setup.prompt}, {by}"
 
 
 def _texts(report: Report, world: str, keys: Sequence[str]) -> str:

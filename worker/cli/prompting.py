@@ -30,7 +30,7 @@ from worker.evals.gate import judge
 from worker.evals.lint import Doubt, Severity, doubts
 from worker.evals.planning import Wish, plan_of
 from worker.evals.promotion import Promotion, check_successor, install, record_of
-from worker.evals.prompt_files import PromptFile, prompts_in, prompts_in_force, read_prompt
+from worker.evals.prompt_files import PromptFile, prompts_in, prompts_in_force, read_chooser, read_prompt
 from worker.evals.words import NAMES, difference, number
 from worker.settings import Settings
 
@@ -107,7 +107,7 @@ def promote(
             deadline_ms=deadline_ms,
         )
         folder = _folder(loaded, to)
-        promotion = await _tried(loaded, wish, read_prompt(file), folder, force, quiet=as_json)
+        promotion = await _tried(loaded, wish, read_chooser(file), folder, force, quiet=as_json)
         return promotion, install(promotion, folder, utc_now()) if promotion.passes else None
 
     promotion, target = run(work(), as_json=as_json)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH = 680
+WIDTH = 720
 ROW = 26
 LABEL = 190
-RIGHT = 150
+RIGHT = 190
 PLOT = WIDTH - LABEL - RIGHT
 AXIS = 22
 

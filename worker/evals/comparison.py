@@ -152,5 +152,5 @@ def faults(runs: Sequence[TaskRun]) -> float:
 
 def _faults(run: TaskRun) -> int:
     injected = set(run.injected)
-    missing, wrong = set(run.essential) - injected, injected - run.relevant
+    missing, wrong = set(run.essential) - injected - set(run.known), injected - run.relevant
     return len(missing) + len(wrong) + FORBIDDEN_WEIGHT * len(injected & set(run.forbidden))

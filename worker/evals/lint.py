@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..live_triage import TRIAGE_PROMPT
+from ..live_triage import DECISION_PROMPT, TRIAGE_PROMPT
 from ..parsing import Choice, parse_choice
 from ..prompts import Prompt, estimate_messages
 
@@ -16,6 +16,9 @@ MOST_PREFIX_SHARE = 0.5
 """Share of the model's context that rules and examples may take: the rest is for the task and its candidates."""
 
 MOST_TEMPERATURE = 0.3
+
+NEEDED = {TRIAGE_PROMPT: ("task", "candidates"), DECISION_PROMPT: ("candidate",)}
+"""Variables that the last section must show."""
 
 _NUMBERED = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
 _DATA = re.compile(r"\bdata\b", re.IGNORECASE)
@@ -44,11 +47,10 @@ def doubts(prompt: Prompt, window: int) -> list[Doubt]:
 
 def _unseen(prompt: Prompt) -> Iterator[Doubt]:
     """What the model would not be told."""
-    needed = ("task", "candidates") if prompt.id == TRIAGE_PROMPT else ("candidate",)
-    for name in needed:
+    for name in NEEDED.get(prompt.id, ()):
         if f"{{{{{name}}}}}" not in prompt.user.replace(" ", ""):
             yield Doubt(Severity.ERROR, f"'# User' does not show {{{{{name}}}}}, so the model cannot know it")
-    if "now" not in prompt.variables:
+    if prompt.id in NEEDED and "now" not in prompt.variables:
         yield Doubt(Severity.WARNING, "no section shows {{now}}, so the model cannot tell what is out of date")
 
 

@@ -42,7 +42,7 @@ Part = Callable[[TaskRun], tuple[float, float]]
 
 RATIOS: Mapping[Measure, Part] = {
     Measure.PRECISION: lambda run: (len(run.relevant & set(run.injected)), len(run.injected)),
-    Measure.RECALL: lambda run: (len(set(run.essential) & set(run.injected)), len(run.essential)),
+    Measure.RECALL: lambda run: (len(set(run.essential) & {*run.injected, *run.known}), len(run.essential)),
     Measure.CLEAN: lambda run: (not run.relevant and not run.injected, not run.relevant),
     Measure.FORBIDDEN: lambda run: (bool(set(run.forbidden) & set(run.injected)), 1),
     Measure.ITEMS: lambda run: (len(run.injected), 1),

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ..adapters.judge_model import find_folder
 from ..calibration import FILE as CALIBRATION
+from ..decision_scale import FILE as SCALES
 from ..errors import SettingsError
+from ..judging_fit import FILE as ADJUSTMENT
 from ..service_settings import ServiceSettings
 from ..settings import InjectionConfig, Settings
 from ..settings_file import Layer, Origin, SettingsFile, checked, merged
@@ -25,6 +28,9 @@ LIBRARIES = ("litellm", "numpy", "onnxruntime", "qdrant-edge-py", "tokenizers", 
 """Whose version may change an answer."""
 
 PLACES = frozenset({"data_dir", "redis_url", "qdrant_url", "qdrant_api_key", "collection", "prompts_dir"})
+FITTED = (CALIBRATION, SCALES, ADJUSTMENT)
+"""Files in the data folder that were made by measuring: thresholds, scales of decision models, what fits the judge."""
+
 UNCONCERNED = frozenset({"model_api_key", "receipt_ttl_s", "ledger_ttl_s", "max_jobs", "mask_secrets_at_write"})
 """Settings of the process on which no answer depends, besides where things are and how it is reached."""
 
@@ -35,8 +41,8 @@ class Plan:
 
     The first of the prompts is the one that it is about.
 
-    `hashes` are of the worlds' files, by name. `config` are the settings of every request; each world's shared users
-    come to them. `deadline_ms` is every request's.
+    `hashes` are of the worlds' files, by name, `fitted` the files of `FITTED` that there are. `config` are the settings
+    of every request; each world's shared users come to them. `deadline_ms` is every request's.
     """
 
     service: ServiceSettings
@@ -45,7 +51,7 @@ class Plan:
     models: tuple[str, ...]
     worlds: tuple[World, ...]
     hashes: Mapping[str, str]
-    calibration: str | None = None
+    fitted: Mapping[str, str] = field(default_factory=dict)
     repeat: int = 1
     parallel: int = 4
     max_cost: float | None = None
@@ -63,7 +69,7 @@ class Plan:
             model=", ".join(self.models) or None,
             embedder=self.service.embedder,
             settings={**self.config, "deadline_ms": self.deadline_ms},
-            pipeline=pipeline_hash(PACKAGE),
+            pipeline=pipeline_hash(PACKAGE, find_folder()),
             worlds=dict(self.hashes),
             repeat=self.repeat,
             parallel=self.parallel,
@@ -78,7 +84,7 @@ class Plan:
             "service": _concerning(self.service),
             "models": self.models,
             "config": setup.settings,
-            "calibration": self.calibration,
+            "fitted": dict(self.fitted),
             "world": self.hashes[world.name],
             "parallel": self.parallel,
         }
@@ -94,8 +100,8 @@ class Plan:
         prompts.mkdir(parents=True, exist_ok=True)
         for file in self.prompts:
             (prompts / f"{file.prompt.id}.md").write_text(file.text, encoding="utf-8")
-        if self.calibration is not None:
-            (folder / CALIBRATION).write_text(self.calibration, encoding="utf-8")
+        for name, text in self.fitted.items():
+            (folder / name).write_text(text, encoding="utf-8")
         return Settings(
             service=alone(self.service, folder, prompts, with_model=bool(self.models)),
             memory_injection=config,
@@ -116,10 +122,9 @@ def _concerning(service: ServiceSettings) -> dict[str, Any]:
     return service.model_dump(mode="json", exclude={*apart, *PLACES})
 
 
-def calibration_text(home: Path) -> str | None:
-    """The thresholds that were measured for this installation, as they are kept; they hold in an evaluation, too."""
-    path = home / CALIBRATION
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+def fitted_files(home: Path) -> dict[str, str]:
+    """What was measured and fitted for this installation, by the name of its file; it holds in an evaluation, too."""
+    return {name: (home / name).read_text(encoding="utf-8") for name in FITTED if (home / name).is_file()}
 
 
 def own_config(settings: Settings, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,13 +154,16 @@ def files_hash(folder: Path) -> str:
     return digest(part for name, content in parts for part in (name.encode(), content))
 
 
-def pipeline_hash(package: Path) -> str:
-    """Of the code that makes answers, and of the versions of what it builds on."""
-    sources = sorted(
-        path for path in package.rglob("*") if path.suffix in (".py", ".toml") and not _apart(path, package)
-    )
+def pipeline_hash(package: Path, judge: Path | None) -> str:
+    """Of the code that makes answers, of the judge's files, and of the versions of what they build on."""
+    sources = sorted(path for path in package.rglob("*") if path.is_file() and not _apart(path, package))
     code = (part for path in sources for part in (path.relative_to(package).as_posix().encode(), path.read_bytes()))
-    return digest((*code, *(f"{name} {_version(name)}".encode() for name in LIBRARIES)))
+    model = (part for path in _files(judge) for part in (path.name.encode(), path.read_bytes()))
+    return digest((*code, *model, *(f"{name} {_version(name)}".encode() for name in LIBRARIES)))
+
+
+def _files(folder: Path | None) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file()) if folder else []
 
 
 def _apart(path: Path, package: Path) -> bool:

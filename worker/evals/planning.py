@@ -11,8 +11,8 @@ from ..opening import choose_model
 from ..prompts import default_prompts_dir
 from ..service_settings import ServiceSettings
 from ..settings import InjectionConfig, Settings, Strategy
-from .plan import Plan, calibration_text, own_config, read_labelled, within
-from .prompt_files import PromptFile, prompts_in_force, read_prompt, with_first
+from .plan import Plan, fitted_files, own_config, read_labelled, within
+from .prompt_files import PromptFile, prompts_in_force, read_chooser, with_first
 
 CASES = "cases"
 """The labelled worlds that are shipped, below the folder of prompts."""
@@ -55,7 +55,7 @@ async def plan_of(loaded: Settings, wish: Wish, prompt: Path | None = None) -> P
         models=await _models(service, config),
         worlds=worlds,
         hashes=hashes,
-        calibration=calibration_text(service.home),
+        fitted=fitted_files(service.home),
         repeat=wish.repeat,
         parallel=wish.parallel,
         max_cost=wish.max_cost,
@@ -68,7 +68,7 @@ def _prompts(service: ServiceSettings, config: Mapping[str, Any], path: Path | N
     """The prompts in force, that of `path` in the place of its namesake; the one in question comes first."""
     known = prompts_in_force(service)
     usual = DECISION_PROMPT if config.get("strategy") == Strategy.DECISION else TRIAGE_PROMPT
-    return with_first(known, read_prompt(path) if path is not None else known[usual])
+    return with_first(known, read_chooser(path) if path is not None else known[usual])
 
 
 def _service(service: ServiceSettings, wish: Wish) -> ServiceSettings:

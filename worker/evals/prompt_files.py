@@ -13,7 +13,7 @@ from ..triage_prompt import check_prompt
 from .hashing import sha256
 
 CHECKS: Mapping[str, Callable[[Prompt], None]] = {TRIAGE_PROMPT: check_prompt, DECISION_PROMPT: check_decision_prompt}
-"""What a prompt must have, by its id; prompts by other ids are of no use to anybody."""
+"""What a prompt that chooses memories must have, by its id; these can be evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,20 @@ class PromptFile:
 
 
 def read_prompt(path: Path) -> PromptFile:
-    """The prompt in a file. Raises `PromptError` for one that is wrong, or that nothing uses."""
+    """The prompt in a file. Raises `PromptError` for one that is wrong."""
     prompt = load_prompt(path)
-    if prompt.id not in CHECKS:
-        raise PromptError(f"{path}: nothing uses a prompt with the id {prompt.id!r}; there are {', '.join(CHECKS)}")
-    CHECKS[prompt.id](prompt)
+    if prompt.id in CHECKS:
+        CHECKS[prompt.id](prompt)
     return PromptFile(path, prompt, path.read_text(encoding="utf-8"))
+
+
+def read_chooser(path: Path) -> PromptFile:
+    """The prompt in a file, one by which memories are chosen. Raises `PromptError`."""
+    file = read_prompt(path)
+    if file.prompt.id not in CHECKS:
+        known = " and ".join(CHECKS)
+        raise PromptError(f"{path}: its id is {file.prompt.id!r}; memories are chosen by the prompts {known}")
+    return file
 
 
 def prompts_in(folder: Path) -> dict[str, PromptFile]:

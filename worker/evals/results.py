@@ -21,7 +21,10 @@ FORM = 1
 
 
 class TaskRun(DomainModel):
-    """What became of one task, once. All ids are of memories of its world; `elapsed_ms` is what the service took."""
+    """What became of one task, once. All ids are of memories of its world; `elapsed_ms` is what the service took.
+
+    `known` are memories that the session had been shown before: to bring them again would be a repetition.
+    """
 
     world: str
     task: str
@@ -31,6 +34,7 @@ class TaskRun(DomainModel):
     useful: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
     injected: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
     outcome: Outcome
     reason: Reason | None = None
     engine: Engine = Engine.NONE

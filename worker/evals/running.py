@@ -174,10 +174,10 @@ async def ask(backend: Backend, world: World, task: Task, repeat: int, deadline_
     except MeeseeksError as error:
         reason = getattr(error, "reason", Reason.INTERNAL)
         outcome = Outcome.TIMEOUT if reason is Reason.DEADLINE else Outcome.ERROR
-        return _labelled(world, task, repeat, outcome=outcome, reason=reason, degraded=True, elapsed_ms=deadline_ms)
+        return labelled(world, task, repeat, outcome=outcome, reason=reason, degraded=True, elapsed_ms=deadline_ms)
     result = InjectionResult.model_validate(body)
     usage = await _usage(backend, world, result) if "triage" in result.stages else {}
-    return _labelled(
+    return labelled(
         world,
         task,
         repeat,
@@ -191,7 +191,8 @@ async def ask(backend: Backend, world: World, task: Task, repeat: int, deadline_
     )
 
 
-def _labelled(world: World, task: Task, repeat: int, **came: Any) -> TaskRun:
+def labelled(world: World, task: Task, repeat: int, **came: Any) -> TaskRun:
+    """A run with its labels; `came` is what became of it."""
     return TaskRun(
         world=world.name,
         task=task.key,
