@@ -11,6 +11,8 @@ LABEL = 190
 RIGHT = 190
 PLOT = WIDTH - LABEL - RIGHT
 AXIS = 22
+LINE = 16
+"""Pixels from a line of text to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ def intervals(rows: Sequence[Row], least: float, most: float, *, zero: bool = Fa
 
 def distribution(values: Sequence[float], marks: Sequence[tuple[str, float]]) -> str:
     """Which share of `values` (milliseconds) is at most so large, on a logarithmic axis, with labelled lines."""
-    height, top = 190, 150
+    top = 150
+    height = top + LINE * (len(marks) + 2)
     ordered = sorted(max(value, 0.1) for value in values)
     least, most = math.log10(ordered[0]), math.log10(max(ordered[-1], ordered[0] * 1.01))
 
@@ -65,12 +68,13 @@ def distribution(values: Sequence[float], marks: Sequence[tuple[str, float]]) ->
     points = [f"{across(value):.1f},{top - (top - 10) * (n + 1) / len(ordered):.1f}" for n, value in enumerate(ordered)]
     parts = [_open(height), f'<polyline points="{" ".join(points)}" class="curve"/>']
     parts.append(f'<line x1="{LABEL / 2}" y1="{top}" x2="{WIDTH - LABEL / 2}" y2="{top}" class="grid"/>')
-    for label, value in marks:
+    for number, (label, value) in enumerate(marks, 1):
         at = across(value)
         parts.append(f'<line x1="{at:.1f}" y1="10" x2="{at:.1f}" y2="{top}" class="zero"/>')
-        parts.append(f'<text x="{at:.1f}" y="{top + 16}" class="tick">{escape(label)}</text>')
-    ends = ((ordered[0], top + 34), (ordered[-1], top + 34))
-    parts += [f'<text x="{across(value):.1f}" y="{at}" class="tick">{value:.0f} ms</text>' for value, at in ends]
+        parts.append(f'<text x="{at:.1f}" y="{top + LINE * number}" class="tick">{escape(label)}</text>')
+    below = top + LINE * (len(marks) + 1)
+    ends = (ordered[0], ordered[-1])
+    parts += [f'<text x="{across(value):.1f}" y="{below}" class="tick">{value:.0f} ms</text>' for value in ends]
     return "".join([*parts, "</svg>"])
 
 
