@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +25,8 @@ class Seen:
 class HttpDouble:
     """`mode`: ok, hang (no answer), close (hang up at once), raw (`body` alone), endless, trickle (bit by bit).
 
-    `once` is a mode for the next request alone, `queue` bodies for the next ones. `connections` counts those that were
-    opened.
+    `once` is a mode for the next request alone, `queue` bodies for the next ones, `respond` makes one for each.
+    `connections` counts those that were opened.
     """
 
     port: int
@@ -37,6 +37,7 @@ class HttpDouble:
     seen: list[Seen] = field(default_factory=list)
     connections: int = 0
     queue: list[Any] = field(default_factory=list)
+    respond: Callable[[Seen], Any] | None = None
 
     @property
     def url(self) -> str:
@@ -68,6 +69,8 @@ class HttpDouble:
     async def _ok(self, writer: asyncio.StreamWriter) -> None:
         if self.queue:
             self.answer(self.queue.pop(0))
+        if self.respond is not None:
+            self.answer(self.respond(self.seen[-1]))
         head = f"HTTP/1.1 {self.status} x\r\nContent-Type: application/json\r\nContent-Length: {len(self.body)}\r\n\r\n"
         writer.write(head.encode() + self.body)
         await writer.drain()

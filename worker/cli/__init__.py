@@ -4,6 +4,7 @@ import typer
 
 from .automations import automations
 from .calibrate import calibrate
+from .calibrate_decision import calibrate_decision
 from .demo import demo
 from .doctor import doctor
 from .evaluating import comparison, evaluation
@@ -26,6 +27,7 @@ for _command in (up, worker, http, remember, update, relate, forget, recall, inj
     app.command()(_command)
 app.command()(install)
 app.command()(uninstall)
+app.command("calibrate-decision")(calibrate_decision)
 app.command("show")(show_memory)
 app.command("list")(list_memories)
 app.command("import")(import_memories)

@@ -1,8 +1,7 @@
 """`meeseeks calibrate`: measures from where on memories count as relevant."""
 
-import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,23 +22,18 @@ from worker.calibration import (
     write_calibration,
 )
 from worker.cli.backend import Backend, open_backend
+from worker.cli.labelled import BUDGET_S, recall_of, store_world, worlds_service
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import errors, print_json, say, show, table
 from worker.errors import SettingsError
-from worker.focus import focus
-from worker.legs import first_query
-from worker.memory_operations import PUT
 from worker.models import EmbedderProfile
 from worker.opening import make_embedder
 from worker.operations import RECALL
 from worker.ranking import KEYWORD_FLOOR
-from worker.settings import InjectionConfig, Settings
-from worker.skipping import skip_reason
+from worker.settings import Settings
 from worker.worlds import Task, World, read_worlds
 
-BATCH = 100
 MOST_SEEN = 60
-BUDGET_S = 60.0
 WORDS = {
     "passing": "tasks with relevant memories that get candidates",
     "kept": "relevant memories among the candidates",
@@ -120,49 +114,21 @@ async def _on_store(settings: Settings, tenant: str, *, quiet: bool) -> list[Obs
 
 
 async def _on_worlds(settings: Settings, worlds: Sequence[World], *, quiet: bool) -> list[Observation]:
-    """What is found for the tasks of labelled worlds, which are stored in a folder of their own for as long."""
+    """What is found for the tasks of labelled worlds."""
     observed: list[Observation] = []
-    with tempfile.TemporaryDirectory(prefix="meeseeks-calibrate-") as folder:
-        service = settings.service.model_copy(update={"data_dir": Path(folder), "redis_url": None, "qdrant_url": None})
-        async with open_backend(replace(settings, service=service)) as backend:
-            with Progress(console=errors, disable=quiet, transient=True) as progress:
-                for world in progress.track(worlds, description="measuring"):
-                    await _store(backend, world)
-                    for task in world.tasks:
-                        observed += await _ask(backend, world, task)
+    async with worlds_service(settings) as backend:
+        with Progress(console=errors, disable=quiet, transient=True) as progress:
+            for world in progress.track(worlds, description="measuring"):
+                await store_world(backend, world)
+                for task in world.tasks:
+                    observed += await _ask(backend, task)
     return observed
 
 
-async def _store(backend: Backend, world: World) -> None:
-    """Pseudo-users whose memories everybody may see are nobody here."""
-    for start in range(0, len(world.memories), BATCH):
-        batch = [
-            memory.model_copy(update={"scope": memory.scope.model_copy(update={"user": None})})
-            if memory.scope.user in world.shared_users
-            else memory
-            for memory in world.memories[start : start + BATCH]
-        ]
-        payload = {"tenant": world.name, "memories": [memory.model_dump(mode="json") for memory in batch]}
-        await backend.call(PUT, payload, budget=BUDGET_S)
-
-
-async def _ask(backend: Backend, world: World, task: Task) -> list[Observation]:
+async def _ask(backend: Backend, task: Task) -> list[Observation]:
     """What a task's own recall finds; nothing where it would not be searched with at all."""
-    config, request = InjectionConfig(), task.request
-    if skip_reason(request, config) is not None:
-        return []
-    query = first_query(request, focus(request, config), config)
-    payload = {
-        "query": query.query,
-        "also": query.also,
-        "history": query.history,
-        "scope": request.scope.model_dump(mode="json"),
-        "agent_id": request.agent_id,
-        "now": request.now.isoformat() if request.now else None,
-        "limit": MOST_SEEN,
-        "ungated": True,
-    }
-    return [_seen(await backend.call(RECALL, payload, budget=BUDGET_S), task.relevant)]
+    payload = recall_of(task, MOST_SEEN, ungated=True)
+    return [] if payload is None else [_seen(await backend.call(RECALL, payload, budget=BUDGET_S), task.relevant)]
 
 
 def _seen(body: dict[str, Any], relevant: frozenset[str]) -> Observation:
