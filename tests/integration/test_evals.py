@@ -20,12 +20,13 @@ from worker.errors import SettingsError
 from worker.evals.measures import Measure, summary
 from worker.evals.plan import Plan
 from worker.evals.planning import Wish, plan_of
+from worker.evals.prompt_files import prompts_in_force, read_chooser, with_first
 from worker.evals.results import Report, read_report
 from worker.evals.running import evaluate
 from worker.evals.shelf import Shelf
 from worker.prompts import default_prompts_dir, neutralise
 from worker.settings import Settings, Strategy
-from worker.worlds import Task, read_worlds
+from worker.worlds import Task, World, read_cases, read_worlds
 
 CASES = default_prompts_dir() / "cases"
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
@@ -61,16 +62,33 @@ def measures(report: Report) -> dict[Measure, float]:
 
 
 @asynccontextmanager
-async def asked(folder: Path, respond: Responder, world: str, **wish: Any) -> AsyncIterator[tuple[Upstream, Plan]]:
-    """A scripted model, and the plan of an evaluation that asks it about one world."""
+async def asked(folder: Path, respond: Responder, **wish: Any) -> AsyncIterator[tuple[Upstream, Plan]]:
+    """A scripted model, and the plan of an evaluation that asks it."""
     async with Upstream(respond=respond) as upstream:
-        fields = {"settings": OPEN, "strategy": Strategy.LLM, **wish}
-        wanted = Wish(model="openai/scripted", model_api_base=f"{upstream.url}/v1", only=(world,), **fields)
+        fields = {"model": "openai/scripted", "settings": OPEN, "strategy": Strategy.LLM, **wish}
+        wanted = Wish(model_api_base=f"{upstream.url}/v1", **fields)
         yield upstream, await plan_of(loaded(folder), wanted)
 
 
-def world_named(name: str) -> Any:
+def world_named(name: str) -> World:
     return next(world for world in read_worlds(CASES) if world.name == name)
+
+
+SUBJECTS = {
+    "winch": "The winch is serviced every March by the harbour workshop",
+    "ferry": "The ferry to Lindholm leaves at a quarter past seven",
+    "locker": "Keys of the boat locker hang behind the kayak rack",
+    "diesel": "Diesel is paid with the blue card, never with the black one",
+    "buoy": "The green buoy at the inlet has been out of place since autumn",
+    "radio": "The radio in the cabin listens on channel 16",
+}
+
+
+def small(folder: Path) -> Path:
+    """A world that is asked about in a moment: one question for each of its memories."""
+    memories = [{"id": key, "content": text, "created_at": "2026-01-10"} for key, text in SUBJECTS.items()]
+    tasks = [{"id": f"q-{key}", "message": f"What about the {key}?", "essential": [key]} for key in SUBJECTS]
+    return case_file(folder, *memories, *tasks)
 
 
 def shown(upstream: Upstream, task: Task) -> str:
@@ -85,25 +103,27 @@ def shown(upstream: Upstream, task: Task) -> str:
 async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, name: str) -> None:
     """What it does not bring, it was not shown: that is the recall's to mend."""
     world = world_named(name)
-    async with asked(tmp_path, oracle(world), name) as (upstream, plan):
+    async with asked(tmp_path, oracle(world), only=(name,)) as (upstream, plan):
         report = await evaluated(plan)
-    found = measures(report)
-    exact = {Measure.PRECISION: 1.0, Measure.CLEAN: 1.0, Measure.FORBIDDEN: 0.0, Measure.FALLBACK: 0.0}
+    sound = [run for run in report.runs if not run.degraded]
+    assert len(sound) > 40, "a busy machine makes some embeddings late, but not so many"
+    found = measures(report.model_copy(update={"runs": tuple(sound)}))
+    exact = {Measure.PRECISION: 1.0, Measure.CLEAN: 1.0, Measure.FORBIDDEN: 0.0}
     assert {measure: found[measure] for measure in exact} == exact
     texts = {memory.id: neutralise(memory.content)[:SHOWN] for memory in world.memories}
     tasks = {task.key: task for task in world.tasks}
-    for run in report.runs:
+    for run in sound:
         missing = set(run.essential) - set(run.injected)
         assert not [key for key in missing if texts[key] in shown(upstream, tasks[run.task])], run.task
     assert found[Measure.RECALL] > 0.9
-    by_model = [run for run in report.runs if run.engine is Engine.LLM]
+    by_model = [run for run in sound if run.engine is Engine.LLM]
     assert all(run.input_tokens > 0 and run.model_calls >= 1 for run in by_model)
     assert len(upstream.chats) >= len(by_model) > 25
 
 
 async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_gates(tmp_path: Path) -> None:
     world = world_named("community-bot")
-    async with asked(tmp_path, adversary(world), world.name, settings={}) as (_, plan):
+    async with asked(tmp_path, adversary(world), only=(world.name,), settings={}) as (_, plan):
         report = await evaluated(plan)
     memories = {memory.id: memory for memory in world.memories}
     tasks = {task.key: task for task in world.tasks}
@@ -119,33 +139,23 @@ async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_gates(tmp_pa
 
 
 async def test_what_is_known_is_not_asked_again(tmp_path: Path) -> None:
-    world, shelf = world_named("research-lab"), Shelf(tmp_path / "evals")
-    async with asked(tmp_path, oracle(world), world.name, repeat=2) as (upstream, plan):
+    path, shelf = small(tmp_path), Shelf(tmp_path / "evals")
+    async with asked(tmp_path, oracle(read_cases(path)), worlds=path, repeat=2) as (upstream, plan):
         first = await evaluated(plan, shelf)
+        assert measures(first)[Measure.RECALL] == 1.0
         asked_for = len(upstream.chats)
         again = await evaluated(plan, shelf)
-        assert len(upstream.chats) == asked_for
-        assert (first.cached, again.cached) == (0, plan.runs)
+        assert len(upstream.chats) == asked_for >= 12
+        assert (first.cached, again.cached) == (0, 12)
         assert again.runs == first.runs
         assert again.id == first.id
         more = await evaluated(replace(plan, repeat=3), shelf)
-        assert more.cached == plan.runs
-        assert len(more.runs) == 3 * len(world.tasks)
+        assert (more.cached, len(more.runs)) == (12, 18)
         assert (await evaluated(plan, shelf, fresh=True)).cached == 0
         other = tmp_path / "other.md"
         other.write_text(plan.prompts[0].text.replace("When in doubt", "In doubt"), encoding="utf-8")
-        changed = await plan_of(loaded(tmp_path), wish_of(upstream, world.name), other)
+        changed = replace(plan, prompts=with_first(prompts_in_force(plan.service), read_chooser(other)))
         assert (await evaluated(changed, shelf)).cached == 0
-
-
-def wish_of(upstream: Upstream, world: str) -> Wish:
-    return Wish(
-        model="openai/scripted",
-        model_api_base=f"{upstream.url}/v1",
-        only=(world,),
-        settings=OPEN,
-        strategy=Strategy.LLM,
-    )
 
 
 @pytest.mark.parametrize(
@@ -168,33 +178,25 @@ async def test_whatever_an_answer_depends_on_is_in_the_name_of_its_results(tmp_p
 
 async def test_a_model_that_was_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.evals.running.WAKE_TRIES", 1)
-    world, shelf = world_named("research-lab"), Shelf(tmp_path / "evals")
-    async with asked(tmp_path, oracle(world), world.name) as (upstream, plan):
+    path, shelf = small(tmp_path), Shelf(tmp_path / "evals")
+    async with asked(tmp_path, oracle(read_cases(path)), worlds=path) as (upstream, plan):
         upstream.mode = Mode.ERROR_500
         broken = await evaluated(plan, shelf)
         upstream.mode = Mode.OK
         mended = await evaluated(plan, shelf)
-    assert measures(broken)[Measure.FALLBACK] > 0.4
-    assert {run.reason for run in broken.runs if run.degraded} <= {Reason.MODEL_ERROR, Reason.MODEL_PAUSED}
+    assert measures(broken)[Measure.FALLBACK] == 1.0
+    assert {run.reason for run in broken.runs} <= {Reason.MODEL_ERROR, Reason.MODEL_PAUSED}
     assert measures(mended)[Measure.FALLBACK] == 0.0
-    assert 0 < mended.cached < plan.runs
+    assert mended.cached == 0
 
 
 async def test_it_stops_when_the_money_is_spent(tmp_path: Path) -> None:
-    world = world_named("research-lab")
-    async with Upstream(respond=oracle(world)) as upstream:
-        wish = Wish(
-            model="openai/gpt-4o-mini",
-            model_api_base=f"{upstream.url}/v1",
-            only=(world.name,),
-            settings=OPEN,
-            max_cost=0.00002,
-            parallel=2,
-        )
-        plan = await plan_of(loaded(tmp_path), wish)
+    path = small(tmp_path)
+    wish = {"model": "openai/gpt-4o-mini", "worlds": path, "repeat": 5, "max_cost": 0.00002, "parallel": 2}
+    async with asked(tmp_path, oracle(read_cases(path)), **wish) as (_, plan):
         report = await evaluated(plan)
-    assert 0 < len(report.runs) < len(world.tasks)
-    assert report.missing == len(world.tasks) - len(report.runs)
+    assert 0 < len(report.runs) < 30
+    assert report.missing == 30 - len(report.runs)
     assert report.stopped
     assert "dollars were spent" in report.stopped
     assert sum(run.cost or 0.0 for run in report.runs) == pytest.approx(0.00002, rel=0.9)
@@ -202,13 +204,12 @@ async def test_it_stops_when_the_money_is_spent(tmp_path: Path) -> None:
 
 async def test_a_hung_model_is_a_fallback_within_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.evals.running.WAKE_TRIES", 1)
-    world = world_named("research-lab")
-    async with asked(tmp_path, oracle(world), world.name, deadline_ms=400, parallel=8) as (upstream, plan):
+    path = small(tmp_path)
+    async with asked(tmp_path, oracle(read_cases(path)), worlds=path, deadline_ms=400) as (upstream, plan):
         upstream.mode = Mode.HANG
         report = await evaluated(plan)
-    late = [run for run in report.runs if run.degraded]
-    assert late
-    assert {run.reason for run in late} <= {Reason.MODEL_TIMEOUT, Reason.MODEL_PAUSED, Reason.MODEL_NO_TIME}
+    assert all(run.degraded for run in report.runs)
+    assert {run.reason for run in report.runs} <= {Reason.MODEL_TIMEOUT, Reason.MODEL_PAUSED, Reason.MODEL_NO_TIME}
     assert max(run.elapsed_ms for run in report.runs) < 600
 
 
