@@ -121,10 +121,11 @@ def _children_ms() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running `meeseeks up`: the address of its queue, and the id of the process that answers."""
+    """A running `meeseeks up`: the addresses of its queue and its HTTP, and the id of the process that answers."""
 
     url: str
     pid: int
+    http: str | None = None
 
     def processor_ms(self) -> float | None:
         """Processor time that the process has used so far; `None` where the system does not say."""
@@ -138,13 +139,16 @@ class Service:
 
 @contextmanager
 def running_service(data_dir: Path, *options: str, settings: str = "") -> Iterator[Service]:
-    """`meeseeks up` on a data folder, without HTTP, and with `settings`, further text of a settings file."""
+    """`meeseeks up` on a data folder, without HTTP unless the options say so.
+
+    `settings` is further text of a settings file.
+    """
     config = data_dir / "bench.toml"
     config.write_text(f"[service]\nhttp_enabled = false\n{settings}", encoding="utf-8")
     command = [sys.executable, "-m", "worker", "--data-dir", str(data_dir), "--config", str(config)]
     with running([*command, "up", "--json", *options], "}") as said:
         about = json.loads(said)
-        yield Service(about["redis"], about["pid"])
+        yield Service(about["redis"], about["pid"], about.get("http"))
 
 
 class ModelServer:

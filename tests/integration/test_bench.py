@@ -44,7 +44,7 @@ def test_a_quick_run_prints_json_and_keeps_results_and_charts(tmp_path: Path) ->
 
     published = bench("--publish", "--out", str(tmp_path))
     assert published.returncode == 1
-    assert "no results of deterministic, hook_command, model" in published.stderr
+    assert "no results of deterministic, hook_command, http, model" in published.stderr
 
 
 def test_an_unknown_name_is_refused() -> None:
