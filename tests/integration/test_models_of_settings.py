@@ -1,0 +1,116 @@
+"""Settings lead to models: which are opened, tried in which order, as what they are; through the command line."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import CommandLine, command_line
+from tests.support.http_double import HttpDouble, Seen, running_http_double
+from tests.support.stack import free_port
+from tests.support.upstream import Upstream, keeping
+from tests.support.upstream_thread import upstream_thread
+
+pytestmark = pytest.mark.timeout(120)
+
+QUESTION = ("inject", "Who tunes the reed organ?", "--deadline-ms", "20000")
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    with upstream_thread(keeping(["Pavel"])) as server:
+        yield server
+
+
+@pytest.fixture
+def double() -> Iterator[HttpDouble]:
+    with running_http_double() as server:
+        server.respond = sure_of("Pavel")
+        yield server
+
+
+def sure_of(text: str) -> Any:
+    def respond(seen: Seen) -> Any:
+        questions = seen.body["questions"].items()
+        answers = {
+            key: {"type": "noul", "noul": 0.8 if text in question["instructions"] else 0.1}
+            for key, question in questions
+        }
+        return {"model": "m", "answers": answers, "usage": {"input_tokens": 9, "output_tokens": 0}}
+
+    return respond
+
+
+def commands(folder: Path, config: str = "", **variables: str) -> CommandLine:
+    """Commands on a store with two memories, and settings from a file."""
+    (folder / "meeseeks.toml").write_text(config, encoding="utf-8")
+    line = command_line(folder, MEESEEKS_CONFIG=str(folder / "meeseeks.toml"), **variables)
+    quiet = command_line(folder)
+    quiet.ok("remember", "The reed organ is tuned by Pavel Novak")
+    quiet.ok("remember", "The key of the reed organ hangs in the vestry")
+    return line
+
+
+def texts(answer: Any) -> list[str]:
+    return [item["text"] for item in answer["items"]]
+
+
+def test_models_are_tried_in_the_order_of_the_settings(tmp_path: Path, upstream: Upstream) -> None:
+    config = f"""
+        [[service.models]]
+        name = "openai/away"
+        api_base = "http://127.0.0.1:{free_port()}/v1"
+        [[service.models]]
+        name = "openai/here"
+        api_base = "{upstream.url}/v1"
+        api_key_variable = "KEY_OF_HERE"
+        output = "pattern"
+        [memory_injection]
+        models = ["openai/away", "openai/here"]
+    """
+    line = commands(tmp_path, config, KEY_OF_HERE="sk-of-here")
+    answer = line.json(*QUESTION)
+    assert (answer["engine"], answer["degraded"]) == ("llm", False)
+    assert texts(answer) == ["The reed organ is tuned by Pavel Novak"]
+    receipt = line.json("receipt", answer["receipt_id"])
+    assert [(each["model"], each["reason"]) for each in receipt["attempts"]] == [
+        ("openai/away", "model_unreachable"),
+        ("openai/here", None),
+    ]
+    request = upstream.chats[-1]
+    assert request.headers["authorization"] == "Bearer sk-of-here"
+    assert request.body["response_format"]["json_schema"]["schema"]["type"] == "string"
+
+
+def test_a_decision_model_is_known_by_its_name(tmp_path: Path, double: HttpDouble) -> None:
+    line = commands(tmp_path, MEESEEKS_MODEL="ollama/tev1:0.8b", MEESEEKS_MODEL_API_BASE=double.url)
+    answer = line.json(*QUESTION)
+    assert (answer["engine"], texts(answer)) == ("decision", ["The reed organ is tuned by Pavel Novak"])
+    assert {seen.path for seen in double.seen} == {"/v1/systemone"}
+    considered = line.json("receipt", answer["receipt_id"])["considered"]
+    assert [memory["probability"] for memory in considered if memory["verdict"] == "chosen"] == [0.8]
+
+
+def test_a_threshold_of_the_settings_goes_before_the_usual_one(tmp_path: Path, double: HttpDouble) -> None:
+    table = json.dumps([{"name": "ollama/mine", "kind": "decision", "threshold": 0.9, "api_base": double.url}])
+    line = commands(tmp_path, MEESEEKS_MODEL="ollama/mine", MEESEEKS_MODELS=table)
+    answer = line.json(*QUESTION)
+    assert (answer["engine"], answer["outcome"], texts(answer)) == ("decision", "none_relevant", [])
+
+
+def test_a_key_that_is_not_set_is_told_at_the_start(tmp_path: Path) -> None:
+    table = json.dumps([{"name": "openai/mine", "api_key_variable": "NO_SUCH_KEY"}])
+    line = commands(tmp_path, MEESEEKS_MODEL="openai/mine", MEESEEKS_MODELS=table)
+    result = line.run(*QUESTION)
+    assert result.exit_code == 1
+    assert "the variable NO_SUCH_KEY is not set" in result.output
+
+
+def test_a_table_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+    line = commands(tmp_path)
+    (tmp_path / "meeseeks.toml").write_text('[service]\n[[service.models]]\nname = "a/b"\noutput = "yaml"\n')
+    result = line.run(*QUESTION)
+    assert result.exit_code == 1
+    assert "meeseeks.toml:2: service.models.0.output" in result.output.replace("\n", "")
