@@ -75,7 +75,7 @@ def answer_schema(offered: int, most: int) -> dict[str, Any]:
 
 
 def answer_pattern(offered: int, most: int) -> dict[str, Any]:
-    """JSON schema of one string such as "3,1" or "none": a fifth of the tokens, and no room for white space.
+    """JSON schema of one string such as "3,1" or "none": a third of the tokens, and no room for white space.
 
     For servers that turn patterns into grammars (llama.cpp); such an answer cannot say that something is missing.
     """

@@ -1,12 +1,14 @@
 """A real language model, over real HTTP, through the real litellm: the parts fit together, whatever it answers."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ from worker.breaker import CircuitBreaker
 from worker.deadline import Deadline
 from worker.errors import ModelError
 from worker.model_calls import ChatRequest
+from worker.model_profile import SchemaKind
 from worker.models import Candidate, Memory, Recalled, RecallQuery, SelectionTask
 from worker.parsing import Choice, parse_choice
 from worker.prompts import default_prompts_dir, load_prompts
@@ -91,6 +94,33 @@ async def test_the_schema_makes_even_a_tiny_model_answer_in_shape(model: ChatMod
     assert reply.usage.output_tokens > 0
     if reply.finish_reason == "stop":
         assert isinstance(parse_choice(reply.text, len(CANDIDATES)), Choice)
+
+
+async def test_a_pattern_leaves_no_room_for_anything_but_numbers(server: "LocalServer") -> None:
+    """llama.cpp makes a grammar of the pattern, with numbers of two digits as well."""
+    prepare_environment(os.environ)
+    from worker.adapters.litellm_model import LiteLLMModel
+    from worker.adapters.local_llm import MODEL_NAME
+
+    held = LiteLLMModel(MODEL_NAME, api_base=server.url, output=SchemaKind.PATTERN)
+    free = LiteLLMModel(MODEL_NAME, api_base=server.url)
+    prompt = load_prompts(default_prompts_dir())["triage"]
+    tokens = []
+    for model in (free, held):
+        many = (
+            *CANDIDATES,
+            *(replace(c, memory=c.memory.model_copy(update={"id": f"n{c.memory.id}"})) for c in CANDIDATES),
+        )
+        shape = Shape(window=2048, most=5, output=model.abilities.output)
+        asked = Conversation(prompt, TASK, many, lambda text: text, shape)
+        reply = await model.complete(asked.choice_request(), Deadline.after(120))
+        assert reply.usage is not None
+        tokens.append(reply.usage.output_tokens)
+    assert re.fullmatch(r'"(none|\d\d?(,\d\d?){0,4})"', reply.text)
+    choice = parse_choice(reply.text, len(asked.offered))
+    assert isinstance(choice, Choice)
+    assert tokens[1] < tokens[0]
+    await held.aclose()
 
 
 async def test_a_whole_triage_ends_in_a_selection_or_a_named_reason(model: ChatModel) -> None:
