@@ -68,7 +68,7 @@ class LlmSelector:
             prompt_id=self._prompt.name,
             usage=turns.usage,
             partial=turns.partial,
-            notes=_notes(config, searched_first=searches_first),
+            notes=_notes(config, searched_first=searches_first, partial=turns.partial),
         )
 
     def _begin(
@@ -116,10 +116,13 @@ def _as_found(chosen: Sequence[Candidate], order: Sequence[Candidate]) -> list[C
     return sorted(chosen, key=lambda candidate: places[candidate.memory.id])
 
 
-def _notes(config: InjectionConfig, *, searched_first: bool) -> tuple[str, ...]:
+def _notes(config: InjectionConfig, *, searched_first: bool, partial: bool) -> tuple[str, ...]:
+    notes = []
     if config.first_recall is FirstRecall.MODEL and not searched_first:
-        return ("first_recall = model: the model takes no tools, so the service searched first",)
-    return ()
+        notes.append("first_recall = model: the model takes no tools, so the service searched first")
+    if partial:
+        notes.append("the deadline came while the model was answering: what had arrived by then counts")
+    return tuple(notes)
 
 
 def _dropped(chosen: Sequence[Candidate], turns: Turns, recalled: Recalled, most: int) -> tuple[Dropped, ...]:

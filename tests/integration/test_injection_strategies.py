@@ -99,7 +99,9 @@ async def test_what_arrived_before_the_deadline_is_injected_and_the_answer_degra
     async with open_service(tmp_path, model=ScriptedModel([begins])) as service:
         await service.put(MEMORIES)
         result = await service.ask(QUESTION)
+        receipt = await service.receipt(result)
     assert (ids(result), result.engine) == (["organ"], Engine.LLM)
+    assert "what had arrived" in receipt.notes[0]
     assert (result.outcome, result.degraded, result.reason) == (Outcome.INJECTED, True, Reason.MODEL_TIMEOUT)
 
 
