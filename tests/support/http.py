@@ -117,7 +117,7 @@ class Conversation:
             "server": ("localhost", 80),
         }
         self.sent: list[Message] = []
-        self._incoming: list[Message] = [{"type": "http.request", "body": raw, "more_body": False}]
+        self.incoming: list[Message] = [{"type": "http.request", "body": raw, "more_body": False}]
         self._gone = asyncio.Event()
         self.before_body: Callable[[], None] = lambda: None
 
@@ -125,8 +125,8 @@ class Conversation:
         self._gone.set()
 
     async def receive(self) -> Message:
-        if self._incoming:
-            return self._incoming.pop(0)
+        if self.incoming:
+            return self.incoming.pop(0)
         await self._gone.wait()
         return {"type": "http.disconnect"}
 

@@ -1,5 +1,6 @@
 """What every request passes: names, tokens, limits; and what is said of it afterwards."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
-from tests.support.http import ACME_TOKEN, TOKEN, Recorder, both_tokens, calling, make_app
+from tests.support.http import ACME_TOKEN, TOKEN, Conversation, Recorder, both_tokens, calling, make_app
+from worker.api import gate
 from worker.api.gate import passage_of
 from worker.api.rate import MOST_CALLERS, RateLimit
 from worker.api.tokens import Tokens, check_address, local_names, name_in, read_tokens
@@ -145,6 +147,15 @@ async def test_a_body_that_turns_out_too_long_is_not_read_to_its_end() -> None:
         answer = await client.post("/v1/inject", content=endless(), headers={"Content-Type": "application/json"})
     assert_problem(answer, 413)
     assert len(pulled) <= 12
+
+
+@pytest.mark.parametrize("path", ["/v1/inject", "/v1/hooks/codex"])
+async def test_a_body_that_does_not_come_is_not_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "PIECE_S", 0.1)
+    asked = Conversation(path, INJECTION)
+    asked.incoming[0]["more_body"] = True
+    await asyncio.wait_for(make_app(recorder())(asked.scope, asked.receive, asked.send), 10)
+    assert asked.status == (200 if "hooks" in path else 408)
 
 
 async def test_an_import_may_be_longer_than_a_request() -> None:

@@ -36,6 +36,7 @@ REFUSALS: dict[str, str] = {
     "401": "A token is needed, or it is not accepted.",
     "403": "The token is not for this.",
     "404": "There is nothing by that name.",
+    "408": "The body does not come.",
     "413": "The body is too long.",
     "415": "The body is of another type than this takes.",
     "421": "The service is not called by this name.",

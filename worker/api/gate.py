@@ -3,6 +3,7 @@
 It also says of each request, once it is answered, that it was: in the log and in the metrics, without what was said.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ HOOKS = "/v1/hooks/"
 IMPORT = "/v1/memories/import"
 
 UNKNOWN_ROUTE = "unknown"
+
+PIECE_S = 30.0
+"""Seconds in which the next piece of a body must come."""
 
 log = structlog.get_logger()
 
@@ -184,13 +188,22 @@ class _Limited:
         self._receive = receive
         self._limit = limit
         self._seen = 0
+        self._whole = False
         self._said = _length_said(scope)
 
     async def receive(self) -> Message:
         self._check(self._said)  # before a byte of it is read, or asked for by "100 Continue"
-        message = await self._receive()
+        if self._whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(PIECE_S):
+                message = await self._receive()
+        except TimeoutError as error:
+            detail = f"no piece of the body came for {PIECE_S:g} seconds"
+            raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail, headers={"Connection": "close"}) from error
         if message["type"] == "http.request":
             self._seen += len(message.get("body", b""))
+            self._whole = not message.get("more_body", False)
             self._check(self._seen)
         return message
 
