@@ -70,7 +70,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_it_is_no_prompt_of_the_service() -> None:
-    assert set(load_prompts(default_prompts_dir())) == {"triage", "decision"}
+    assert "memory-search" not in load_prompts(default_prompts_dir())
 
 
 async def test_every_parameter_is_in_the_reference_for_each_way() -> None:
