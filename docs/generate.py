@@ -38,6 +38,7 @@ SECTIONS = {
     "relative_cut": "Choice and budget",
     "strategy": "Who chooses",
     "context_window_depth": "Sessions",
+    "receipt_keep": "Receipts and feedback",
 }
 """Headings of `[memory_injection]`, each by the key that it begins with."""
 

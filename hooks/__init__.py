@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .client import MeeseeksClient
     from .contract import Engine, InjectionRequest, InjectionResult, Outcome, Reason, Scope, SessionEvent
     from .history import strip
+    from .post_execution import PostExecutionHook
     from .pre_execution import PreExecutionHook
     from .sync import SyncPreExecutionHook
     from .sync_client import SyncMeeseeksClient
@@ -23,6 +24,7 @@ __all__ = [
     "InjectionResult",
     "MeeseeksClient",
     "Outcome",
+    "PostExecutionHook",
     "PreExecutionHook",
     "Reason",
     "Scope",
@@ -35,6 +37,7 @@ __all__ = [
 
 _HOMES = {
     "MeeseeksClient": ".client",
+    "PostExecutionHook": ".post_execution",
     "PreExecutionHook": ".pre_execution",
     "SyncMeeseeksClient": ".sync_client",
     "SyncPreExecutionHook": ".sync",

@@ -37,6 +37,9 @@ INJECT = "inject"
 SESSION_EVENT = "session_event"
 """Name of the job that takes what happened to a session."""
 
+POST_EXECUTION = "post_execution"
+"""Name of the job that takes what a worker answered."""
+
 HOST_HOOK = "host_hook"
 """Name of the job that takes a native event of a host and brings that host's native output."""
 

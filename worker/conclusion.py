@@ -24,6 +24,7 @@ from .ledger import LedgerEntry
 from .model_calls import ModelAttempt, ModelUsage
 from .models import Candidate, Dropped, RecallQuery, Selection, Verdict
 from .receipt import AttemptReceipt, ConsideredMemory, ModelReceipt, Receipt
+from .redaction import kept
 from .render import Line, block, body, shown_text
 from .settings import InjectionConfig
 from .stages import Stages
@@ -205,10 +206,10 @@ def _items(conclusion: Conclusion) -> tuple[InjectedItem, ...]:
 
 
 def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> Receipt:
-    """Everything that is needed to explain the answer and to run the request again."""
+    """Everything that is needed to explain the answer and to run the request again, as far as it is to be kept."""
     selection = conclusion.selection
     probabilities = selection.probabilities if selection else {}
-    return Receipt(
+    whole = Receipt(
         id=turn.receipt_id,
         at=turn.now,
         request=turn.request,
@@ -229,6 +230,7 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         stages=result.stages,
         elapsed_ms=result.elapsed_ms,
     )
+    return kept(whole, turn.config.receipt_keep)
 
 
 def _attempt(attempt: ModelAttempt) -> AttemptReceipt:

@@ -31,6 +31,14 @@ class JudgePoint(StrEnum):
     RECALL = "recall"
 
 
+class ReceiptKeep(StrEnum):
+    """What a receipt keeps: everything; no text of anybody; or ids, numbers and named reasons alone."""
+
+    EVERYTHING = "everything"
+    NO_TEXTS = "no_texts"
+    NUMBERS = "numbers"
+
+
 class SortKey(StrEnum):
     """What the best come first by: the latest `created_at` (unknown ones last), or the highest importance."""
 

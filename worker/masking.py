@@ -31,7 +31,7 @@ _WHOLE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_USERINFO = re.compile(r"(?P<before>[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+(?=@)")
+_USERINFO = re.compile(r"(?P<before>[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)[^\s/@]{1,2000}(?=@)")
 _BEARER = re.compile(r"(?P<before>\bBearer\s+)[A-Za-z0-9._~+/-]{12,}=*")
 _ASSIGNED = re.compile(
     r"""(?P<before>\b(?:pass(?:word|wd|phrase)?|pwd|secret(?:[_ -]?key)?|api[_ -]?key|(?:access|auth|api)[_ -]?token)

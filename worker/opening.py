@@ -24,6 +24,7 @@ from .adapters.caching_embedder import CachingEmbedder
 from .adapters.edge_shelf import EdgeShelf, live_folder
 from .adapters.fastembed_embedder import FastEmbedEmbedder
 from .adapters.file_receipts import FileReceipts
+from .adapters.file_usage import FileUsage
 from .adapters.judge_model import JudgeModel, find_folder, read_judge
 from .adapters.litellm_environment import prepare_environment
 from .adapters.memory_ledger import MemoryLedger
@@ -33,12 +34,13 @@ from .adapters.ollama import find_chat_model
 from .adapters.redis_ledger import RedisLedger
 from .adapters.redis_receipts import RedisReceipts
 from .adapters.redis_subagents import RedisSubagents
+from .adapters.redis_usage import RedisUsage
 from .errors import EmbedderError, JudgeError, SettingsError
 from .hosts.subagents import PendingSubagents
 from .judging_fit import read_adjustment
 from .model_pool import ModelNames, ModelPool
 from .model_profile import ModelKind, ModelProfile, kind_of, only_vetoes
-from .protocols import ChatModel, DecisionModel, Embedder, Ledger, ReceiptStore
+from .protocols import ChatModel, DecisionModel, Embedder, Ledger, ReceiptStore, UsageStore
 from .service_settings import ServiceSettings
 from .shelf import Shelf
 
@@ -91,7 +93,13 @@ def open_ledger(service: ServiceSettings, redis: "Redis | None") -> Ledger:
 
 
 def open_receipts(service: ServiceSettings, redis: "Redis | None") -> ReceiptStore:
-    return RedisReceipts(redis, service.receipt_ttl_s) if redis is not None else FileReceipts(service.home / "receipts")
+    if redis is not None:
+        return RedisReceipts(redis, service.receipt_ttl_s)
+    return FileReceipts(service.home / "receipts", service.receipt_ttl_s)
+
+
+def open_usage(service: ServiceSettings, redis: "Redis | None") -> UsageStore:
+    return RedisUsage(redis) if redis is not None else FileUsage(service.home / "usage.json")
 
 
 def open_subagents(redis: "Redis | None") -> PendingSubagents:
@@ -161,6 +169,7 @@ async def open_judge(service: ServiceSettings, embedder: Embedder | None, stack:
         return OpenedJudge(unused=str(error), broken=find_folder() is not None)
     model = JudgeModel(file, change)
     stack.callback(model.close)
+    await model.warm()
     name = embedder.profile.name if embedder else "none"
     unused = f"it is made for {file.card['embedder']['name']}, the embedder is {name}"
     return OpenedJudge(model, None if OpenedJudge(model).fits(embedder) else unused)

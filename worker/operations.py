@@ -25,6 +25,7 @@ from .models import DomainModel, Memory, MemoryType, RecallQuery, visible_to
 from .protocols import ReceiptStore, StoreEngine
 from .ranking import keyword_unit
 from .recall import Recall, RecallScope
+from .receipt_search import ReceiptFilter, brief, find_receipts
 from .render import shown_text
 from .sessions import SessionService, shown_in
 from .settings import InjectionConfig
@@ -80,6 +81,10 @@ class ReceiptPayload(TenantPayload):
 
 
 class ReceiptsPayload(TenantPayload):
+    """Which receipts are wanted, the newest first; `brief` leaves out texts, settings and what was considered."""
+
+    where: ReceiptFilter = ReceiptFilter()
+    brief: bool = False
     limit: int = Field(default=20, ge=1, le=1000)
 
 
@@ -252,8 +257,9 @@ class Operations:
 
     async def receipts(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
         wanted = ReceiptsPayload.model_validate(payload)
-        recent = await self._receipts.recent(wanted.tenant, wanted.limit)
-        return Answer({"receipts": [receipt.model_dump(mode="json") for receipt in recent]})
+        found = await find_receipts(self._receipts, wanted.tenant, wanted.where, wanted.limit)
+        told = brief if wanted.brief else (lambda receipt: receipt.model_dump(mode="json"))
+        return Answer({"receipts": [told(receipt) for receipt in found]})
 
     async def health(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
         health = await self._engine.health()

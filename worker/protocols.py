@@ -1,6 +1,7 @@
 """What the decision logic needs from the outside world; implemented in `worker.adapters`."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from .deadline import Deadline
@@ -24,8 +25,9 @@ from .models import (
     StoreHealth,
     Vector,
 )
-from .receipt import Receipt
+from .receipt import Receipt, ReceiptPage, TurnOf
 from .settings import InjectionConfig
+from .usage import Usage
 
 
 class Embedder(Protocol):
@@ -192,4 +194,28 @@ class ReceiptStore(Protocol):
 
     async def read(self, tenant: str, receipt_id: str) -> Receipt: ...
 
-    async def recent(self, tenant: str, limit: int) -> list[Receipt]: ...
+    async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage:
+        """The newest first, at most `limit`, after the `offset` newest ones."""
+        ...
+
+    async def of_turn(self, turn: TurnOf) -> list[Receipt]:
+        """The receipts of one turn, of which there are several where its id was used for several messages."""
+        ...
+
+
+class UsageStore(Protocol):
+    """How often memories were injected and used, per tenant. Every method raises `QueueError` and nothing else."""
+
+    async def count(self, tenant: str, receipt_id: str, used: Mapping[str, bool], at: datetime) -> bool:
+        """Count an answer, by id whether it used each memory of its block; `False` where it had been counted."""
+        ...
+
+    async def read(self, tenant: str, ids: Sequence[str]) -> dict[str, Usage]:
+        """The counts of these memories, as far as there are any."""
+        ...
+
+    async def everything(self, tenant: str) -> dict[str, Usage]:
+        """The counts of every memory of the tenant."""
+        ...
+
+    async def forget(self, tenant: str, ids: Sequence[str]) -> None: ...

@@ -19,6 +19,7 @@ from hooks.contract import ItemSource
 from .kinds import Leg
 from .models import Candidate, Dropped, EmbedderProfile, Hit, Memory, Verdict
 from .settings import Fusion, InjectionConfig
+from .usage import Usage
 
 KEYWORD_SATURATION = 8.0
 KEYWORD_FLOOR = 2.2
@@ -97,11 +98,12 @@ class Links:
 
 
 class Pool:
-    """What the searches of one recall found, each memory once."""
+    """What the searches of one recall found, each memory once; `usage` is what is known of how it helped before."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.entries: dict[str, Entry] = {}
+        self.usage: Mapping[str, Usage] = {}
         self._has_cosines = False
 
     def add(self, hits: Sequence[Hit], leg: Leg) -> None:
@@ -211,7 +213,7 @@ class Pool:
         )
 
     def _known_besides(self, entry: Entry) -> float:
-        """What the order gains from a memory's own marks."""
+        """What the order gains from a memory's own marks, and loses where nobody ever needed it."""
         config, memory = self.setting.config, entry.memory
         here = memory.channel is not None and memory.channel == self.setting.channel
         return (
@@ -219,7 +221,12 @@ class Pool:
             + config.recency_weight * _freshness(memory, config.recency_half_life_days, self.setting.now)
             + config.channel_weight * here
             + config.dated_weight * (Leg.DATED in entry.legs)
+            - config.usage_damping * self._neglect(memory.id)
         )
+
+    def _neglect(self, memory_id: str) -> float:
+        known = self.usage.get(memory_id)
+        return known.neglect if known else 0.0
 
 
 def pinned_candidates(hits: Iterable[Hit], now: datetime, half_life_days: float) -> tuple[Candidate, ...]:

@@ -82,7 +82,7 @@ class RecallCheck:
             recent = await self._receipts.recent(tenant, QUERIES)
         except MeeseeksError:
             return []
-        return list(dict.fromkeys(receipt.query for receipt in recent if receipt.query.strip()))
+        return list(dict.fromkeys(receipt.query for receipt in recent.receipts if receipt.query.strip()))
 
 
 async def _top(store: WholeStore, maker: Maker, tenant: str, text: str) -> set[str]:

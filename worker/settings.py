@@ -17,6 +17,7 @@ from typing import Any, Self
 from pydantic import Field
 
 from .errors import SettingsError
+from .kinds import ReceiptKeep
 from .search_settings import Enrichment, Fusion, Language, Pattern
 from .service_settings import ServiceSettings, service_layers
 from .settings_file import (
@@ -75,6 +76,20 @@ class InjectionConfig(TriageSettings):
         le=100,
         description="Blocks that a conversation's history may hold, the newest included; 0 removes all of them after "
         "their turn. Callers get it as `history_cap`.",
+    )
+    receipt_keep: ReceiptKeep = Field(
+        default=ReceiptKeep.EVERYTHING,
+        description="What receipts keep: everything, no_texts (no message, query or memory text) or numbers (ids, "
+        "scores, times and reasons alone). Secrets are masked in any case.",
+    )
+    usage_judge: bool = Field(
+        default=False, description="Let the chat model say which memories an answer used; words decide where it fails."
+    )
+    usage_damping: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=1.0,
+        description="What a memory that is injected often and never used loses in the order of candidates; 0 is off.",
     )
 
     @property

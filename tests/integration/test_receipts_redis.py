@@ -49,14 +49,17 @@ async def test_a_receipt_is_read_as_it_was_written(receipts: RedisReceipts) -> N
 async def test_the_newest_come_first_and_each_once(receipts: RedisReceipts) -> None:
     for number in (1, 2, 3, 1):
         await receipts.write(receipt(number))
-    assert [found.id for found in await receipts.recent("default", 2)] == ["r1", "r3"]
-    assert [found.id for found in await receipts.recent("default", 10)] == ["r1", "r3", "r2"]
-    assert await receipts.recent("default", 0) == []
+    assert [found.id for found in (await receipts.recent("default", 2)).receipts] == ["r1", "r3"]
+    assert [found.id for found in (await receipts.recent("default", 10)).receipts] == ["r1", "r3", "r2"]
+    assert (await receipts.recent("default", 0)).receipts == ()
+    page = await receipts.recent("default", 2, offset=1)
+    assert ([found.id for found in page.receipts], page.end) == (["r3", "r2"], False)
+    assert (await receipts.recent("default", 2, offset=2)).end
 
 
 async def test_a_tenant_sees_its_own_only(receipts: RedisReceipts) -> None:
     await receipts.write(receipt(1, "a:b"))
-    assert await receipts.recent("a", 10) == []
+    assert (await receipts.recent("a", 10)).receipts == ()
     with pytest.raises(NotFound):
         await receipts.read("a", "b:r1")
     assert (await receipts.read("a:b", "r1")).id == "r1"
@@ -66,7 +69,7 @@ async def test_the_list_of_recent_receipts_is_bounded(receipts: RedisReceipts, m
     monkeypatch.setattr(redis_receipts, "KEPT_RECENT", 3)
     for number in range(6):
         await receipts.write(receipt(number))
-    assert [found.id for found in await receipts.recent("default", 10)] == ["r5", "r4", "r3"]
+    assert [found.id for found in (await receipts.recent("default", 10)).receipts] == ["r5", "r4", "r3"]
     assert (await receipts.read("default", "r0")).id == "r0"
 
 
@@ -76,7 +79,7 @@ async def test_what_expired_or_has_another_form_is_left_out(receipts: RedisRecei
     with sync_redis(url) as client:
         client.delete(RECEIPT_PREFIX + "default:r1")
         client.set(RECEIPT_PREFIX + "default:r2", "{}", ex=60)
-    assert [found.id for found in await receipts.recent("default", 10)] == ["r3"]
+    assert [found.id for found in (await receipts.recent("default", 10)).receipts] == ["r3"]
     for missing in ("r1", "r2", "never"):
         with pytest.raises(NotFound, match=missing):
             await receipts.read("default", missing)

@@ -2,18 +2,35 @@
 
 import importlib.util
 import re
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from hooks.contract import BlockFormat, Engine, InjectionRequest, InjectionResult, Mode, Outcome, Reason, Retention
-from worker.models import Memory, MemoryType
+from hooks.contract import (
+    BlockFormat,
+    Engine,
+    InjectionRequest,
+    InjectionResult,
+    Mode,
+    Outcome,
+    Reason,
+    Retention,
+    WireModel,
+)
+from hooks.usage_contract import AnswerReport, AnswerReportResult
+from worker.cli.receipts import WHY
+from worker.kinds import ReceiptKeep
+from worker.labelling import Labels, case_of
+from worker.models import Memory, MemoryType, Verdict
 from worker.prompts import default_prompts_dir, load_prompts
+from worker.receipt import Receipt
 from worker.settings import InjectionConfig
 
 ROOT = Path(__file__).parents[2]
+PROMPT_PAGES = {"usage": "feedback.md"}
 DOCS = ROOT / "docs"
 
 
@@ -59,7 +76,31 @@ def test_every_field_and_type_of_a_memory_is_explained() -> None:
 
 def test_every_prompt_variable_is_explained() -> None:
     for prompt in load_prompts(default_prompts_dir()).values():
-        assert not [name for name in prompt.variables if f"`{{{{{name}}}}}`" not in page("triage.md")]
+        documented = page(PROMPT_PAGES.get(prompt.id, "triage.md"))
+        assert not [name for name in prompt.variables if f"`{{{{{name}}}}}`" not in documented]
+
+
+def test_every_verdict_is_explained() -> None:
+    assert not [verdict for verdict in Verdict if f"`{verdict}`" not in page("receipts.md")]
+    assert set(WHY) == set(Verdict)
+
+
+@pytest.mark.parametrize("model", [AnswerReport, AnswerReportResult])
+def test_every_field_of_a_report_is_explained(model: type[WireModel]) -> None:
+    names = set(model.model_fields) - {"schema_version"}
+    assert not [name for name in names if f"`{name}`" not in page("feedback.md")]
+
+
+def test_every_field_of_a_case_is_explained() -> None:
+    request = InjectionRequest(session_id="s", message="m")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    receipt = Receipt(id="r", at=at, request=request, outcome=Outcome.INJECTED)
+    case = case_of(receipt, [], Labels())
+    assert not [name for name in case.task if f"`{name}`" not in page("receipts.md")]
+
+
+def test_what_receipts_may_keep_is_explained() -> None:
+    assert not [keep for keep in ReceiptKeep if f"`{keep}`" not in page("receipts.md")]
 
 
 def test_every_variable_of_the_environment_is_explained() -> None:

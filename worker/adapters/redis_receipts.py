@@ -1,7 +1,9 @@
 """Receipts in Redis: one value each, and per tenant the list of the newest ones."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import hashlib
+import json
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
@@ -12,18 +14,21 @@ from redis.exceptions import RedisError
 from hooks.contract import Reason
 
 from ..errors import NotFound, QueueError
-from ..receipt import Receipt
+from ..receipt import Receipt, ReceiptPage, TurnOf, turn_of
 
 RECEIPT_PREFIX = "meeseeks:receipt:"
 RECENT_PREFIX = "meeseeks:receipts:"
+TURN_PREFIX = "meeseeks:receipts-of-turn:"
 KEPT_RECENT = 1_000
+KEPT_OF_TURN = 10
 TIMEOUT_S = 2.0
 
 
 class RedisReceipts:
     """Implements `worker.protocols.ReceiptStore`. Methods raise `QueueError` within `TIMEOUT_S` seconds.
 
-    Receipts are kept for `ttl_s` seconds; `recent` knows the last `KEPT_RECENT` of a tenant.
+    Receipts are kept for `ttl_s` seconds; `recent` knows the last `KEPT_RECENT` of a tenant. The receipts of a turn
+    are found by a list of its own, named by a hash of what the turn is called.
     """
 
     def __init__(self, redis: Any, ttl_s: int) -> None:
@@ -33,13 +38,17 @@ class RedisReceipts:
     async def write(self, receipt: Receipt) -> None:
         """Keep a receipt under the tenant of its request."""
         tenant = receipt.request.scope.tenant
-        recent = _recent_key(tenant)
+        recent, turn = _recent_key(tenant), _turn_key(turn_of(receipt.request))
         async with _faults(), self._redis.pipeline(transaction=True) as pipe:
             pipe.set(_receipt_key(tenant, receipt.id), receipt.model_dump_json(), ex=self._ttl_s)
             pipe.lrem(recent, 1, receipt.id)
             pipe.lpush(recent, receipt.id)
             pipe.ltrim(recent, 0, KEPT_RECENT - 1)
             pipe.expire(recent, self._ttl_s)
+            pipe.lrem(turn, 1, receipt.id)
+            pipe.lpush(turn, receipt.id)
+            pipe.ltrim(turn, 0, KEPT_OF_TURN - 1)
+            pipe.expire(turn, self._ttl_s)
             await pipe.execute()
 
     async def read(self, tenant: str, receipt_id: str) -> Receipt:
@@ -51,13 +60,21 @@ class RedisReceipts:
             raise NotFound(f"there is no receipt {receipt_id}")
         return receipt
 
-    async def recent(self, tenant: str, limit: int) -> list[Receipt]:
-        """The newest receipts first, at most `limit`."""
+    async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage:
+        """The newest receipts first, at most `limit`, after the `offset` newest ones."""
         if limit <= 0:
-            return []
+            return ReceiptPage()
         async with _faults():
-            ids = await self._redis.lrange(_recent_key(tenant), 0, limit - 1)
-            stored = await self._redis.mget([_receipt_key(tenant, raw.decode()) for raw in ids]) if ids else []
+            ids = await self._redis.lrange(_recent_key(tenant), offset, offset + limit - 1)
+            return ReceiptPage(receipts=tuple(await self._read(tenant, ids)), end=len(ids) < limit)
+
+    async def of_turn(self, turn: TurnOf) -> list[Receipt]:
+        async with _faults():
+            ids = await self._redis.lrange(_turn_key(turn), 0, KEPT_OF_TURN - 1)
+            return await self._read(turn.tenant, ids)
+
+    async def _read(self, tenant: str, ids: Sequence[bytes]) -> list[Receipt]:
+        stored = await self._redis.mget([_receipt_key(tenant, raw.decode()) for raw in ids]) if ids else []
         return [receipt for receipt in map(_parsed, stored) if receipt is not None]
 
 
@@ -67,6 +84,11 @@ def _receipt_key(tenant: str, receipt_id: str) -> str:
 
 def _recent_key(tenant: str) -> str:
     return RECENT_PREFIX + quote(tenant, safe="")
+
+
+def _turn_key(turn: TurnOf) -> str:
+    parts = json.dumps([turn.tenant, turn.session_id, turn.agent_id, turn.turn_id])
+    return TURN_PREFIX + hashlib.sha256(parts.encode()).hexdigest()
 
 
 def _parsed(stored: bytes | None) -> Receipt | None:

@@ -1,8 +1,7 @@
-"""Commands about single injections."""
+"""The command that injects by hand."""
 
-import json
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,8 +9,7 @@ from hooks.contract import InjectionRequest, InjectionResult
 from hooks.wire import INJECT
 from worker.cli.backend import open_backend
 from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
-from worker.cli.output import print_json, say, scores, show, summary, table
-from worker.operations import RECEIPT, RECEIPTS
+from worker.cli.output import print_json, say, summary
 
 
 def inject(
@@ -54,56 +52,3 @@ def inject(
     say("")
     say(summary(result.outcome, result.reason, result.engine, result.elapsed_ms, result.stages))
     say(f"receipt {result.receipt_id}")
-
-
-def receipt(
-    context: typer.Context,
-    receipt_id: Annotated[
-        str | None, typer.Argument(help="Id of the receipt; without one, the latest are listed.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to list.")] = 20,
-    tenant: Tenant = "default",
-    as_json: AsJson = False,
-) -> None:
-    """Explain an injection: what was considered, chosen and dropped, why, and how long it took."""
-    settings = settings_of(context, as_json=as_json)
-
-    async def work() -> dict[str, Any]:
-        async with open_backend(settings) as backend:
-            if receipt_id is None:
-                return await backend.call(RECEIPTS, {"tenant": tenant, "limit": limit})
-            return await backend.call(RECEIPT, {"tenant": tenant, "id": receipt_id})
-
-    found = run(work(), as_json=as_json)
-    if as_json:
-        print_json(found)
-    elif receipt_id is None:
-        _list(found["receipts"])
-    else:
-        _explain(found)
-
-
-def _list(receipts: list[dict[str, Any]]) -> None:
-    rows = [
-        [
-            entry["id"],
-            entry["at"][:19],
-            entry["outcome"],
-            entry["reason"],
-            entry["engine"],
-            f"{entry['elapsed_ms']:.0f}",
-        ]
-        for entry in receipts
-    ]
-    show(table(None, ["receipt", "at", "outcome", "reason", "engine", "ms"], rows))
-
-
-def _explain(found: dict[str, Any]) -> None:
-    say(summary(found["outcome"], found["reason"], found["engine"], found["elapsed_ms"], found["stages"]))
-    say(f"query: {found['query']}")
-    for query in found["recalls"]:
-        say(f"recalled again: {query}")
-    if found["model"]:
-        say(f"model: {json.dumps(found['model'])}")
-    rows = [[entry["verdict"], *scores(entry), entry["id"], entry["text"]] for entry in found["considered"]]
-    show(table(None, ["verdict", "score", "cosine", "keyword", "id", "memory"], rows))

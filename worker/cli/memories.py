@@ -121,6 +121,9 @@ def show_memory(
     memory = found["memory"]
     say(memory["content"])
     fields = [[name, _cell(value)] for name, value in memory.items() if name != "content"]
+    if found["usage"]:
+        counts = found["usage"]
+        fields.append(["used", f"by {counts['used']} of {counts['injected']} answers that were told it"])
     show(table(None, ["field", "value"], fields))
     for title, names in (("replaced", "earlier"), ("replaced by", "later"), ("related", "related")):
         if found[names]:

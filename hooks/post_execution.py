@@ -1,0 +1,71 @@
+"""The `worker:post_execution` hook: tells the service what a worker answered, so that it learns which memories help."""
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from . import wire
+from .contract import Reason
+from .failing import elapsed_ms, safely
+from .guarded_queue import GuardedQueue
+from .queue import QueueClient, QueueFault
+from .usage_contract import AnswerReport, AnswerReportResult
+
+_log = logging.getLogger(__name__)
+
+
+class PostExecutionHook:
+    """Reports answers, after the run and beside the next one's start. It is optional: nothing else needs it.
+
+    Calls never raise and never outlast the report's `deadline_ms` by more than a few milliseconds; a report that fails
+    is lost, and nothing else is. One hook serves any number of calls at a time, on any event loop.
+
+        async with PostExecutionHook() as hook:
+            await hook(session_id="s1", turn_id=result.turn_id, answer=answer)
+    """
+
+    def __init__(self, redis_url: str | None = None, *, queue: QueueClient | None = None) -> None:
+        self._queue = queue or QueueClient(redis_url)
+        self._guarded = GuardedQueue(self._queue)
+
+    async def __call__(
+        self, report: AnswerReport | Mapping[str, Any] | None = None, **fields: Any
+    ) -> AnswerReportResult:
+        """Report an answer, given as a model, a mapping or its fields; which memories it used, or the reason."""
+        started = time.monotonic()
+        result = await safely(self._send(fields if report is None else report, started), _not_done)
+        return result.model_copy(update={"elapsed_ms": elapsed_ms(started)})
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop."""
+        await self._queue.aclose()
+
+    async def __aenter__(self) -> Self:
+        with suppress(QueueFault):
+            await self._queue.warm()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _send(self, given: AnswerReport | Mapping[str, Any], started: float) -> AnswerReportResult:
+        report = given if isinstance(given, AnswerReport) else AnswerReport.model_validate(given)
+        payload = report.model_dump_json(exclude_none=True).encode()
+        budget = started + report.deadline_ms / 1000 - time.monotonic()
+        reply = await self._guarded.ask(wire.POST_EXECUTION, payload, budget=budget)
+        try:
+            return AnswerReportResult.model_validate(reply.body)
+        except ValidationError as error:
+            raise QueueFault(Reason.BAD_REPLY) from error
+
+
+def _not_done(reason: Reason) -> AnswerReportResult:
+    _log.warning("the service was not told of an answer: %s", reason.value)
+    return AnswerReportResult.failed(reason)

@@ -1,0 +1,109 @@
+"""Receipts in files that several processes share."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from hooks.contract import Engine, InjectionRequest, Outcome, Reason, Scope
+from worker.adapters import file_receipts
+from worker.adapters.file_receipts import FileReceipts
+from worker.errors import NotFound
+from worker.receipt import Receipt, turn_of
+from worker.receipt_search import ReceiptFilter, find_receipts
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def receipt(name: str, tenant: str = "default", **fields: object) -> Receipt:
+    request = InjectionRequest(session_id="s", message="hello", scope=Scope(tenant=tenant), turn_id=f"turn-{name}")
+    plain = {"id": name, "at": START, "request": request, "outcome": Outcome.INJECTED}
+    return Receipt.model_validate({**plain, **fields})
+
+
+def aged(folder: Path, name: str, seconds: float) -> None:
+    """Make a receipt look as if it had been written so many seconds ago."""
+    (path,) = folder.rglob(f"{name}.json")
+    at = path.stat().st_mtime - seconds
+    os.utime(path, (at, at))
+
+
+async def test_newest_first_page_by_page(tmp_path: Path) -> None:
+    receipts = FileReceipts(tmp_path)
+    for number in range(5):
+        await receipts.write(receipt(f"r{number}"))
+        aged(tmp_path, f"r{number}", 10.0 - number)
+    first, last = await receipts.recent("default", 3), await receipts.recent("default", 3, offset=3)
+    assert ([one.id for one in first.receipts], first.end) == (["r4", "r3", "r2"], False)
+    assert ([one.id for one in last.receipts], last.end) == (["r1", "r0"], True)
+    assert (await receipts.recent("nobody", 3)).end
+
+
+async def test_a_tenant_sees_its_own_only(tmp_path: Path) -> None:
+    receipts = FileReceipts(tmp_path)
+    for tenant in ("a b", "a_b", "..", "a/b", "x" * 400):
+        await receipts.write(receipt("r", tenant, elapsed_ms=len(tenant)))
+    for tenant in ("a b", "a_b", "..", "a/b", "x" * 400):
+        assert (await receipts.read(tenant, "r")).request.scope.tenant == tenant
+    assert not list(tmp_path.parent.glob("*.json"))
+    with pytest.raises(NotFound, match="nothing"):
+        await receipts.read("a b", "nothing")
+
+
+async def test_the_oldest_go_by_number_and_by_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_receipts, "KEPT", 3)
+    receipts = FileReceipts(tmp_path, ttl_s=60)
+    for number in range(4):
+        await receipts.write(receipt(f"r{number}"))
+        aged(tmp_path, f"r{number}", 9.0 - number)
+    assert [one.id for one in (await receipts.recent("default", 9)).receipts] == ["r3", "r2", "r1"]
+    aged(tmp_path, "r2", 100.0)
+    await receipts.write(receipt("r4"))
+    assert [one.id for one in (await receipts.recent("default", 9)).receipts] == ["r4", "r3", "r1"]
+
+
+async def test_a_turn_is_found(tmp_path: Path) -> None:
+    receipts = FileReceipts(tmp_path)
+    for name in ("a", "b"):
+        await receipts.write(receipt(name))
+    assert [one.id for one in await receipts.of_turn(turn_of(receipt("b").request))] == ["b"]
+
+
+def test_services_that_share_a_folder_do_not_trip_over_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each prunes what another is just looking at; a look must not fail, nor see half a receipt."""
+    monkeypatch.setattr(file_receipts, "KEPT", 2)
+
+    def work(worker: int) -> None:
+        for number in range(60):
+            FileReceipts(tmp_path)._write(receipt(f"w{worker}-{number}"))
+            FileReceipts(tmp_path)._recent("default", 10, 0)
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(work, range(6)))
+    assert len(list(tmp_path.rglob("*.json"))) <= 2 + 6
+    assert not list(tmp_path.rglob("*.part"))
+
+
+async def test_receipts_are_found_by_what_came_of_them(tmp_path: Path) -> None:
+    receipts = FileReceipts(tmp_path)
+    for number in range(120):
+        await receipts.write(receipt(f"r{number}", at=START + timedelta(hours=number)))
+        aged(tmp_path, f"r{number}", 1000.0 - number)
+    special = {"outcome": Outcome.NONE_RELEVANT, "reason": Reason.MODEL_TIMEOUT, "engine": Engine.LLM, "degraded": True}
+    await receipts.write(receipt("odd", at=START, **special))
+    aged(tmp_path, "odd", 5000.0)
+
+    async def found(limit: int = 200, **wanted: object) -> list[str]:
+        where = ReceiptFilter.model_validate(wanted)
+        return [one.id for one in await find_receipts(receipts, "default", where, limit)]
+
+    for wanted in ({"degraded": True}, {"reason": "model_timeout"}, {"engine": "llm"}, {"outcome": "none_relevant"}):
+        assert await found(**wanted) == ["odd"]
+    assert await found(since=START + timedelta(hours=118)) == ["r119", "r118"]
+    assert await found(limit=2) == ["r119", "r118"]
+    assert len(await found()) == 121
+    assert await found(session_id="another") == []

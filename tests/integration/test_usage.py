@@ -1,0 +1,98 @@
+"""Counts of use, in a real Valkey and in a file: the same behaviour."""
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from hooks.contract import Reason
+from hooks.queue import connect
+from tests.support.valkey import forget, running_valkey, sync_redis
+from worker.adapters.file_usage import FileUsage
+from worker.adapters.redis_usage import RedisUsage
+from worker.errors import QueueError
+from worker.protocols import UsageStore
+from worker.usage import Usage
+
+FIRST, SECOND = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running_valkey() as server:
+        yield server.url
+
+
+@pytest.fixture(params=["redis", "file"])
+async def usage(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> AsyncIterator[UsageStore]:
+    if request.param == "file":
+        yield FileUsage(tmp_path / "data" / "usage.json")
+        return
+    client = connect(url)
+    yield RedisUsage(client)
+    await client.aclose()
+    forget(url)
+
+
+async def test_answers_are_counted(usage: UsageStore) -> None:
+    assert await usage.count("t1", "r1", {"a": True, "b": False}, FIRST)
+    assert await usage.count("t1", "r2", {"a": False}, SECOND)
+    assert await usage.read("t1", ["a", "b", "c"]) == {"a": Usage(2, 1, SECOND, FIRST), "b": Usage(1, 0, FIRST, None)}
+    assert await usage.everything("t1") == await usage.read("t1", ["a", "b"])
+    assert await usage.read("t1", []) == {}
+
+
+async def test_an_answer_counts_once(usage: UsageStore) -> None:
+    assert await usage.count("t1", "r1", {"a": True}, FIRST)
+    assert not await usage.count("t1", "r1", {"a": True}, SECOND)
+    assert await usage.read("t1", ["a"]) == {"a": Usage(1, 1, FIRST, FIRST)}
+    assert not await usage.count("t1", "r2", {}, FIRST)
+
+
+async def test_tenants_do_not_see_each_others(usage: UsageStore) -> None:
+    await usage.count("a:b", "r1", {"m": True}, FIRST)
+    assert await usage.everything("a") == {}
+    assert await usage.count("a", "b:r1", {"m": True}, FIRST)
+    assert await usage.everything("a:b") == {"m": Usage(1, 1, FIRST, FIRST)}
+
+
+async def test_what_is_forgotten_is_gone(usage: UsageStore) -> None:
+    await usage.forget("t1", ["nothing"])
+    await usage.count("t1", "r1", {"a b": True, "ü:\n": False}, FIRST)
+    await usage.forget("t1", ["a b", "never there"])
+    assert await usage.everything("t1") == {"ü:\n": Usage(1, 0, FIRST, None)}
+
+
+async def test_every_key_in_redis_expires(url: str) -> None:
+    client = connect(url)
+    await RedisUsage(client).count("t1", "r1", {"a": True}, FIRST)
+    await client.aclose()
+    with sync_redis(url) as redis:
+        keys = redis.keys("meeseeks:usage*")
+        assert len(keys) == 2
+        assert all(redis.ttl(key) > 0 for key in keys)
+    forget(url)
+
+
+async def test_counts_out_of_reach_are_an_error_with_its_reason() -> None:
+    client = connect("unix:///no/such/socket")
+    for call in (RedisUsage(client).everything("t1"), RedisUsage(client).count("t1", "r", {"a": True}, FIRST)):
+        with pytest.raises(QueueError) as caught:
+            await call
+        assert caught.value.reason is Reason.QUEUE_UNAVAILABLE
+    await client.aclose()
+
+
+def test_processes_that_share_a_file_lose_no_count(tmp_path: Path) -> None:
+    def work(worker: int) -> None:
+        for number in range(20):
+            FileUsage(tmp_path / "usage.json")._count("t1", f"{worker}-{number}", {"a": True}, FIRST)
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert FileUsage(tmp_path / "usage.json")._read()["tenants"]["t1"]["a"]["injected"] == 80
