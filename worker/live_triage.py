@@ -14,7 +14,7 @@ from .decision_scale import DecisionScale
 from .errors import ModelError, PromptError
 from .model_calls import ModelAttempt
 from .model_pool import ModelPool
-from .model_profile import USUAL_CONTEXT, USUAL_QUESTIONS
+from .model_profile import USUAL_CONTEXT, USUAL_QUESTIONS, ModelKind
 from .models import Recalled, RecallTool, Selection, SelectionTask
 from .prompts import Prompt, default_prompts_dir, load_prompts
 from .protocols import ChatModel, DecisionModel, Selector
@@ -92,14 +92,15 @@ class LiveTriage:
 
     The next one is asked where one fails and time remains; what has been chosen before for the same is not asked again
     while it counts. A request keeps the prompt and the masking that it began with. `names` are a request's models,
-    `clock` gives monotonic seconds. `select` raises the first model's `ModelError`, with all attempts.
+    `prompt` is what a model is asked with, `clock` gives monotonic seconds. `select` raises the first model's
+    `ModelError`, with all attempts.
     """
 
     def __init__(
         self,
         names: Callable[[InjectionConfig], tuple[str, ...]],
         ask: Ask,
-        prompt: Callable[[], Prompt],
+        prompt: Callable[[str, InjectionConfig], Prompt],
         cache: VerdictCache,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -142,7 +143,7 @@ class LiveTriage:
     ) -> tuple[Selection, bool]:
         """The model's choice, and whether it had been made before."""
         kept_for = config.verdict_cache_s
-        key = verdict_key(name, self._prompt(), task, recalled, config) if kept_for else ""
+        key = verdict_key(name, self._prompt(name, config), task, recalled, config) if kept_for else ""
         known = self._cache.get(key, recalled.candidates, self._clock()) if kept_for else None
         if known is not None:
             return known, True
@@ -167,6 +168,15 @@ def presenter(config: InjectionConfig) -> Callable[[str], str]:
         return shown_text(content, TRIAGE_TEXT_CHARS, mask=config.mask_secrets)
 
     return present
+
+
+def ask_by_kind(kind: Callable[[str, InjectionConfig], ModelKind], ways: Mapping[ModelKind, Ask]) -> Ask:
+    """Selectors of models of any kind, each asked in its own way."""
+
+    async def ask(name: str, config: InjectionConfig, deadline: Deadline) -> Selector:
+        return await ways[kind(name, config)](name, config, deadline)
+
+    return ask
 
 
 def ask_chat(pool: "ModelPool[ChatModel]", prompt: Callable[[], Prompt], usual_window: int = USUAL_CONTEXT) -> Ask:

@@ -102,6 +102,9 @@ def _failed(task: "asyncio.Task[Opened[M]]") -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
+_KINDS = {Strategy.LLM: ModelKind.CHAT, Strategy.DECISION: ModelKind.DECISION}
+
+
 class ModelNames:
     """Which models a request may use, in order; `usual` is the one for requests whose settings name none."""
 
@@ -110,12 +113,22 @@ class ModelNames:
         self.usual = usual
 
     def of(self, config: InjectionConfig) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(config.models)) or ((self.usual,) if self.usual else ())
+        """All that are named, or those of the kind that the strategy asks for; where none is known to be of it, those
+        of which the settings do not say what they are."""
+        named = tuple(dict.fromkeys(config.models)) or ((self.usual,) if self.usual else ())
+        wanted = _KINDS.get(config.strategy)
+        if wanted is None:
+            return named
+        fitting = tuple(name for name in named if kind_of(self._service.profile(name)) is wanted)
+        return fitting or tuple(name for name in named if self._service.profile(name).kind is None)
+
+    def kind(self, name: str, config: InjectionConfig) -> ModelKind:
+        """As what a request asks a model: as its strategy says, else as what it is known to be."""
+        return _KINDS.get(config.strategy) or kind_of(self._service.profile(name))
 
     def strategy(self, config: InjectionConfig) -> Strategy | None:
         """The strategy that fits the first model; `None` without one."""
         first = next(iter(self.of(config)), None)
         if first is None:
             return None
-        kind = kind_of(self._service.profile(first))
-        return Strategy.DECISION if kind is ModelKind.DECISION else Strategy.LLM
+        return Strategy.DECISION if self.kind(first, config) is ModelKind.DECISION else Strategy.LLM

@@ -93,6 +93,31 @@ def test_a_decision_model_is_known_by_its_name(tmp_path: Path, double: HttpDoubl
     assert [memory["probability"] for memory in considered if memory["verdict"] == "chosen"] == [0.8]
 
 
+def test_a_chat_model_follows_a_decision_model_that_fails(
+    tmp_path: Path, upstream: Upstream, double: HttpDouble
+) -> None:
+    double.respond = None
+    double.answer({"error": "model 'tev1' not found"}, 404)
+    config = f"""
+        [[service.models]]
+        name = "ollama/tev1"
+        api_base = "{double.url}"
+        [[service.models]]
+        name = "openai/here"
+        api_base = "{upstream.url}/v1"
+        [memory_injection]
+        models = ["ollama/tev1", "openai/here"]
+    """
+    line = commands(tmp_path, config)
+    answer = line.json(*QUESTION)
+    assert (answer["engine"], texts(answer)) == ("llm", ["The reed organ is tuned by Pavel Novak"])
+    attempts = line.json("receipt", answer["receipt_id"])["attempts"]
+    assert [(each["model"], each["reason"]) for each in attempts] == [
+        ("ollama/tev1", "model_error"),
+        ("openai/here", None),
+    ]
+
+
 def test_a_threshold_of_the_settings_goes_before_the_usual_one(tmp_path: Path, double: HttpDouble) -> None:
     table = json.dumps([{"name": "ollama/mine", "kind": "decision", "threshold": 0.9, "api_base": double.url}])
     line = commands(tmp_path, MEESEEKS_MODEL="ollama/mine", MEESEEKS_MODELS=table)

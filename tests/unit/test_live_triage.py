@@ -226,6 +226,31 @@ def test_settings_name_models_and_their_kind_follows_from_the_name_or_its_table(
     assert ModelNames(ServiceSettings(), None).strategy(InjectionConfig()) is None
 
 
+@pytest.mark.parametrize(
+    ("strategy", "asked"),
+    [
+        (Strategy.AUTO, {"ollama/tev1": "decision", "a/chat": "chat", "b/said": "chat"}),
+        (Strategy.LLM, {"a/chat": "chat", "b/said": "chat"}),
+        (Strategy.DECISION, {"ollama/tev1": "decision"}),
+    ],
+)
+def test_models_of_both_kinds_may_follow_one_another_and_a_strategy_takes_its_own(
+    strategy: Strategy, asked: dict[str, str]
+) -> None:
+    said = ModelProfile.model_validate({"name": "b/said", "kind": "chat"})
+    names = ModelNames(ServiceSettings(models=(said,)), None)
+    config = InjectionConfig(strategy=strategy, models=("ollama/tev1", "a/chat", "b/said"))
+    assert {name: names.kind(name, config).value for name in names.of(config)} == asked
+
+
+def test_a_strategy_takes_a_model_that_nothing_is_known_of_for_what_it_needs() -> None:
+    said = ModelProfile.model_validate({"name": "b/said", "kind": "chat"})
+    names = ModelNames(ServiceSettings(models=(said,)), None)
+    config = InjectionConfig(strategy=Strategy.DECISION, models=("hosted_vllm/mine", "b/said"))
+    assert names.of(config) == ("hosted_vllm/mine",)
+    assert names.strategy(config) is Strategy.DECISION
+
+
 async def test_a_model_is_opened_once_and_a_failed_one_is_tried_again() -> None:
     loads: list[str] = []
 
