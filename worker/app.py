@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -19,23 +19,27 @@ from hooks.wire import INJECT, SESSION_EVENT
 from .adapters.bm25 import Bm25Encoder
 from .adapters.config_watcher import ASK_S, LOOK_S, ConfigWatcher, FileWatch
 from .adapters.edge_shelf import EdgeShelf
+from .adapters.memory_ledger import MemoryLedger
 from .adapters.redis_ledger import ledger_key
 from .adapters.redis_overrides import RedisOverrides
 from .answers import Operation
 from .calibration import read_calibration
 from .config import LiveSettings
 from .copying import Journal
+from .deadline import Deadline
 from .decision_scale import read_scales
-from .errors import QueueError, StoreError
+from .errors import ModelError, QueueError, StoreError
 from .fallback import DeterministicSelector
+from .feedback import Feedback, FeedbackParts
+from .feedback_operations import FeedbackOperations
 from .host_operations import HostOperations
 from .hosting import Host, Serving
 from .injection import InjectionParts, InjectionService
 from .judging_selector import JudgeSelector
 from .keeper import Keeper
-from .live_triage import LivePrompts, LiveTriage, ask_by_kind, ask_chat, ask_decision
+from .live_triage import LivePrompts, LiveTriage, PromptSet, ask_by_kind, ask_chat, ask_decision
 from .memory_operations import MemoryOperations
-from .model_profile import ModelKind
+from .model_profile import ModelKind, kind_of
 from .opening import (
     Models,
     OpenedJudge,
@@ -46,20 +50,23 @@ from .opening import (
     open_models,
     open_receipts,
     open_subagents,
+    open_usage,
     server_shelf,
 )
 from .operations import Operations
 from .prompts import Prompt, default_prompts_dir
-from .protocols import Embedder, Ledger, ReceiptStore, Selector, StoreEngine
+from .protocols import ChatModel, Embedder, Ledger, ReceiptStore, Selector, StoreEngine, UsageStore
 from .query import prepare
 from .recall import Recall
+from .replaying import Build, Replayer, ReplayParts
 from .service_settings import ServiceSettings
 from .sessions import SessionService
-from .settings import InjectionConfig, Settings
+from .settings import InjectionConfig, Settings, Strategy
 from .shelf import Recipe, Shelf, WholeStore
 from .store_operations import StoreOperations
 from .storekeeping import House, StoreKeeper
 from .strategies import Strategies
+from .usage_judge import UsageJudge
 from .verdict_cache import VerdictCache
 
 log = structlog.get_logger()
@@ -105,8 +112,8 @@ async def open_core(
         judge = await open_judge(service, embedder, stack)
         models = await open_models(service, _named_models(settings), stack) if with_model else None
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
-        verdicts = VerdictCache(service.verdict_cache_size)
-        parts = Parts(sparse, models, judge, live, prompts, ledger, receipts, Journal(), answered, verdicts)
+        verdicts, usage = VerdictCache(service.verdict_cache_size), open_usage(service, redis)
+        parts = Parts(sparse, models, judge, live, prompts, ledger, receipts, Journal(), answered, verdicts, usage)
         assemble = partial(_assemble, service, parts, stack)
         host = Host(await assemble(shelf.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
@@ -129,12 +136,13 @@ class Parts:
     models: Models | None
     judge: OpenedJudge
     live: LiveSettings
-    prompts: LivePrompts
+    prompts: LivePrompts | PromptSet
     ledger: Ledger
     receipts: ReceiptStore
     journal: Journal
     answered: Callable[[InjectionResult], None] | None
     verdicts: VerdictCache
+    usage: UsageStore
 
 
 async def _assemble(
@@ -149,19 +157,18 @@ async def _assemble(
     fault = await _dense_fault(store) if embedder else None
     usable = None if fault else embedder
     profile = read_calibration(service.home, usable.profile) if usable else None
-    recall = Recall(store, parts.sparse, embedder, fault, profile)
-    injection = InjectionService(
-        InjectionParts(
-            recall=recall,
-            strategies=_strategies(service, parts, usable, DeterministicSelector(profile)),
-            ledger=parts.ledger,
-            receipts=parts.receipts,
-            config_for=parts.live.for_agent,
-            clock=utc_now,
-            profile=profile,
-            answered=parts.answered,
-        )
+    recall = Recall(store, parts.sparse, embedder, fault, profile, parts.usage)
+    injecting = InjectionParts(
+        recall=recall,
+        strategies=_strategies(service, parts, usable, DeterministicSelector(profile)),
+        ledger=parts.ledger,
+        receipts=parts.receipts,
+        config_for=parts.live.for_agent,
+        clock=utc_now,
+        profile=profile,
+        answered=parts.answered,
     )
+    injection = InjectionService(injecting)
     stack.push_async_callback(injection.drain)
     operations = Operations(
         injection=injection,
@@ -176,7 +183,64 @@ async def _assemble(
         settings=parts.live,
         about=_about(service, name, embedder, parts),
     )
-    return Serving(name, store, embedder, usable is not None, operations.table())
+
+    table = operations.table()
+    feedback = _feedback(service, parts, store, _building(service, parts, usable, injecting))
+    return Serving(name, store, embedder, usable is not None, table | feedback.table(table))
+
+
+def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, injecting: InjectionParts) -> Build:
+    """Makes services that are like the one in use but for what a replay changes."""
+
+    async def build(
+        config: InjectionConfig, prompt: Prompt | None, ledger: Ledger, receipts: ReceiptStore
+    ) -> InjectionService:
+        await _opened(service, parts, config)
+        choosing = replace(parts, prompts=_with(parts.prompts, prompt), verdicts=VerdictCache(0))
+        strategies = _strategies(service, choosing, usable, DeterministicSelector(injecting.profile))
+        own = replace(injecting, strategies=strategies, ledger=ledger, receipts=receipts)
+        return InjectionService(replace(own, config_for=lambda _: config, answered=None))
+
+    return build
+
+
+def _with(prompts: LivePrompts | PromptSet, prompt: Prompt | None) -> PromptSet:
+    """The prompts in force, `prompt` in the place of the one by its id."""
+    present = PromptSet(prompts.triage, prompts.decision)
+    return replace(present, **{prompt.id: prompt}) if prompt else present
+
+
+async def _opened(service: ServiceSettings, parts: Parts, config: InjectionConfig) -> None:
+    """Open the models of these settings, which takes longer the first time than a request may wait."""
+    models = parts.models
+    if models is None:
+        return
+    for name in models.names.of(config):
+        decides = kind_of(service.profile(name)) is ModelKind.DECISION
+        await (models.decision.open(name) if decides else models.chat.open(name))
+
+
+def _feedback(service: ServiceSettings, parts: Parts, store: WholeStore, build: Build) -> FeedbackOperations:
+    """What is done with requests that were."""
+    config_for = parts.live.for_agent
+    judge = UsageJudge(partial(_chat_model, parts), service.prompts_dir or default_prompts_dir())
+    feedback = Feedback(FeedbackParts(parts.receipts, parts.ledger, parts.usage, store, config_for, utc_now, judge))
+    return FeedbackOperations(
+        replayer=Replayer(ReplayParts(parts.receipts, store, config_for, build, MemoryLedger)),
+        feedback=feedback,
+        receipts=parts.receipts,
+        usage=parts.usage,
+        engine=store,
+        config_for=config_for,
+    )
+
+
+async def _chat_model(parts: Parts, agent_id: str, deadline: Deadline) -> ChatModel:
+    """The first chat model of an agent. Raises `ModelError` where it has none."""
+    config = parts.live.for_agent(agent_id)
+    if parts.models is None or parts.models.names.strategy(config) is not Strategy.LLM:
+        raise ModelError(Reason.MODEL_UNREACHABLE, "no chat model is configured")
+    return (await parts.models.chat.get(parts.models.names.of(config)[0], deadline)).model
 
 
 def _memories(service: ServiceSettings, parts: Parts, store: WholeStore, usable: Embedder | None) -> MemoryOperations:
