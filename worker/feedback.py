@@ -25,8 +25,8 @@ log = structlog.get_logger()
 JUDGE_RESERVE = 0.1
 """Seconds kept back from the model, for counting."""
 
-RECEIPT_WAIT, RECEIPT_STEP = 0.3, 0.05
-"""Seconds for which a receipt is waited for, and between two looks."""
+RECEIPT_LOOKS, RECEIPT_STEP = 6, 0.05
+"""How often a receipt is looked for, and the seconds between two looks."""
 
 BY_WORDS, BY_MODEL = "words", "model"
 
@@ -85,10 +85,12 @@ class Feedback:
 
     async def _receipts(self, turn: TurnOf, deadline: Deadline) -> list[Receipt]:
         """The turn's receipts; they are written after the answer, so a quick worker may be ahead of them."""
-        until = deadline.within(RECEIPT_WAIT)
-        while not (found := await self._parts.receipts.of_turn(turn)) and until.remaining() > 0:
-            await asyncio.sleep(min(RECEIPT_STEP, until.remaining()))
-        return found
+        for _ in range(RECEIPT_LOOKS):
+            found = await self._parts.receipts.of_turn(turn)
+            if found or deadline.remaining() <= RECEIPT_STEP:
+                return found
+            await asyncio.sleep(RECEIPT_STEP)
+        return []
 
     async def _delivered(self, receipts: Sequence[Receipt], report: AnswerReport) -> Receipt | None:
         """The receipt of the block that the worker got: the one that was named, else the one that the ledger knows.

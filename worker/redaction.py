@@ -28,14 +28,19 @@ def kept(receipt: Receipt, keep: ReceiptKeep) -> Receipt:
 def without_secrets(text: str) -> str:
     """`text`, its secrets masked, the middle of a very long one left out."""
     if len(text) <= MOST_CHARS:
-        return mask_secrets(text)
+        return _mask(text)
     half = MOST_CHARS // 2
-    return mask_secrets(text[: half + MARGIN])[:half] + GAP + mask_secrets(text[-half - MARGIN :])[-half:]
+    return _mask(text[: half + MARGIN])[:half] + GAP + _mask(text[-half - MARGIN :])[-half:]
+
+
+def _mask(text: str) -> str:
+    """As `mask_secrets`, whose cache is for texts that come up again."""
+    return mask_secrets.__wrapped__(text)
 
 
 def _masked(receipt: Receipt) -> Receipt:
     request = receipt.request
-    task = request.task_description
+    task, masked = request.task_description, receipt.config.get("mask_secrets") is True
     changes: dict[str, Any] = {
         "message": without_secrets(request.message),
         "task_description": None if task is None else without_secrets(task),
@@ -46,13 +51,17 @@ def _masked(receipt: Receipt) -> Receipt:
             "request": request.model_copy(update=changes),
             "query": without_secrets(receipt.query),
             "recalls": tuple(map(without_secrets, receipt.recalls)),
-            "considered": tuple(_with_text(one, without_secrets(one.text)) for one in receipt.considered),
+            "considered": receipt.considered if masked else tuple(map(_masked_memory, receipt.considered)),
         }
     )
 
 
 def _masked_turns(turns: Sequence[RecentMessage]) -> tuple[RecentMessage, ...]:
     return tuple(RecentMessage(role=turn.role, content=without_secrets(turn.content)) for turn in turns)
+
+
+def _masked_memory(memory: ConsideredMemory) -> ConsideredMemory:
+    return _with_text(memory, without_secrets(memory.text))
 
 
 def _with_text(memory: ConsideredMemory, text: str) -> ConsideredMemory:

@@ -1,6 +1,10 @@
 """Requests run again and labelled, with the real commands on the real store."""
 
 import json
+import os
+import pty
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,6 +13,7 @@ import pytest
 
 from hooks.contract import InjectionRequest, Outcome, Scope
 from tests.support.command_line import CommandLine, command_line
+from tests.support.stack import environment
 from worker.errors import OperationError, SettingsError
 from worker.kinds import ReceiptKeep
 from worker.labelling import Case, Labels, add_to_file, added, case_of, labels_of
@@ -228,3 +233,28 @@ def test_two_receipts_side_by_side() -> None:
     assert fates["new"] == (None, Verdict.CHOSEN, None, 2)
     assert [(one.id, one.then, one.now) for one in found.changed_memories] == [("b", 1, None), ("c", 4, 5)]
     assert {key: entry.version for key, entry in shown_then(before).items()} == {"c": 4}
+
+
+def test_at_a_terminal_it_asks_for_each_memory(cli: CommandLine, tmp_path: Path) -> None:
+    file, receipt = tmp_path / "cases.jsonl", injected(cli)["receipt_id"]
+    ours, theirs = pty.openpty()
+    line = [
+        sys.executable,
+        "-m",
+        "worker",
+        "--data-dir",
+        str(tmp_path / "data"),
+        "label",
+        receipt,
+        "--cases",
+        str(file),
+    ]
+    variables = environment(MEESEEKS_EMBEDDER="none", MEESEEKS_MODEL="none")
+    os.write(ours, b"what?\nu\nf\n")
+    done = subprocess.run(line, env=variables, stdin=theirs, capture_output=True, text=True, timeout=50, check=False)
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == 0, done.stderr
+    assert QUESTION in done.stdout
+    (task,) = read_cases(file).tasks
+    assert (len(task.essential), len(task.useful), len(task.forbidden)) == (0, 1, 1)
