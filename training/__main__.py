@@ -19,7 +19,7 @@ from .making import PARTS, Outcome, fitted_worlds, make
 from .pieces import make_table
 from .report import parts_of, write_report
 from .shipping import write
-from .table import Data, numbered, observed, texts_of
+from .table import numbered, observed, texts_of
 from .trees import Growth
 
 ROOT = Path(__file__).parents[1]
@@ -51,7 +51,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _made(worlds: Path, cases: Path, recipe: Recipe, progress: Progress) -> Outcome:
-    seen = observed([worlds, cases], progress)
+    seen = observed([worlds, cases], recipe.growth.seed, progress)
     names = {path.name for path in worlds.iterdir()}
     with bar(progress, "word pieces", 60) as advance:
         table = make_table(texts_of([case for case in seen if case.world in names]), advance)
@@ -63,11 +63,11 @@ def _made(worlds: Path, cases: Path, recipe: Recipe, progress: Progress) -> Outc
 
 
 def _curve(outcome: Outcome, recipe: Recipe, progress: Progress) -> list[Step]:
-    data: Data = outcome.data
+    data, written = outcome.whole, outcome.data
     with bar(progress, "learning curve", len(SIZES) * SPLITS * recipe.growth.trees) as advance:
         steps = learning_curve(data, outcome.fitting, recipe, advance)
     whole = outcome.made.worlds - outcome.made.worlds // PARTS
-    return [*steps, measured(data, outcome.fitting, parts_of(outcome), outcome.scores, whole)]
+    return [*steps, measured(written, outcome.fitting, parts_of(outcome), outcome.scores, whole)]
 
 
 if __name__ == "__main__":

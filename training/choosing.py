@@ -111,20 +111,25 @@ def counts(data: Data, choice: Choice) -> Counts:
     return Counts(np.stack(columns, axis=1).astype(np.int64))
 
 
-def threshold_for(data: Data, scores: Floats, worlds: Flags, clean: float, precision: float) -> Threshold:
-    """The lowest thresholds that keep so many turns clean and so much of what is chosen relevant, on these worlds."""
+def threshold_for(data: Data, scores: Floats, worlds: Flags, clean: float, precision: float | None) -> Threshold:
+    """The lowest thresholds that keep so many turns clean and so much of what is chosen relevant, on these worlds.
+
+    Without a precision each memory must reach what opens; one that is never reached lets nothing pass.
+    """
     mine = worlds[data.tasks.world]
     best = best_of(data, scores)
     empty = np.sort(best[mine & ~data.tasks.needs])
     opens = float(np.nextafter(empty[min(len(empty) - 1, int(np.ceil(clean * len(empty))) - 1)], np.float32(np.inf)))
     if not np.isfinite(opens):
         opens = float(np.quantile(scores, 0.99))
+    if precision is None:
+        return Threshold(opens, opens)
     running = mine[data.rows.task] & (best[data.rows.task] >= opens) & (ranks(data, scores) < MOST_ITEMS)
     rows = np.flatnonzero(running)
     rows = rows[np.argsort(-scores[rows], kind="stable")]
     share = np.cumsum(data.rows.relevant[rows] > 0) / np.arange(1, len(rows) + 1)
     good = np.flatnonzero(share >= precision)
-    return Threshold(opens, float(scores[rows[good[-1]]]) if len(good) else opens)
+    return Threshold(opens, float(scores[rows[good[-1]]]) if len(good) else float(np.max(scores)) + 1.0)
 
 
 def thresholds_for(data: Data, scores: Floats, worlds: Flags) -> dict[JudgePoint, Threshold]:
@@ -132,7 +137,7 @@ def thresholds_for(data: Data, scores: Floats, worlds: Flags) -> dict[JudgePoint
 
 
 def unseen_choice(
-    data: Data, scores: Floats, parts: Integers, clean: float, precision: float
+    data: Data, scores: Floats, parts: Integers, clean: float, precision: float | None
 ) -> tuple[Choice, list[Threshold]]:
     """What is chosen in each part of the worlds with thresholds that were taken from the other parts."""
     picked = np.zeros(len(scores), dtype=bool)

@@ -45,7 +45,8 @@ def learning_curve(data: Data, fitting: Flags, recipe: Recipe, advance: Callable
             some[[world for world in order if parts[world] != part][:size]] = True
             rows = rows_of(data, parts == part)
             scores[rows] = fit(data, some, single, advance).scores(data, rows)
-        found.append(measured(data, fitting, parts, scores, size))
+        written, places = data.only(data.written)
+        found.append(measured(written, fitting, parts, scores[places], size))
     return found
 
 

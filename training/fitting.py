@@ -15,6 +15,10 @@ INNER = 5
 """Parts of the worlds that are fitted on; the head's score of each comes from a head that never saw it."""
 
 
+FORBIDDEN = 4.0
+"""How much a memory that must not be injected counts, where another one counts 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How a judge is fitted: how trees are grown, and from how many seeds their mean is taken."""
@@ -37,8 +41,12 @@ class Fitted:
 
 def head_scores(head: Head, data: Data) -> Floats:
     """What the head says of every task; 0 for those that are not searched with."""
+    return _scored(head, data, np.flatnonzero(data.tasks.searched & data.written))[data.twin]
+
+
+def _scored(head: Head, data: Data, tasks: Integers) -> Floats:
     found = np.zeros(len(data.cases), dtype=np.float32)
-    for task in np.flatnonzero(data.tasks.searched):
+    for task in tasks:
         found[task] = head(data.tasks.vectors[task], data.cases[task].labels.request.message)
     return found
 
@@ -51,11 +59,11 @@ def with_head(data: Data, heads: Floats, rows: Integers) -> Floats:
 
 def fit(data: Data, worlds: Flags, recipe: Recipe, step: Callable[[], None] = lambda: None) -> Fitted:
     """A judge fitted to the tasks of the worlds that are flagged."""
-    tasks = np.flatnonzero(worlds[data.tasks.world] & data.tasks.searched)
+    tasks = np.flatnonzero(worlds[data.tasks.world] & data.tasks.searched & data.written)
     rows = np.flatnonzero(worlds[data.tasks.world[data.rows.task]])
     table = with_head(data, _unseen_heads(data, tasks), rows)
     part = data.rows.part(rows)
-    weights = np.ones(len(rows), dtype=np.float32)
+    weights = np.where(part.forbidden, FORBIDDEN, 1.0).astype(np.float32)
     grown = [
         grow(table, part.relevant, weights, part.task, replace(recipe.growth, seed=recipe.growth.seed + seed), step)
         for seed in range(recipe.seeds)
@@ -68,15 +76,14 @@ def _head(data: Data, tasks: Integers) -> Head:
 
 
 def _unseen_heads(data: Data, tasks: Integers) -> Floats:
-    """The score of each task by a head that was fitted to other worlds."""
+    """The score of each task by a head that was fitted to other worlds; 0 where there is only one world."""
     found = np.zeros(len(data.cases), dtype=np.float32)
     worlds = np.unique(data.tasks.world[tasks])
     part = np.searchsorted(worlds, data.tasks.world[tasks]) % INNER
-    for number in np.unique(part):
+    for number in np.unique(part) if len(worlds) > 1 else ():
         head = _head(data, tasks[part != number])
-        for task in tasks[part == number]:
-            found[task] = head(data.tasks.vectors[task], data.cases[task].labels.request.message)
-    return found
+        found += _scored(head, data, tasks[part == number])
+    return found[data.twin]
 
 
 def folds(worlds: int, number: int, seed: int) -> Integers:

@@ -13,6 +13,7 @@ from .choosing import thresholds_for
 from .fitting import Fitted, Recipe, calibration, fit, rows_of, unseen_scores
 from .shipping import Made
 from .table import Data, Flags, Floats
+from .variants import origin
 
 PARTS = 9
 """Parts of the worlds; each is scored by a judge that was fitted to the others."""
@@ -20,12 +21,18 @@ PARTS = 9
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A judge, and the calibrated score of every candidate by a judge that never saw its world."""
+    """A judge, and the calibrated score of every candidate by a judge that never saw its world.
+
+    `data` and `scores` are of the worlds as they were written, on which thresholds were taken; `whole` and
+    `whole_scores` also of those that were made of them.
+    """
 
     made: Made
     data: Data
     fitting: Flags
     scores: Floats
+    whole: Data
+    whole_scores: Floats
 
 
 def make(
@@ -41,10 +48,12 @@ def make(
     fitted = fit(data, fitting, recipe, step)
     others = rows_of(data, ~fitting)
     scores[others] = fitted.scores(data, others) if len(others) else scores[others]
-    rows = rows_of(data, fitting)
-    scale, shift = calibration(scores[rows], data.rows.relevant[rows])
+    written, places = data.only(data.written)
+    rows = rows_of(written, fitting)
+    scale, shift = calibration(scores[places][rows], written.rows.relevant[rows])
     calibrated = (scale * scores + shift).astype(np.float32)
-    return Outcome(_made(data, table, fitting, fitted, calibrated, (scale, shift)), data, fitting, calibrated)
+    made = _made(written, table, fitting, fitted, calibrated[places], (scale, shift))
+    return Outcome(made, written, fitting, calibrated[places], data, calibrated)
 
 
 def _made(
@@ -70,5 +79,5 @@ def _as_chance(threshold: Threshold) -> Threshold:
 
 def fitted_worlds(cases: Sequence[Case], names: Sequence[str]) -> Flags:
     """By world whether it is one of `names`."""
-    worlds = tuple(dict.fromkeys(case.world for case in cases))
+    worlds = tuple(dict.fromkeys(origin(case.world) for case in cases))
     return np.array([world in set(names) for world in worlds])

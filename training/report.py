@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from worker.judging import Threshold
 from worker.judging_texts import UNSPACED_SCRIPTS, foreign
 from worker.kinds import JudgePoint
 
@@ -26,6 +27,7 @@ from .curve import Step
 from .fitting import folds, rows_of
 from .making import PARTS, Outcome
 from .table import Floats, Integers
+from .variants import SEPARATOR
 
 NAME = "judge-results.md"
 NOTE = "<!-- Made by `python -m training`; edit the code instead. -->\n"
@@ -56,6 +58,8 @@ def write_report(outcome: Outcome, steps: Sequence[Step], docs: Path) -> None:
         "## Against the scores of the search\n",
         _against(outcome),
         "![precision and recall](img/judge-precision-recall.png)\n\n![clean turns](img/judge-clean-recall.png)\n",
+        "## Young stores and plain notes\n",
+        _variants(outcome),
         "## By category\n",
         _categories_table(categories),
         "![categories](img/judge-categories.png)\n",
@@ -135,9 +139,7 @@ def _against(outcome: Outcome) -> str:
     """Every score with a threshold from other worlds that keeps 97 of 100 turns clean."""
     data, rows = outcome.data, []
     for name, scores in _plain_scores(outcome).items():
-        choice, _ = unseen_choice(data, scores, parts_of(outcome), 0.97, 0.0 if name != "judge" else 0.8)
-        if name != "judge":
-            choice = _opened_only(outcome, scores)
+        choice, _ = unseen_choice(data, scores, parts_of(outcome), 0.97, 0.8 if name == "judge" else None)
         found = counts(data, choice).measures()
         tasks = auroc(data.tasks.needs, best_of(data, scores))
         rows.append(
@@ -151,14 +153,20 @@ def _against(outcome: Outcome) -> str:
     return _table(("", "AUROC, candidates", "AUROC, tasks", "precision", "recall", "clean", "forbidden"), rows)
 
 
-def _opened_only(outcome: Outcome, scores: Floats) -> Choice:
-    """One threshold for everything, taken from other worlds, that keeps 97 of 100 turns clean."""
-    data, parts = outcome.data, parts_of(outcome)
-    picked = np.zeros(len(scores), dtype=bool)
-    for part in np.unique(parts):
-        threshold = threshold_for(data, scores, parts != part, 0.97, 2.0)
-        picked |= (parts == part)[data.tasks.world[data.rows.task]] & chosen(data, scores, threshold)
-    return picked
+def _variants(outcome: Outcome) -> str:
+    """The shipped thresholds on stores that were made of the worlds."""
+    data, rows = outcome.whole, []
+    kinds = np.array([case.world.partition(SEPARATOR)[2].split(" ")[0] or "as written" for case in data.cases])
+    for kind, told in (("as written", "as written"), ("plain", "notes of text alone"), ("small", "small stores")):
+        part, places = data.only(kinds == kind)
+        for point in JudgePoint:
+            threshold = outcome.made.thresholds[point]
+            opens, keeps = (float(np.log(chance / (1.0 - chance))) for chance in (threshold.opens, threshold.keeps))
+            found = counts(part, chosen(part, outcome.whole_scores[places], Threshold(opens, keeps))).measures()
+            shares = (f"{getattr(found, key):.3f}" for key in ("precision", "recall", "clean", "forbidden"))
+            rows.append((told, f"`{point}`", str(len(part.cases)), *shares))
+    heads = ("", "point", "tasks", "precision", "recall of essential", "clean turns", "forbidden")
+    return _table(heads, rows)
 
 
 def _lines(outcome: Outcome, up: str) -> dict[str, tuple[list[float], list[float]]]:
@@ -168,7 +176,7 @@ def _lines(outcome: Outcome, up: str) -> dict[str, tuple[list[float], list[float
     lines = {}
     for name, scores in _plain_scores(outcome).items():
         found = [
-            counts(data, chosen(data, scores, threshold_for(data, scores, every, clean, 2.0))).measures()
+            counts(data, chosen(data, scores, threshold_for(data, scores, every, clean, None))).measures()
             for clean in CLEANS
         ]
         lines[name] = ([one.recall for one in found], [getattr(one, up) for one in found])

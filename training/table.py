@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from worker.judging_head import Runs, runs_of
 from worker.worlds import World, read_worlds
 
 from .head import HeadFitter
+from .variants import origin, variants_of
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -54,19 +55,49 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Everything that is fitted and measured on; `cases` say what the numbers are of."""
+    """Everything that is fitted and measured on; `cases` say what the numbers are of.
+
+    Worlds that were made of a world count as that world. `twin` is the place of the same task as it was written, whose
+    head's score it has; `written` ones are their own twin.
+    """
 
     worlds: tuple[str, ...]
     columns: tuple[str, ...]
     rows: Rows
     tasks: Tasks
     heads: HeadFitter
+    twin: Integers
     cases: tuple[Case, ...]
 
+    @property
+    def written(self) -> Flags:
+        """By task whether it is asked of its world as that was written."""
+        own: Flags = self.twin == np.arange(len(self.twin))
+        return own
 
-def observed(folders: Sequence[Path], progress: Progress) -> tuple[Case, ...]:
-    """The tasks of every world in `folders`, through the product's own recall on a store of their own."""
+    def only(self, tasks: Flags) -> tuple["Data", Integers]:
+        """The flagged tasks alone, for measuring, and the places of the rows that are left."""
+        kept = np.flatnonzero(tasks)
+        rows = np.flatnonzero(tasks[self.rows.task])
+        place = np.cumsum(tasks) - 1
+        part = replace(self.rows.part(rows), task=place[self.rows.task[rows]])
+        about = self.tasks
+        less = Tasks(
+            about.world[kept],
+            about.needs[kept],
+            about.essential[kept],
+            about.searched[kept],
+            about.vectors[kept],
+            tuple(about.runs[task] for task in kept),
+        )
+        cases = tuple(self.cases[task] for task in kept)
+        return replace(self, rows=part, tasks=less, twin=np.arange(len(kept)), cases=cases), rows
+
+
+def observed(folders: Sequence[Path], seed: int, progress: Progress) -> tuple[Case, ...]:
+    """The tasks of every world in `folders`, then of the worlds made of them, through the product's own recall."""
     worlds = [world for folder in folders for world in read_worlds(folder)]
+    worlds += [made for world in worlds for made in variants_of(world, seed)]
     return tuple(asyncio.run(_observe(worlds, progress)))
 
 
@@ -94,7 +125,7 @@ def texts_of(cases: Sequence[Case]) -> Iterator[str]:
 def numbered(cases: Sequence[Case], table: Table, step: Callable[[], None] = lambda: None) -> Data:
     """The cases as numbers."""
     cut = PieceCutter(table, make_tokenizer())
-    worlds = tuple(dict.fromkeys(case.world for case in cases))
+    worlds = tuple(dict.fromkeys(origin(case.world) for case in cases))
     columns: tuple[str, ...] = ()
     tables, tasks = [], []
     for place, case in enumerate(cases):
@@ -105,9 +136,16 @@ def numbered(cases: Sequence[Case], table: Table, step: Callable[[], None] = lam
         columns = tuple(found)
         tables.append(table_of(found, columns))
         tasks += [place] * len(case.judged.candidates)
-    about = _tasks(cases, worlds)
-    heads = HeadFitter(about.vectors, about.runs)
-    return Data(worlds, columns, _rows(cases, tables, tasks), about, heads, tuple(cases))
+    about, twin = _tasks(cases, worlds), _twins(cases)
+    written = int((twin == np.arange(len(cases))).sum())
+    heads = HeadFitter(about.vectors[:written], about.runs[:written])
+    return Data(worlds, columns, _rows(cases, tables, tasks), about, heads, twin, tuple(cases))
+
+
+def _twins(cases: Sequence[Case]) -> Integers:
+    """By case the place of the same task as it was written; those as they were written come first."""
+    places = {(case.world, case.labels.key): place for place, case in enumerate(cases)}
+    return np.array([places[origin(case.world), case.labels.key] for case in cases], dtype=np.int64)
 
 
 def _rows(cases: Sequence[Case], tables: Sequence[Floats], tasks: Sequence[int]) -> Rows:
@@ -127,7 +165,7 @@ def _tasks(cases: Sequence[Case], worlds: Sequence[str]) -> Tasks:
     dimension = next(len(case.vector) for case in cases if case.vector is not None)
     blank = np.zeros(dimension, dtype=np.float32)
     return Tasks(
-        np.array([worlds.index(case.world) for case in cases], dtype=np.int64),
+        np.array([worlds.index(origin(case.world)) for case in cases], dtype=np.int64),
         np.array([bool(case.labels.relevant) for case in cases]),
         np.array([len(case.labels.essential) for case in cases], dtype=np.int64),
         np.array([case.vector is not None for case in cases]),

@@ -43,5 +43,8 @@ def _threshold(candidate: Candidate, config: InjectionConfig, profile: EmbedderP
 
 
 def is_unsure(selection: Selection) -> bool:
-    """Whether something came near enough to be a candidate, but not near enough to be chosen."""
+    """Whether a model is worth asking: whoever chose says so, or something came near enough to be a candidate and not
+    near enough to be chosen."""
+    if selection.unsure is not None:
+        return selection.unsure
     return any(entry.verdict is Verdict.BELOW_CUT for entry in selection.dropped)

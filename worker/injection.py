@@ -25,6 +25,7 @@ from .deadline import Deadline
 from .dedup import deduplicate, still_shown
 from .errors import ModelError, QueueError, StoreError
 from .fallback import is_unsure
+from .judging_selector import with_probabilities, worth_asking
 from .ledger import LedgerEntry, LedgerKey, LedgerView, turn_key_of
 from .legs import first_query
 from .models import (
@@ -163,7 +164,7 @@ class InjectionService:
         )
         verdicts = Verdicts()
         fresh = self._without_shown(turn, recalled, shown, verdicts)
-        plan = self._parts.strategies.plan(turn.config)
+        plan = self._parts.strategies.plan(turn.config, effective_mode(turn.request, turn.config))
         if not fresh.candidates and not (plan.searches and _may_ask_always(turn)):
             return conclude_empty(verdicts, recalled.degraded)
         pinned, contextual = _by_source(fresh)
@@ -180,10 +181,15 @@ class InjectionService:
         settled = await plan.settles.select(task, recalled, tool, turn.config, turn.deadline)
         if plan.note:
             settled = replace(settled, notes=(*settled.notes, plan.note))
-        if plan.improves is None or not _asks_model(turn, plan, recalled, settled):
+        if plan.improves is None:
             return settled, None
+        worth, beside = worth_asking(recalled, settled)
+        if not _asks_model(turn, plan, worth, settled):
+            return settled, None
+        verdicts.drop(beside)
         with turn.stages("triage"):
-            return await self._triage(plan.improves, turn, task, recalled, tool, settled)
+            selection, failure = await self._triage(plan.improves, turn, task, worth, tool, settled)
+        return with_probabilities(selection, settled), failure
 
     async def _triage(
         self,

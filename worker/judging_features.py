@@ -38,6 +38,9 @@ CONTEXT_CHARS = 500
 """Characters of earlier turns that are read, from their end."""
 
 MOST_RECENT = 3
+ONE_THREAD = 2**17
+"""Multiplications of one product of matrices that a single thread does."""
+
 NEAR = 0.6
 """Similarity of two word pieces from which they count as saying the same."""
 
@@ -83,17 +86,23 @@ def features(judged: Judged, cut: Cutter) -> dict[str, Column]:
     message, context = asked(judged.task), context_of(judged.task)
     texts = [candidate.memory.content for candidate in judged.candidates]
     whole = f"{context} {message}" if context else message
+    by_words, by_pieces = _by_words("m", message, judged), _by_pieces("m", message, texts, cut)
     return {
         **_found(judged),
         **_pool(judged),
         **_of_task(judged, message, context),
         **_of_memory(judged),
-        **_by_words("m", message, judged),
-        **_by_words("c", whole, judged),
-        **_by_pieces("m", message, texts, cut),
-        **_by_pieces("c", whole, texts, cut),
+        **by_words,
+        **(_by_words("c", whole, judged) if context else _renamed(by_words)),
+        **by_pieces,
+        **(_by_pieces("c", whole, texts, cut) if context else _renamed(by_pieces)),
         **_by_person(judged, message),
     }
+
+
+def _renamed(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """What goes for the message goes for it with its context, where there is none."""
+    return {f"c{name[1:]}": column for name, column in columns.items()}
 
 
 def _column(values: Iterable[float]) -> Column:
@@ -137,7 +146,7 @@ def _pool(judged: Judged) -> dict[str, Column]:
             f"{name}_fifth": _same(float(ordered[min(4, len(ordered) - 1)]), len(values)),
         }
     vectors = _vectors(judged)
-    near = vectors @ vectors.T
+    near = products(vectors, vectors)
     return columns | {"central": near.mean(axis=1), "near_best": near[:, 0], "pool": _same(len(vectors), len(vectors))}
 
 
@@ -237,12 +246,8 @@ def _entity_share(memory: Memory, text: str) -> tuple[float, float]:
 def _by_pieces(prefix: str, text: str, texts: Sequence[str], cut: Cutter) -> dict[str, Column]:
     """Similarities of each word piece to the nearest one of the other text, both ways; rare pieces count more."""
     query, notes = cut(text), [cut(note) for note in texts]
-    near = query.vectors @ np.concatenate([note.vectors for note in notes]).T
-    bounds = np.cumsum([0, *(len(note.vectors) for note in notes)])
-    rows = [
-        _pair(near[:, start:end], query.rarity, note.rarity)
-        for start, end, note in zip(bounds, bounds[1:], notes, strict=False)
-    ]
+    near = [products(query.vectors, note.vectors) for note in notes]
+    rows = [_pair(one, query.rarity, note.rarity) for one, note in zip(near, notes, strict=True)]
     table = np.array(rows, dtype=np.float32)
     names = (
         "forth",
@@ -256,9 +261,16 @@ def _by_pieces(prefix: str, text: str, texts: Sequence[str], cut: Cutter) -> dic
         "back_rare",
     )
     columns = {f"{prefix}_{name}": table[:, place] for place, name in enumerate(names)}
-    best = near.max(axis=1) if near.size else np.zeros(0, dtype=np.float32)
+    best = np.max([one.max(axis=1) for one in near], axis=0)
     covered = float((best * query.rarity).sum() / (query.rarity.sum() + 1e-6))
     return columns | {f"{prefix}_covered": _same(covered, len(texts))}
+
+
+def products(one: Matrix, other: Matrix) -> Matrix:
+    """Products of every two rows, some rows at a time: larger ones are done by several threads of the linear algebra
+    library, which wait for each other on busy cores ten times longer than one thread takes."""
+    step = max(1, ONE_THREAD // (other.size + 1))
+    return np.concatenate([one[start : start + step] @ other.T for start in range(0, len(one), step)])
 
 
 def _pair(near: Matrix, rarity: Column, note_rarity: Column) -> tuple[float, ...]:

@@ -53,10 +53,11 @@ class _Answer:
 class JudgeSelector:
     """Implements `worker.protocols.Selector`. `plain` decides where the judge cannot: without vectors, without time."""
 
-    def __init__(self, runner: JudgeRunner, embedder: Embedder, plain: Selector) -> None:
+    def __init__(self, runner: JudgeRunner, embedder: Embedder, plain: Selector, *, most_s: float = MOST_S) -> None:
         self._runner = runner
         self._embedder = embedder
         self._plain = plain
+        self._most_s = most_s
 
     async def select(
         self, task: SelectionTask, recalled: Recalled, recall: RecallTool, config: InjectionConfig, deadline: Deadline
@@ -75,7 +76,7 @@ class JudgeSelector:
             return None, None
         if any(candidate.cosine is None for candidate in recalled.candidates):
             return None, "judge: there are no vectors to judge by, so the search's scores decide"
-        limit = deadline.within(MOST_S).remaining()
+        limit = deadline.within(self._most_s).remaining()
         if limit < LEAST_S:
             return None, "judge: no time was left, so the search's scores decide"
         number = max(1, int(limit / PER_CANDIDATE_S))
@@ -117,11 +118,18 @@ def _by_id(verdicts: Verdicts) -> Mapping[str, float]:
     return {candidate.memory.id: round(likely, 4) for candidate, likely in pairs}
 
 
-def worth_asking(recalled: Recalled, settled: Selection) -> Recalled:
-    """What a model should look at: the candidates in the judge's order, without those that are beside the point."""
+def worth_asking(recalled: Recalled, settled: Selection) -> tuple[Recalled, list[Dropped]]:
+    """What a model should look at, the likeliest first, and what the judge says is beside the point."""
     if settled.engine is not Engine.JUDGE:
-        return recalled
+        return recalled, []
     likely = settled.probabilities
     worth = [one for one in recalled.candidates if likely.get(one.memory.id, 1.0) >= BESIDE_THE_POINT]
     ordered = sorted(worth, key=lambda one: -likely.get(one.memory.id, 0.0))
-    return replace(recalled, candidates=tuple(ordered))
+    known = {one.memory.id for one in worth}
+    beside = [Dropped(one, Verdict.BELOW_CUT) for one in recalled.candidates if one.memory.id not in known]
+    return replace(recalled, candidates=tuple(ordered)), beside
+
+
+def with_probabilities(selection: Selection, settled: Selection) -> Selection:
+    """A choice of a model with what the judge had said, for the receipt; the model's own probabilities win."""
+    return replace(selection, probabilities={**settled.probabilities, **selection.probabilities})

@@ -163,13 +163,12 @@ async def open_judge(service: ServiceSettings, embedder: Embedder | None, stack:
     """The judge with what was fitted to the team's own labels; whatever is wrong with it leaves the plain gate."""
     try:
         file = await asyncio.to_thread(read_judge)
-        change = read_adjustment(service.home, file.judge)
+        model = JudgeModel(file, read_adjustment(service.home, file.judge))
+        stack.callback(model.close)
+        await model.warm()
     except (JudgeError, SettingsError) as error:
         log.error("judge_unavailable", error=str(error))
         return OpenedJudge(unused=str(error), broken=find_folder() is not None)
-    model = JudgeModel(file, change)
-    stack.callback(model.close)
-    await model.warm()
     name = embedder.profile.name if embedder else "none"
     unused = f"it is made for {file.card['embedder']['name']}, the embedder is {name}"
     return OpenedJudge(model, None if OpenedJudge(model).fits(embedder) else unused)

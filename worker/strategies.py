@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hooks.contract import Mode
+
 from .protocols import Selector
 from .settings import FirstRecall, InjectionConfig, Strategy
 
@@ -39,8 +41,10 @@ class Strategies:
         self._models = {Strategy.LLM: llm, Strategy.DECISION: decision}
         self._usual = usual or (lambda _: Strategy.LLM if llm else Strategy.DECISION if decision else None)
 
-    def plan(self, config: InjectionConfig) -> Plan:
-        """Who chooses for a request with these settings."""
+    def plan(self, config: InjectionConfig, mode: Mode = Mode.ALWAYS) -> Plan:
+        """Who chooses for a request with these settings; no model of any kind where its mode is deterministic."""
+        if mode is Mode.DETERMINISTIC:
+            return Plan(self._deterministic)
         if config.strategy in (Strategy.LLM, Strategy.DECISION):
             return self._by_model(config.strategy, config, wanted=True)
         if config.strategy is Strategy.JUDGE:

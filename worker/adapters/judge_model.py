@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from ..judging_features import Column, Judged, Pieces
 from ..judging_head import head_from
 from ..judging_trees import from_arrays
 from ..kinds import JudgePoint
+from ..models import Candidate, Memory, SelectionTask
 from .minilm import TOKENIZER_FILE, TOKENIZER_PACKAGE, TOKENIZER_SHA256, read_checked
 
 PACKAGE, CARD, NUMBERS = "meeseeks_judge", "card.json", "judge.npz"
@@ -41,6 +43,8 @@ MOST_CHARS = 4000
 
 TEXTS_KEPT = 4096
 """Texts whose pieces are kept, for the same memories come up again; about 10 kB each."""
+
+WARM_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 Found = TypeVar("Found")
 Arrays = Mapping[str, npt.NDArray[np.generic]]
@@ -180,6 +184,14 @@ class JudgeModel:
     async def scores(self, judged: Judged) -> Scores:
         """The calibrated scores that probabilities are made from. Raises `JudgeError`, also after `close`."""
         return await self._run(lambda: self.judge.scores(judged, self._cut))
+
+    async def warm(self) -> None:
+        """Judges something once: the first time takes some tenths of a second."""
+        memory = Memory(id="warm", content="warm", created_at=WARM_AT)
+        vector = np.zeros(len(self.judge.head.vector), dtype=np.float32)
+        task = SelectionTask("warm", None, (), "warm", WARM_AT)
+        candidate = Candidate(memory, 0.0, None, 0.0, 0.0, tuple(vector.tolist()))
+        await self.probabilities(Judged(task, (candidate,), 1, vector))
 
     async def _run(self, work: Callable[[], Found]) -> Found:
         def guarded() -> Found:
