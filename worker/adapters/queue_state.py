@@ -1,5 +1,6 @@
 """A look at the queue in Redis, for those who watch it."""
 
+import asyncio
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -8,11 +9,14 @@ from hooks import wire
 
 from ..backends import QueueState
 
+LIMIT_S = 1.0
+"""Seconds that a look may take."""
+
 
 async def look_at_queue(redis: Any) -> QueueState | None:
     """How many jobs wait and whether a worker is alive; `None` while Redis does not answer."""
     try:
-        async with redis.pipeline(transaction=False) as pipe:
+        async with asyncio.timeout(LIMIT_S), redis.pipeline(transaction=False) as pipe:
             pipe.llen(wire.WAKE)
             pipe.exists(wire.ALIVE)
             waiting, alive = await pipe.execute()

@@ -1,0 +1,164 @@
+"""HTTP on real sockets: what is no HTTP at all, what only a socket can say, addresses, and the look at the queue."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from hooks import wire
+from hooks.queue import connect
+from tests.support.http import Recorder
+from tests.support.queue_worker import running_worker
+from tests.support.valkey import running_valkey, sync_redis
+from worker.adapters.queue_state import LIMIT_S, look_at_queue
+from worker.api.server import HttpServer, listen
+from worker.backends import LocalBackend, QueueState
+from worker.errors import SettingsError
+from worker.service_settings import ServiceSettings
+
+SECRET = "words-of-somebody"
+
+
+async def nobody() -> None:
+    return None
+
+
+@asynccontextmanager
+async def serving(answers: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[tuple[str, int]]:
+    """Host and port of a server over these operations."""
+    seen = Recorder(answers or {"inject": {"outcome": "none_relevant"}})
+    server = HttpServer(ServiceSettings(http_port=0, **settings))
+    async with server.serving(LocalBackend(seen.table, seen.commit), nobody, alone=True) as url:
+        host, _, port = url.removeprefix("http://").rpartition(":")
+        yield host.strip("[]"), int(port)
+
+
+async def exchange(address: tuple[str, int], raw: bytes) -> bytes:
+    """Everything that comes back for these bytes, until the server closes or a second passes in silence."""
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(raw)
+    answer = b""
+    try:
+        while piece := await asyncio.wait_for(reader.read(1 << 16), 1.0):
+            answer += piece
+    except (TimeoutError, ConnectionResetError):
+        pass
+    writer.close()
+    return answer
+
+
+def post(body: bytes, *headers: str, length: int | None = None, path: str = "/v1/inject") -> bytes:
+    size = len(body) if length is None else length
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", f"Content-Length: {size}"]
+    return "\r\n".join([*lines, *headers, "", ""]).encode() + body
+
+
+BODY = json.dumps({"session_id": "s", "message": SECRET}).encode()
+
+
+async def test_what_is_no_http_is_refused_and_not_repeated() -> None:
+    with capture_logs() as logs:
+        async with serving() as address:
+            for raw in (
+                f"{SECRET}\r\n\r\n".encode(),
+                b"\x16\x03\x01\x02\x00\x01\x00" + SECRET.encode(),
+                f"GET /{SECRET} HTTP/9.9\r\n\r\n".encode(),
+                b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+                b"POST /v1/inject HTTP/1.1\r\nHost: localhost\r\nContent-Length: nine\r\n\r\n",
+                b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\n\r\n",
+            ):
+                answer = await exchange(address, raw)
+                assert answer == b"" or b" 400 " in answer.split(b"\r\n")[0] or b" 421 " in answer.split(b"\r\n")[0]
+            assert b" 200 " in await exchange(address, post(BODY))
+    assert SECRET not in str(logs)
+    assert not [entry for entry in logs if entry["log_level"] in {"error", "critical"}]
+
+
+async def test_a_request_without_a_name_is_not_answered() -> None:
+    async with serving() as address:
+        assert b" 421 " in await exchange(address, b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert b" 200 " in await exchange(address, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+
+
+async def test_a_long_body_is_refused_before_it_is_asked_for() -> None:
+    async with serving(http_body_limit=2000) as address:
+        answer = await exchange(address, post(b"", "Expect: 100-continue", length=2001))
+        assert b" 413 " in answer.split(b"\r\n")[0]
+        assert b"100 Continue" not in answer
+        allowed = await exchange(address, post(b"", "Expect: 100-continue", length=len(BODY)))
+        assert b"100 Continue" in allowed
+
+
+async def test_several_requests_on_one_connection() -> None:
+    async with serving() as address:
+        answer = await exchange(address, post(BODY) * 3 + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer.count(b"HTTP/1.1 200 OK") == 4
+    assert b"server:" not in answer.lower()
+
+
+async def test_pieces_of_a_body_come_one_by_one() -> None:
+    async with serving() as address:
+        head = "POST /v1/inject HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        raw = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode()
+        for byte in (BODY[start : start + 7] for start in range(0, len(BODY), 7)):
+            raw += f"{len(byte):x}\r\n".encode() + byte + b"\r\n"
+        assert b" 200 " in await exchange(address, raw + b"0\r\n\r\n")
+
+
+async def test_the_other_kind_of_address() -> None:
+    async with serving(http_host="::1") as address:
+        assert b" 200 " in await exchange(address, b"GET /healthz HTTP/1.1\r\nHost: [::1]:1\r\n\r\n")
+
+
+@pytest.mark.parametrize("host", ["203.0.113.7", "no-such-host.invalid", "not a host"])
+def test_an_address_that_cannot_be_served_at(host: str) -> None:
+    with pytest.raises(SettingsError, match=r"service\.http_port: cannot serve HTTP at"):
+        listen(host, 0)
+
+
+async def test_stopping_does_not_wait_for_idle_connections_or_hanging_requests() -> None:
+    async def hang() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        return {}
+
+    async with asyncio.timeout(30):
+        async with serving({"recall": lambda _: hang()}) as address:
+            idle, writer = await asyncio.open_connection(*address)
+            body = json.dumps({"query": "q"}).encode()
+            hanging = asyncio.create_task(exchange(address, post(body, path="/v1/recall")))
+            await asyncio.sleep(0.2)
+        assert await idle.read() == b""
+        writer.close()
+        await hanging
+
+
+async def test_the_look_at_the_queue() -> None:
+    with running_valkey() as valkey:
+        redis = connect(valkey.url)
+        try:
+            assert await look_at_queue(redis) == QueueState(0, alive=False)
+            with sync_redis(valkey.url) as client:
+                client.rpush(wire.WAKE, "a", "b")
+                client.pexpire(wire.WAKE, 60_000)
+            assert await look_at_queue(redis) == QueueState(2, alive=False)
+            with running_worker(valkey.url):
+                state = await look_at_queue(redis)
+                assert state is not None
+                assert state.alive
+            assert valkey.pid is not None
+            os.kill(valkey.pid, signal.SIGSTOP)
+            try:
+                async with asyncio.timeout(LIMIT_S + 5):
+                    assert await look_at_queue(redis) is None
+            finally:
+                os.kill(valkey.pid, signal.SIGCONT)
+            valkey.stop()
+            assert await look_at_queue(redis) is None
+        finally:
+            await redis.aclose()
