@@ -125,6 +125,16 @@ def test_a_threshold_of_the_settings_goes_before_the_usual_one(tmp_path: Path, d
     assert (answer["engine"], answer["outcome"], texts(answer)) == ("decision", "none_relevant", [])
 
 
+def test_a_streamed_answer_that_stalls_counts_as_far_as_it_came(tmp_path: Path, upstream: Upstream) -> None:
+    table = json.dumps([{"name": "openai/slow", "stream": True, "api_base": f"{upstream.url}/v1"}])
+    line = commands(tmp_path, MEESEEKS_MODEL="openai/slow", MEESEEKS_MODELS=table)
+    upstream.stall_after = len('{"relevant":[1]') // 2 + 1
+    answer = line.json("inject", "Who tunes the reed organ?", "--deadline-ms", "3000")
+    assert (answer["engine"], answer["degraded"], answer["reason"]) == ("llm", True, "model_timeout")
+    assert texts(answer) == ["The reed organ is tuned by Pavel Novak"]
+    assert "what had arrived" in line.json("receipt", answer["receipt_id"])["notes"][0]
+
+
 def test_a_key_that_is_not_set_is_told_at_the_start(tmp_path: Path) -> None:
     table = json.dumps([{"name": "openai/mine", "api_key_variable": "NO_SUCH_KEY"}])
     line = commands(tmp_path, MEESEEKS_MODEL="openai/mine", MEESEEKS_MODELS=table)
