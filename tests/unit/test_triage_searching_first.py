@@ -1,8 +1,12 @@
 """`first_recall = model`: the model makes every search, tool turns come first, the choice is a turn of its own."""
 
-import pytest
+from contextlib import suppress
 
-from hooks.contract import Reason
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hooks.contract import Engine, Reason
 from tests.support.scripted_model import Say, ScriptedModel, Step, offered, oracle
 from tests.support.triage import PROMPT, Memories, candidate, ids, many, selector, task, verdicts
 from worker.deadline import Deadline
@@ -33,8 +37,10 @@ async def select(
     **config: object,
 ) -> tuple[Selection, ScriptedModel]:
     model = ScriptedModel(steps, abilities=abilities or ModelAbilities())
-    settings = InjectionConfig.model_validate({"first_recall": FirstRecall.MODEL, **config})
-    chosen = await selector(model).select(task(), Recalled("organ", found), recall, settings, Deadline.after(seconds))
+    config_used = InjectionConfig.model_validate({"first_recall": FirstRecall.MODEL, **config})
+    chosen = await selector(model).select(
+        task(), Recalled("organ", found), recall, config_used, Deadline.after(seconds)
+    )
     return chosen, model
 
 
@@ -165,3 +171,34 @@ async def test_choosing_everything_is_no_choice_however_it_came_about(first: Fir
         await select(obedient(0), recall, (PLANTED, *many(8)), first_recall=first, max_items=4)
     assert caught.value.reason is Reason.MODEL_UNPARSEABLE
     assert len(recall.asked) <= 3
+
+
+SAID = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(['{"relevant":[1],"sufficient":false}', "[2,1]", "[9]", "none", '{"relevant":[1,', 'recall("a")']),
+)
+TURN = st.one_of(
+    SAID.map(Say),
+    SAID.map(lambda text: Say(text, cut=True)),
+    SAID.map(lambda text: Say(text, finish_reason="length")),
+    st.lists(st.sampled_from(["a", "b", "c", "d", "", " A "]), min_size=1, max_size=5).map(lambda qs: search(*qs)),
+    st.sampled_from([Reason.MODEL_ERROR, Reason.MODEL_TIMEOUT]).map(lambda reason: Say(error=reason)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(turns=st.lists(TURN, min_size=1, max_size=4), first=st.sampled_from(FirstRecall), veto=st.booleans())
+async def test_whatever_a_model_does_the_limits_hold(turns: list[Say], first: FirstRecall, veto: bool) -> None:
+    recall = memories(a=(ORGAN, NOISE), b=(KEY,), c=many(9))
+    steps: list[Step] = list(turns)
+    selection, model = Selection((), Engine.LLM), ScriptedModel([])
+    abilities = ModelAbilities(may_only_veto=veto)
+    with suppress(ModelError):
+        selection, model = await select(steps, recall, abilities=abilities, first_recall=first, max_items=3)
+    known = {one.memory.id: one for one in (ORGAN, KEY, NOISE, *many(9))}
+    assert all(known[one.memory.id].memory.content for one in selection.chosen)
+    assert len(set(ids(selection))) == len(selection.chosen) <= 3
+    assert not set(ids(selection)) & set(verdicts(selection))
+    assert len(model.requests) <= 3
+    assert len(recall.asked) <= 3
+    assert len({query.query.casefold() for query in recall.asked}) == len(recall.asked)
