@@ -1,0 +1,91 @@
+"""docs/tuning.md, followed to the letter, with a scripted model in the place of the big one."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import CommandLine, command_line
+from tests.support.oracle import oracle
+from tests.support.upstream import Answer, Responder, candidate_lines
+from tests.support.upstream_thread import upstream_thread
+from worker.prompts import default_prompts_dir, load_prompt
+from worker.worlds import read_cases, read_worlds
+
+PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
+WORLD, MODEL, RULE = "community-bot", "ollama_chat/qwen3:4b", "only about the same person or topic"
+
+
+def obedient() -> Responder:
+    """Chooses right where the prompt has the rule of the tutorial, and else the last candidates as well."""
+    world = next(world for world in read_worlds(default_prompts_dir() / "cases") if world.name == WORLD)
+    right = oracle(world)
+
+    def respond(body: dict[str, Any]) -> Answer:
+        lines = candidate_lines(body)
+        if any("Deployments" in line for line in lines.values()):
+            return Answer('{"relevant":[1],"sufficient":true}')
+        answer = right(body)
+        if RULE in body["messages"][0]["content"]:
+            return answer
+        ids = [*json.loads(answer.text)["relevant"], *sorted(lines)[-2:]]
+        return Answer(json.dumps({"relevant": list(dict.fromkeys(ids)), "sufficient": True}))
+
+    return respond
+
+
+class Reader:
+    """Does what the page says, line by line; `ID`, `A` and `B` are what the commands before have printed."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        variables = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL_API_BASE": f"{url}/v1"}
+        self.folder, self.variables = folder, variables
+        self.evaluations: list[str] = []
+        self.said: dict[str, Any] = {}
+
+    def follow(self, line: str) -> None:
+        words = shlex.split(line, comments=True)
+        given = dict(word.split("=", 1) for word in words if re.fullmatch(r"MEESEEKS_\w+=.*", word))
+        words = [word for word in words if word.split("=")[0] not in given]
+        if words[0] == "meeseeks":
+            self.run([self.filled(word) for word in words[1:]], {key: self.filled(one) for key, one in given.items()})
+        elif words[0] != "ollama":
+            subprocess.run(["sh", "-c", line], cwd=self.folder, check=True, timeout=20)
+
+    def filled(self, word: str) -> str:
+        known = {MODEL: "openai/scripted", "ID": self.said.get("receipt_id", "")}
+        known |= dict(zip("AB", self.evaluations, strict=False))
+        return known.get(word, word)
+
+    def run(self, words: list[str], variables: dict[str, str]) -> None:
+        shell: CommandLine = command_line(self.folder, **self.variables, **variables)
+        found = shell.json(*words)
+        if words[0] == "eval":
+            self.evaluations.append(found["id"])
+        self.said[words[0]] = found
+        if words[0] == "inject":
+            self.said["receipt_id"] = found["receipt_id"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_the_tutorial_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(default_prompts_dir(), tmp_path / "prompts")
+    blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"))
+    with upstream_thread(obedient()) as upstream:
+        reader = Reader(tmp_path, upstream.url)
+        for line in "".join(blocks).splitlines():
+            reader.follow(line)
+    draft = load_prompt(tmp_path / "draft.md")
+    assert (draft.version, RULE in draft.system) == (2, True)
+    assert len(reader.evaluations) == 3
+    assert reader.said["inject"]["engine"] == "llm"
+    assert reader.said["replay"]["after"]["prompt"] == "triage@2"
+    assert [task.essential for task in read_cases(tmp_path / "cases.jsonl").tasks] == [{"deploy"}]
+    assert load_prompt(tmp_path / "own" / "triage.md") == draft
