@@ -16,6 +16,7 @@ from tests.support.decision_gguf import make_decision_model
 from tests.support.http_double import HttpDouble, running_http_double
 from tests.support.local_llm import MISSING, SKIP_REASON, local_llm
 from tests.support.triage import Memories, candidate, ids, many, task
+from tests.support.upstream import Mode, Upstream
 from worker.adapters.litellm_environment import prepare_environment
 from worker.breaker import CircuitBreaker
 from worker.deadline import Deadline
@@ -148,6 +149,30 @@ async def test_the_deadline_is_kept(model: DecisionModel, double: HttpDouble) ->
         await fails(model, deadline.remaining())
         late.append(time.monotonic() - deadline.at)
     assert statistics.median(late) < 0.15
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_cancelling_closes_the_connection_at_once(provider: str) -> None:
+    prepare_environment(os.environ)
+    from worker.adapters.litellm_decision import LiteLLMDecisionModel
+
+    delays = []
+    async with Upstream(mode=Mode.HANG) as upstream:
+        asked = LiteLLMDecisionModel(f"{provider}/m", api_base=upstream.url)
+        for number in range(1, 6):
+            call = asyncio.create_task(asked.decide(TWO, Deadline.after(60)))
+            while len(upstream.requests) < number:
+                await asyncio.sleep(0.005)
+            cancelled_at = time.monotonic()
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            async with asyncio.timeout(5):
+                while len(upstream.disconnects) < number:
+                    await asyncio.sleep(0.005)
+            delays.append(upstream.disconnects[-1] - cancelled_at)
+        await asked.aclose()
+    assert statistics.median(delays) < 0.1
+    assert {request.path for request in upstream.requests} == {"/v1/systemone"}
 
 
 async def test_no_text_of_a_question_is_logged_even_at_debug(
