@@ -129,6 +129,20 @@ async def test_a_replay_asks_the_model_and_takes_another_prompt(
     assert (other["same"], other["before"]["chosen"], other["after"]["chosen"]) == (False, ["alembic"], [])
 
 
+async def test_a_replay_knows_what_the_session_had_been_shown_then(service: Stack, hook: PreExecutionHook) -> None:
+    session = {"session_id": uuid.uuid4().hex, "mode": "deterministic"}
+    first, second = await ask(hook, MIGRATION, **session), await ask(hook, MIGRATION, **session)
+    assert (first.result.outcome, second.result.outcome) == ("injected", "all_duplicate")
+    for answered in (first, second):
+        receipt = answered.result.receipt_id
+        assert receipt is not None
+        found = said(service, "replay", receipt, "--tenant", "acme", "--json")
+        assert found["same"]
+        assert found["before"]["outcome"] == found["after"]["outcome"] == answered.result.outcome
+    shown = said(service, "session", "show", session["session_id"], "--tenant", "acme", "--json")["agents"]
+    assert [(agent["turn"], len(agent["shown"])) for agent in shown] == [(2, 1)], "replays leave the ledger alone"
+
+
 def commands(page: str) -> list[list[str]]:
     """Every command of a page's plain blocks."""
     text = (DOCS / page).read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from tests.support.valkey import forget, running_valkey, sync_redis
 from worker.adapters import redis_receipts
 from worker.adapters.redis_receipts import RECEIPT_PREFIX, RedisReceipts
 from worker.errors import NotFound, QueueError
-from worker.receipt import Receipt
+from worker.receipt import Receipt, turn_of
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +63,16 @@ async def test_a_tenant_sees_its_own_only(receipts: RedisReceipts) -> None:
     with pytest.raises(NotFound):
         await receipts.read("a", "b:r1")
     assert (await receipts.read("a:b", "r1")).id == "r1"
+
+
+async def test_a_turn_is_found_under_its_whole_name(receipts: RedisReceipts) -> None:
+    first, second = receipt(1), receipt(2)
+    await receipts.write(first)
+    await receipts.write(second.model_copy(update={"request": first.request}))
+    turn = turn_of(first.request)
+    assert [found.id for found in await receipts.of_turn(turn)] == ["r2", "r1"]
+    for other in ({"tenant": "x"}, {"session_id": "x"}, {"agent_id": "x"}, {"turn_id": "x"}):
+        assert await receipts.of_turn(turn.model_copy(update=other)) == []
 
 
 async def test_the_list_of_recent_receipts_is_bounded(receipts: RedisReceipts, monkeypatch: pytest.MonkeyPatch) -> None:
