@@ -1,11 +1,14 @@
 """Whether an answer used a memory, from the words alone."""
 
+import random
 from datetime import UTC, datetime
 
 import pytest
 
+from worker.prompts import default_prompts_dir
 from worker.usage import Usage
 from worker.usefulness import MOST_CHARS, used_memories
+from worker.worlds import read_worlds
 
 DEPLOY = ("Deployments to production happen on Tuesdays after the stand-up", "When may the deployment happen?")
 HOLD = ("Cabin holds in berth now lapse after 12 minutes", "the countdown should match how long the cabin is kept")
@@ -91,3 +94,23 @@ def test_counts_and_neglect() -> None:
     assert Usage(5, 0).neglect == pytest.approx(0.5)
     assert Usage(5, 5).neglect == 0.0
     assert Usage(100, 0).neglect > Usage(10, 0).neglect > Usage(10, 3).neglect > 0.0
+
+
+def test_answers_of_the_labelled_worlds() -> None:
+    """Turns of assistants hardly ever seem to use a memory that is none of theirs; half a memory's words are enough."""
+    draw, wrong, right = random.Random(1), list[bool](), list[bool]()
+    for world in read_worlds(default_prompts_dir() / "cases"):
+        said_by = [turn.content for task in world.tasks for turn in task.request.recent_messages]
+        texts = {memory.id: memory.content for memory in world.memories}
+        for task in draw.sample(world.tasks, 20):
+            unrelated = {key: texts[key] for key in draw.sample(sorted(texts), 20) if key not in task.relevant}
+            found = used_memories(unrelated, draw.choice(said_by), task.request.message)
+            wrong += [evidence.used for evidence in found.values()]
+        for task in world.tasks:
+            for key in task.essential & texts.keys():
+                words = texts[key].split()
+                answer = " ".join(words[len(words) // 2 :])
+                right.append(used_memories({key: texts[key]}, answer, task.request.message)[key].used)
+    assert len(wrong) > 1000
+    assert sum(wrong) / len(wrong) < 0.01
+    assert sum(right) / len(right) > 0.95
