@@ -10,11 +10,13 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from . import wire
+from .background import Unfinished, background
 from .contract import Reason
 from .failing import elapsed_ms, safely
 from .guarded_queue import GuardedQueue
 from .queue import QueueClient, QueueFault
-from .usage_contract import AnswerReport, AnswerReportResult
+from .sync import seconds_of
+from .usage_contract import DEFAULT_REPORT_DEADLINE_MS, AnswerReport, AnswerReportResult
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +66,39 @@ class PostExecutionHook:
             return AnswerReportResult.model_validate(reply.body)
         except ValidationError as error:
             raise QueueFault(Reason.BAD_REPLY) from error
+
+
+class SyncPostExecutionHook:
+    """`PostExecutionHook` for callers that do not await. Never raises, and never late, even where the loop hangs.
+
+    with SyncPostExecutionHook() as hook:
+        hook(session_id="s1", turn_id=result.turn_id, answer=answer)
+    """
+
+    def __init__(self, redis_url: str | None = None) -> None:
+        self._hook = PostExecutionHook(redis_url)
+
+    def __call__(self, report: AnswerReport | Mapping[str, Any] | None = None, **fields: Any) -> AnswerReportResult:
+        """Report an answer; which memories it used, or the reason why that is not known."""
+        given = fields if report is None else report
+        try:
+            return background.do(
+                lambda: self._hook(given), seconds_of(given, DEFAULT_REPORT_DEADLINE_MS), holder=self._hook
+            )
+        except Unfinished:
+            return _not_done(Reason.DEADLINE)
+
+    def close(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        background.close(self._hook)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def _not_done(reason: Reason) -> AnswerReportResult:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hooks import PostExecutionHook, PreExecutionHook, Reason
+from hooks.post_execution import SyncPostExecutionHook
 from hooks.usage_contract import AnswerReport, AnswerReportResult
 from tests.support.stack import DEPLOYMENT, MIGRATION, ModelServer, Stack, ask, put, running_stack
 from worker.prompts import default_prompts_dir
@@ -82,6 +83,17 @@ async def test_without_redis_a_report_is_lost_in_time() -> None:
         told = await lost(session_id="s", turn_id="t", answer="x", deadline_ms=300)
     assert (told.done, told.reason) == (False, Reason.QUEUE_UNAVAILABLE)
     assert time.monotonic() - started < 1.0
+
+
+def test_plain_threads_report_too(service: Stack) -> None:
+    with SyncPostExecutionHook(service.url) as after, SyncPostExecutionHook("unix:///no/such/socket") as lost:
+        for _ in range(20):
+            told = after(session_id="s", turn_id="never", answer="x")
+            if told.reason is not Reason.NO_ACK:
+                break
+        assert (told.done, told.reason) == (False, Reason.NOT_FOUND)
+        assert after(7).reason is Reason.BAD_REQUEST
+        assert lost({"session_id": "s", "turn_id": "t", "answer": "x"}).reason is Reason.QUEUE_UNAVAILABLE
 
 
 async def test_a_frozen_worker_does_not_hold_a_report_up(tmp_path: Path) -> None:
