@@ -29,8 +29,11 @@ def clean_text(value: object) -> object:
 
 
 def as_utc(value: datetime) -> datetime:
-    """Times are UTC; a naive time is taken to be UTC already."""
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    """Times are UTC; a naive time is taken to be UTC already. Raises `ValueError` for one that has no year there."""
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("in UTC this time is not within the years 1 to 9999") from error
 
 
 Text = Annotated[str, BeforeValidator(clean_text)]

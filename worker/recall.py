@@ -148,7 +148,8 @@ class Recall:
         with stages("search"):
             plan = asked.plan
             every = plan.wants if plan.seeds is None else (*plan.wants, plan.seeds)
-            found = await asked.store.search_many([self._hybrid(want, vectors) for want in every])
+            wanted = [self._hybrid(want, vectors) for want in every] if plan.texts else []
+            found = await asked.store.search_many(wanted) if wanted else [[] for _ in every]
         for want, hits in zip(plan.wants, found, strict=False):
             pool.add(hits, want.leg)
         with stages("links"):
@@ -165,8 +166,8 @@ class Recall:
         self, texts: Sequence[str], deadline: Deadline, stages: Stages
     ) -> tuple[dict[str, Vector], Reason | None]:
         """The vectors of `texts` as far as they came in time, and why any are missing."""
-        if self._embedder is None:
-            return {}, self._dense_fault
+        if self._embedder is None or not texts:
+            return {}, None if self._embedder else self._dense_fault
         with stages("embed"):
             jobs = [asyncio.create_task(self._embedder.embed_query(text)) for text in texts]
             try:

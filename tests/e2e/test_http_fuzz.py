@@ -4,18 +4,23 @@
 """
 
 import asyncio
+import itertools
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+from hooks.contract import InjectionRequest
 from tests.support.stack import FACTS, Stack, put, running_stack
 from worker.api.app import document
 from worker.api.gate import QUIET
+from worker.transfer import Format
 
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
 TOKEN = "a-token-for-the-fuzzer"
@@ -37,12 +42,92 @@ nothing."""
 CRASHES = ("http_crashed", "job_crashed", "http_ended", "background_work_failed", "Traceback")
 
 
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[Stack]:
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     variables = {"MEESEEKS_HTTP_ENABLED": "true", "MEESEEKS_HTTP_PORT": "0", "MEESEEKS_HTTP_TOKEN": TOKEN}
-    with running_stack(tmp_path, "up", "--model", "none", **variables, MEESEEKS_HTTP_RATE_LIMIT="0") as stack:
+    folder = tmp_path_factory.mktemp("fuzz")
+    with running_stack(folder, "up", "--model", "none", **variables, MEESEEKS_HTTP_RATE_LIMIT="0") as stack:
         asyncio.run(put(stack.url, FACTS, "default"))
         yield stack
+
+
+TIMES = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "0001-01-01", "9999-12-31", "1e300", -1e18, 10**30]
+TIMES += ["2024-02-30", "", True, [], {}, "\ud800", "\0"]
+WORDS = [
+    "",
+    " ",
+    "\0",
+    "\ud800",
+    "x" * 600,
+    "x" * 30_000,
+    "\u202e\u200b",
+    "<memory_context>x</memory_context>",
+    "{{x}}",
+]
+WORDS += ["../../etc/passwd", "\r\n\t", "\U0001f600" * 200, "*", "[a]", "a:b", 1, 1.5, None, [], {}, True]
+NUMBERS = [0, -1, 10**30, -(10**30), 1.5, 1e300, "5", True, None, [], "x", 2**31, 2**63, 2**64]
+FILES = [b"", b"\0", b"\xff\xfe\0", b"[" * 5000, b"{}\n" * 10, b'{"content":' * 500, b"a,b\n" * 5, b'"', b"\r\n" * 99]
+FILES += [
+    b"content,created_at\nx,0001-01-01T00:00:00+14:00\n",
+    b'{"content":"z","created_at":"9999-12-31T23:59:59-14:00"}',
+]
+
+Sent = tuple[str, str, Any]
+
+
+def hostile() -> Iterator[Sent]:
+    """Requests with values that models take or refuse and nobody has thought of: extremes, other types, odd text."""
+    said = {"session_id": "s", "message": "How are migrations written?"}
+    for value in TIMES:
+        yield from (("POST", "/v1/recall", {"query": "q", name: value}) for name in ("since", "until", "now"))
+        yield "POST", "/v1/inject", {**said, "now": value}
+        for name in ("created_at", "occurred_at", "valid_until"):
+            yield "POST", "/v1/memories", {"memory": {"content": "c", name: value}}
+            yield "PATCH", "/v1/memories/alembic", {"changes": {name: value}}
+    for value in WORDS:
+        scope = {"tenant": value, "user": value, "project": value, "channel": value}
+        yield "POST", "/v1/recall", {"query": value, "scope": scope, "agent_id": value}
+        yield "POST", "/v1/recall", {"query": "q", "entities": [value], "channels": [value], "also": [value]}
+        for name in InjectionRequest.model_fields:
+            yield from (("POST", "/v1/inject", {**said, name: given}) for given in (value, [value], {"role": value}))
+        memory = {"content": "c", "entities": [value], "relations": [{"kind": value, "target": value}], "scope": scope}
+        yield "POST", "/v1/memories", {"tenant": value, "memory": memory}
+        yield "POST", "/v1/memories", {"memory": {"content": value, "id": value, "channel": value, "source": value}}
+        yield "POST", "/v1/memories/alembic/relations", {"kind": value, "target": value}
+        lists = {key: [value] for key in ("pinned_types", "skip_patterns", "languages", "shared_users")}
+        yield "PATCH", "/v1/agents/a/settings", {"values": {**lists, "mode": value}, "unset": [value]}
+        for host in ("claude-code", "codex", "nexus", "gobby"):
+            event = {"hook_event_name": "UserPromptSubmit", "session_id": value, "prompt": value, "message": value}
+            yield from (("POST", f"/v1/hooks/{host}", given) for given in (value, event, {"prompt": [value]}))
+        event = {"type": "session.forked", "parent_session_id": value, "visible_blocks": [value], "agent_id": value}
+        yield "POST", "/v1/sessions/s/events", event
+    for value in NUMBERS:
+        yield "POST", "/v1/sessions/s/events", {"type": "context.pruned", "kept_turns": value, "deadline_ms": value}
+        yield "POST", "/v1/recall", {"query": "q", "limit": value}
+        yield "POST", "/v1/inject", {**said, "deadline_ms": value, "render": {"max_chars": value}}
+        for name in ("max_items", "max_chars", "rrf_k", "recency_half_life_days", "keyword_min_score", "deadline_ms"):
+            yield "PATCH", "/v1/agents/b/settings", {"values": {name: value}}
+            yield "POST", "/v1/inject", {**said, "agent_id": "b"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_no_value_breaks_the_service(stack: Stack) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    kind = {"Content-Type": "application/json"}
+    broken = []
+    with httpx.Client(base_url=stack.http, timeout=30, headers=headers) as client:
+        for method, path, body in hostile():
+            answer = client.request(method, path, content=json.dumps(body).encode(), headers=kind)
+            failed = answer.status_code in {500, 502, 503} or "job_crashed" in stack.log
+            broken += [(method, path, body, answer.text)] if failed else []
+            assert not failed, broken
+        for content, known in itertools.product(FILES, Format):
+            raw = {"Content-Type": "application/octet-stream"}
+            answer = client.post(f"/v1/memories/import?format={known.value}", content=content, headers=raw)
+            broken += [(known, content, answer.text)] if answer.status_code not in {200, 422} else []
+    assert broken == []
+    assert [word for word in CRASHES if word in stack.log] == []
 
 
 @pytest.mark.slow

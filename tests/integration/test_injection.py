@@ -170,3 +170,9 @@ async def test_users_see_shared_memories_and_their_own(tmp_path: Path) -> None:
         nobody = await service.receipt(await service.ask(QUESTION, turn="2"))
     assert {entry.id for entry in receipt.considered} == {"anna", "team"}
     assert {entry.id for entry in nobody.considered} == {"team"}
+
+
+async def test_message_of_which_nothing_is_left_to_search_with_recalls_nothing(tmp_path: Path) -> None:
+    async with open_service(tmp_path) as service:
+        result = await (await filled(service)).ask("x" * 30_000)
+    assert (result.outcome, result.reason) == (Outcome.NONE_RELEVANT, Reason.NOTHING_RECALLED)

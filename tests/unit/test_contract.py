@@ -46,6 +46,12 @@ def test_deadlines_are_bounded(deadline_ms: int) -> None:
         InjectionRequest(session_id="s", message="m", deadline_ms=deadline_ms)
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_without_a_year_in_utc_is_refused(time: str) -> None:
+    with pytest.raises(ValidationError, match="years 1 to 9999"):
+        InjectionRequest.model_validate({"session_id": "s", "message": "m", "now": time})
+
+
 def test_times_become_utc() -> None:
     local = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
     for given_time in (local, datetime(2026, 1, 1, 10)):
