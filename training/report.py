@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from worker.judging import Threshold
+from worker.judging_selector import BESIDE_THE_POINT
 from worker.judging_texts import UNSPACED_SCRIPTS, foreign
 from worker.kinds import JudgePoint
 
@@ -20,6 +21,7 @@ from .choosing import (
     chosen,
     counts,
     measures_of,
+    ranks,
     threshold_for,
     unseen_choice,
 )
@@ -32,6 +34,7 @@ from .variants import SEPARATOR
 NAME = "judge-results.md"
 NOTE = "<!-- Made by `python -m training`; edit the code instead. -->\n"
 CLEANS = (0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6)
+FIRST = (3, 5, 8, 12, 20)
 MOST_EXAMPLES = 8
 SHOWN_CHARS = 150
 
@@ -60,6 +63,8 @@ def write_report(outcome: Outcome, steps: Sequence[Step], docs: Path) -> None:
         "![precision and recall](img/judge-precision-recall.png)\n\n![clean turns](img/judge-clean-recall.png)\n",
         "## Young stores and plain notes\n",
         _variants(outcome),
+        "## As an order for a model\n",
+        _order(outcome),
         "## By category\n",
         _categories_table(categories),
         "![categories](img/judge-categories.png)\n",
@@ -153,6 +158,30 @@ def _against(outcome: Outcome) -> str:
     return _table(("", "AUROC, candidates", "AUROC, tasks", "precision", "recall", "clean", "forbidden"), rows)
 
 
+def _order(outcome: Outcome) -> str:
+    """Essential memories among the first of either order, of all; and what is left of both once the judge has taken
+    out what is beside the point."""
+    data, rows = outcome.data, []
+    essential, all_of_them = data.rows.essential, data.tasks.essential.sum()
+    found = data.rows.table[:, data.columns.index("score_rank")]
+    judged = ranks(data, outcome.scores)
+    for number in FIRST:
+        shares = [essential[order < number].sum() / all_of_them for order in (found, judged)]
+        rows.append((f"in the first {number}", *(f"{share:.3f}" for share in shares)))
+    worth = outcome.scores >= np.log(BESIDE_THE_POINT / (1.0 - BESIDE_THE_POINT))
+    left = f"{essential[worth].sum() / essential.sum():.3f} of the essential, {worth.mean():.3f} of all candidates"
+    asked = np.zeros(len(data.cases), dtype=bool)
+    asked[data.rows.task[worth]] = True
+    had = np.zeros(len(data.cases), dtype=bool)
+    had[data.rows.task] = True
+    spared = (had & ~asked & ~data.tasks.needs).sum() / max(1, (had & ~data.tasks.needs).sum())
+    return (
+        _table(("essential", "order of the search", "order of the judge"), rows)
+        + f"\nA model is not shown candidates under a probability of {BESIDE_THE_POINT}: {left} are left. Of the tasks "
+        f"without relevant memories that have candidates, {spared:.1%} cost no call of a model for that.\n"
+    )
+
+
 def _variants(outcome: Outcome) -> str:
     """The shipped thresholds on stores that were made of the worlds."""
     data, rows = outcome.whole, []
@@ -166,7 +195,8 @@ def _variants(outcome: Outcome) -> str:
             shares = (f"{getattr(found, key):.3f}" for key in ("precision", "recall", "clean", "forbidden"))
             rows.append((told, f"`{point}`", str(len(part.cases)), *shares))
     heads = ("", "point", "tasks", "precision", "recall of essential", "clean turns", "forbidden")
-    return _table(heads, rows)
+    told = "Stores made of the worlds, again by judges that never saw those; with the thresholds that ship.\n\n"
+    return told + _table(heads, rows)
 
 
 def _lines(outcome: Outcome, up: str) -> dict[str, tuple[list[float], list[float]]]:

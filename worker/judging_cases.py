@@ -64,6 +64,8 @@ class _Asking:
         replayed = request.now is not None
         visibility = visible_to(request.scope, request.agent_id, self.world.shared_users, now, replay=replayed)
         scope = RecallScope(self.world.name, visibility, now, request.scope.channel)
+        for text in (query.query, *query.also):
+            await self.embedder.embed_query(text)  # known from now on: a search waits for its vectors only so long
         recalled = await self.recall(query, scope, config, Deadline.after(DEADLINE_S), Stages())
         vector = np.array(await self.embedder.embed_query(query.query), dtype=np.float32)
         judged = self._judged(task_of(task.request, recalled.query, now), recalled, vector)

@@ -1,0 +1,190 @@
+"""Fitting the judge: on small data with a known answer, and twice to the same bytes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.progress import Progress
+
+from training.choosing import (
+    auroc,
+    best_of,
+    chosen,
+    counts,
+    threshold_for,
+    thresholds_for,
+    unseen_choice,
+)
+from training.fitting import Recipe, calibration, fit, folds, rows_of, unseen_scores
+from training.head import HeadFitter
+from training.making import fitted_worlds, make
+from training.shipping import card_of, numbers_of
+from training.table import Data, numbered, observed
+from training.trees import Growth, grow
+from training.variants import origin, variants_of
+from worker.adapters.judge_model import read_judge
+from worker.judging import Threshold
+from worker.judging_head import runs_of
+from worker.worlds import read_world
+
+WORLDS = Path("training/worlds")
+SMALL = Recipe(Growth(trees=12, depth=3), seeds=1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    """Two worlds, as the product's recall brings them."""
+    folder = tmp_path_factory.mktemp("worlds")
+    for name in ("photographer", "newsroom"):
+        (folder / name).symlink_to((WORLDS / name).resolve())
+    with Progress(disable=True) as progress:
+        return numbered(observed([folder], 0, progress), read_judge().table)
+
+
+class TestTrees:
+    def test_they_learn_a_rule_of_two_columns(self) -> None:
+        random = np.random.default_rng(1)
+        rows = random.normal(size=(3000, 6)).astype(np.float32)
+        wanted = ((rows[:, 1] > 0.3) & (rows[:, 4] < 0.5)).astype(np.float32)
+        groups = np.arange(3000) // 10
+        trees = grow(rows, wanted, np.ones(3000, np.float32), groups, Growth(trees=60, depth=3, rate=0.2))
+        fresh = random.normal(size=(2000, 6)).astype(np.float32)
+        right = (fresh[:, 1] > 0.3) & (fresh[:, 4] < 0.5)
+        assert auroc(right, trees(fresh)) > 0.98
+        assert {1, 4} <= set(trees.columns[:5].ravel().tolist())
+
+    def test_the_seed_alone_decides(self) -> None:
+        random = np.random.default_rng(2)
+        rows = random.normal(size=(400, 5)).astype(np.float32)
+        wanted = (rows[:, 0] > 0).astype(np.float32)
+        weights, groups = np.ones(400, np.float32), np.arange(400)
+        same = [grow(rows, wanted, weights, groups, Growth(trees=5, depth=2, seed=seed)) for seed in (7, 7, 8)]
+        assert np.array_equal(same[0].leaves, same[1].leaves)
+        assert not np.array_equal(same[0].columns, same[2].columns)
+
+    def test_a_column_of_one_value_is_never_asked_about(self) -> None:
+        random = np.random.default_rng(3)
+        rows = np.stack([np.full(200, 4.0), random.normal(size=200)], axis=1).astype(np.float32)
+        wanted = (rows[:, 1] > 0).astype(np.float32)
+        trees = grow(rows, wanted, np.ones(200, np.float32), np.arange(200), Growth(trees=5, depth=2, columns=1.0))
+        assert set(trees.columns.ravel().tolist()) == {1}
+
+
+class TestHead:
+    def test_it_tells_tasks_apart_by_words_and_by_vector(self) -> None:
+        random = np.random.default_rng(4)
+        texts = [f"explain {word}" if place % 2 else f"remind {word}" for place, word in enumerate("abcdefghij" * 12)]
+        vectors = random.normal(size=(120, 8)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        wanted = np.array([place % 2 == 0 for place in range(120)], dtype=np.float32)
+        head = HeadFitter(vectors, [runs_of(text) for text in texts]).fit(np.arange(100), wanted[:100])
+        scores = np.array([head(vector, text) for vector, text in zip(vectors, texts, strict=True)], dtype=np.float32)
+        assert auroc(wanted[100:] > 0, scores[100:]) == 1.0
+
+
+def test_calibration_finds_the_line() -> None:
+    random = np.random.default_rng(5)
+    scores = random.normal(size=20_000).astype(np.float32)
+    relevant = (random.random(20_000) < 1.0 / (1.0 + np.exp(-(1.7 * scores - 0.6)))).astype(np.float32)
+    scale, shift = calibration(scores, relevant)
+    assert scale == pytest.approx(1.7, abs=0.1)
+    assert shift == pytest.approx(-0.6, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "scores", "share"),
+    [([1, 0], [2.0, 1.0], 1.0), ([0, 1], [2.0, 1.0], 0.0), ([1, 0, 1, 0], [1.0, 1.0, 1.0, 1.0], 0.5)],
+)
+def test_auroc_is_the_share_of_pairs(wanted: list[int], scores: list[float], share: float) -> None:
+    assert auroc(np.array(wanted, dtype=bool), np.array(scores, dtype=np.float32)) == share
+
+
+class TestVariants:
+    def test_small_stores_hold_what_their_tasks_are_about(self) -> None:
+        world = read_world(WORLDS / "newsroom")
+        plain_notes, *small = variants_of(world, 0)
+        assert sum(len(one.tasks) for one in small) == len(world.tasks)
+        assert len(plain_notes.memories) == len(world.memories)
+        assert {origin(one.name) for one in (plain_notes, *small)} == {"newsroom"}
+        for one in small:
+            ids = {memory.id for memory in one.memories}
+            assert ids
+            assert all((task.relevant | task.forbidden) & {m.id for m in world.memories} <= ids for task in one.tasks)
+            assert {task.request.scope.tenant for task in one.tasks} == {one.name}
+        assert min(len(one.memories) for one in small) < 10
+
+    def test_plain_notes_have_their_text_and_owner_alone(self) -> None:
+        world = read_world(WORLDS / "newsroom")
+        notes = next(variants_of(world, 0)).memories
+        assert {(note.type, note.importance, note.entities, note.channel) for note in notes} == {
+            ("fact", 0.5, (), None)
+        }
+        assert [note.content for note in notes] == [memory.content for memory in world.memories]
+        assert [note.scope for note in notes] == [memory.scope for memory in world.memories]
+
+    def test_the_seed_decides(self) -> None:
+        world = read_world(WORLDS / "newsroom")
+        one, same, other = (list(variants_of(world, seed)) for seed in (3, 3, 4))
+        assert one == same
+        assert one != other
+
+    def test_measuring_takes_a_part(self, data: Data) -> None:
+        written, rows = data.only(data.written)
+        assert len(written.cases) == 100
+        assert np.array_equal(written.rows.table, data.rows.table[rows])
+        assert written.rows.task.max() < 100
+
+
+class TestOnWorlds:
+    def test_labels_and_candidates_meet(self, data: Data) -> None:
+        assert data.worlds == ("newsroom", "photographer")
+        assert data.written.sum() == 100
+        assert len(data.cases) == 100 + 50 + 100
+        assert data.rows.table.shape == (len(data.rows.task), len(data.columns))
+        assert np.isfinite(data.rows.table).all()
+        found = data.rows.essential.sum() / data.tasks.essential.sum()
+        assert found > 0.8
+        assert (data.tasks.world[data.twin] == data.tasks.world).all()
+        assert all(
+            data.cases[twin].labels.key == case.labels.key for twin, case in zip(data.twin, data.cases, strict=True)
+        )
+        assert (data.rows.relevant[data.rows.essential] == 1.0).all()
+
+    def test_an_unseen_world_is_scored_by_a_judge_of_the_other(self, data: Data) -> None:
+        scores = unseen_scores(data, np.array([True, True]), 2, SMALL)
+        other = fit(data, np.array([False, True]), SMALL)
+        rows = rows_of(data, np.array([True, False]))
+        assert np.array_equal(scores[rows], other.scores(data, rows))
+        assert auroc(data.rows.relevant > 0, scores) > 0.7
+
+    def test_thresholds_keep_what_they_promise_where_they_are_taken(self, data: Data) -> None:
+        scores = unseen_scores(data, np.array([True, True]), 2, SMALL)
+        both = np.array([True, True])
+        threshold = threshold_for(data, scores, both, 0.9, 0.6)
+        found = counts(data, chosen(data, scores, threshold)).measures()
+        assert found.clean >= 0.9
+        assert found.precision >= 0.6 or found.items == 0.0
+        assert list(thresholds_for(data, scores, both)) == ["clean98", "balanced", "recall"]
+        nothing = counts(data, chosen(data, scores, Threshold(99.0, 99.0))).measures()
+        assert (nothing.clean, nothing.recall, nothing.items) == (1.0, 0.0, 0.0)
+
+    def test_a_part_is_measured_with_thresholds_of_the_others(self, data: Data) -> None:
+        scores = unseen_scores(data, np.array([True, True]), 2, SMALL)
+        parts = folds(2, 2, 0)
+        picked, thresholds = unseen_choice(data, scores, parts, 0.9, 0.5)
+        assert len(thresholds) == 2
+        mine = (parts == 0)[data.tasks.world[data.rows.task]]
+        assert np.array_equal(picked[mine], chosen(data, scores, thresholds[0])[mine])
+        assert best_of(data, scores).shape == (250,)
+        low, high = counts(data, picked).interval("clean")
+        assert 0.0 <= low <= high <= 1.0
+
+    def test_the_same_seed_makes_the_same_bytes(self, data: Data) -> None:
+        table = read_judge().table
+        fitting = fitted_worlds(data.cases, ["newsroom", "photographer"])
+        made = [make(data, table, fitting, SMALL, 2).made for _ in range(2)]
+        numbers = [numbers_of(one) for one in made]
+        assert numbers[0] == numbers[1]
+        assert card_of(made[0], numbers[0]) == card_of(made[1], numbers[1])
+        other = make(data, table, fitting, Recipe(Growth(trees=12, depth=3, seed=1), seeds=1), 2).made
+        assert numbers_of(other) != numbers[0]
