@@ -214,7 +214,7 @@ def _print_summary(shown: Sequence[Shown], about: dict[str, Any], right: int, no
     if about["model"]:
         say(f"Triage by {about['model']}.")
     else:
-        say("No model was found, so the deterministic engine decided: it is fast, and it cannot judge.")
+        say("No model was found, so the judge that ships decided: it is fast, and misses more than it finds.")
         say("For triage by a model: MEESEEKS_MODEL=<model in litellm's notation> make run, or start an Ollama.")
     if note:
         say(note)

@@ -64,7 +64,7 @@ def _findings(health: dict[str, Any]) -> list[Check]:
         *checks,
         Check("embedder", True, health["embedder"] or "none: keyword search alone"),
         Check("judge", not health["judge"].startswith("broken"), health["judge"]),
-        Check("model", True, health["model"] or "none: the deterministic engine decides (set MEESEEKS_MODEL)"),
+        Check("model", True, health["model"] or "none: the judge decides, else the search (set MEESEEKS_MODEL)"),
     ]
 
 

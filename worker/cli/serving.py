@@ -202,4 +202,4 @@ def _announce(about: dict[str, Any], as_json: bool) -> None:
         say(f"  http      {about['http']}")
     say(f"  store     {about['store_at']}")
     say(f"  embedder  {about['embedder'] or 'none: keyword search alone'}")
-    say(f"  model     {about['model'] or 'none: the deterministic engine decides (set MEESEEKS_MODEL)'}")
+    say(f"  model     {about['model'] or 'none: the judge decides, else the search (set MEESEEKS_MODEL)'}")
