@@ -147,7 +147,7 @@ def test_the_root_wheel_holds_the_packages_and_the_prompts_and_nothing_else(buil
     assert needed | {"worker/_prompts/triage.md", "worker/_prompts/cases/backend-team/tasks.jsonl"} <= expected
 
 
-def test_the_judge_is_a_distribution_of_its_own(built: Built, tmp_path: Path) -> None:
+def test_the_judge_is_a_distribution_of_its_own(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     shutil.copytree(ROOT / "judge", tree, ignore=DROPPINGS)
     wheel = build(tree, tmp_path / "judge", "--wheel")
