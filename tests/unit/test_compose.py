@@ -48,7 +48,7 @@ def test_the_schema_refuses_what_compose_refuses(compose: Any) -> None:
 
 
 def test_every_service_is_watched_and_restarted(compose: Any) -> None:
-    assert set(compose["services"]) == {"valkey", "qdrant", "ollama", "worker"}
+    assert set(compose["services"]) == {"valkey", "qdrant", "ollama", "worker", "http"}
     for service in compose["services"].values():
         assert service["healthcheck"]["test"]
         assert service["restart"] == "unless-stopped"

@@ -152,13 +152,23 @@ class MemoryView(BaseModel):
     memory: Memory
 
 
+class UsageView(BaseModel):
+    """How often a memory was in a block, and how often the answer used it, as far as answers were reported."""
+
+    injected: int
+    used: int
+    last_injected: datetime | None
+    last_used: datetime | None
+
+
 class MemoryHistory(BaseModel):
-    """A memory, what it replaced and what replaced it (nearest first), and what else names it."""
+    """A memory, what it replaced and what replaced it (nearest first), what else names it, and whether it helped."""
 
     memory: Memory
     earlier: list[Memory]
     later: list[Memory]
     related: list[Memory]
+    usage: UsageView | None = None
 
 
 class MemoryPage(BaseModel):
