@@ -29,8 +29,12 @@ LEAST_S = 0.02
 PER_CANDIDATE_S = 0.002
 """Seconds that one candidate takes at most on a busy machine; with less time fewer are judged, the best first."""
 
-BESIDE_THE_POINT = 0.004
-"""Probability under which a model need not look at a candidate."""
+MOST_JUDGED = 50
+"""Candidates that are judged at most, the best of the search; what it was fitted to were thirty, and deep in a longer
+pool the search knows better."""
+
+BESIDE_THE_POINT = 0.0005
+"""Probability under which a model need not look at a candidate: no essential memory that was measured had less."""
 
 
 class JudgeRunner(Protocol):
@@ -79,7 +83,7 @@ class JudgeSelector:
         limit = deadline.within(self._most_s).remaining()
         if limit < LEAST_S:
             return None, "judge: no time was left, so the search's scores decide"
-        number = max(1, int(limit / PER_CANDIDATE_S))
+        number = max(1, min(MOST_JUDGED, int(limit / PER_CANDIDATE_S)))
         try:
             async with asyncio.timeout(limit):
                 return await self._answer(task, recalled, number), None

@@ -31,6 +31,7 @@ model = "none"
 [memory_injection]
 max_total = 8
 max_items = 8
+strategy = "deterministic"
 relative_cut = 0.0
 confident_score = 0.0
 contextual_min_score = -1.0
