@@ -141,7 +141,7 @@ async def test_tenants_see_nothing_of_each_other(service: Stack, hook: PreExecut
     assert "Alembic and never" not in json.dumps(kept)
     with pytest.raises(Exception, match="receipt") as caught:
         await queue.ask(RECEIPT, {"tenant": "other", "id": ours.result.receipt_id}, budget=3.0)
-    assert caught.value.reason is Reason.BAD_REQUEST
+    assert caught.value.reason is Reason.NOT_FOUND
     await queue.aclose()
 
 
