@@ -170,15 +170,9 @@ def _order(outcome: Outcome) -> str:
         rows.append((f"in the first {number}", *(f"{share:.3f}" for share in shares)))
     worth = outcome.scores >= np.log(BESIDE_THE_POINT / (1.0 - BESIDE_THE_POINT))
     left = f"{essential[worth].sum() / essential.sum():.3f} of the essential, {worth.mean():.3f} of all candidates"
-    asked = np.zeros(len(data.cases), dtype=bool)
-    asked[data.rows.task[worth]] = True
-    had = np.zeros(len(data.cases), dtype=bool)
-    had[data.rows.task] = True
-    spared = (had & ~asked & ~data.tasks.needs).sum() / max(1, (had & ~data.tasks.needs).sum())
     return (
         _table(("essential", "order of the search", "order of the judge"), rows)
-        + f"\nA model is not shown candidates under a probability of {BESIDE_THE_POINT}: {left} are left. Of the tasks "
-        f"without relevant memories that have candidates, {spared:.1%} cost no call of a model for that.\n"
+        + f"\nA model is not shown candidates under a probability of {BESIDE_THE_POINT}: {left} are left.\n"
     )
 
 
