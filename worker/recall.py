@@ -251,9 +251,7 @@ class Recall:
         return [hit for page in pages for hit in page]
 
 
-async def _known_usage(
-    usage: UsageStore, tenant: str, ids: Sequence[str], deadline: Deadline
-) -> Mapping[str, Usage]:
+async def _known_usage(usage: UsageStore, tenant: str, ids: Sequence[str], deadline: Deadline) -> Mapping[str, Usage]:
     """How these memories helped before; an order without it is better than a late one."""
     try:
         async with asyncio.timeout(deadline.within(USAGE_LIMIT).remaining()):

@@ -161,7 +161,8 @@ def test_the_judge_is_a_distribution_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_client_wheel_holds_the_same_modules_under_its_own_name(built: Built) -> None:
-    modules = {name for name in built.sources if name.startswith("hooks/") and name.endswith((".py", ".sql", "/py.typed"))}
+    kept = (".py", ".sql", "/py.typed")
+    modules = {name for name in built.sources if name.startswith("hooks/") and name.endswith(kept)}
     assert files(built.client) == {name.replace("hooks/", "meeseeks_hooks/", 1) for name in modules}
     assert {"hooks/__init__.py", "hooks/shim.py", "hooks/contract.py"} <= modules
     assert "hooks/automations/migrations/0001_automations.sql" in modules
