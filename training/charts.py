@@ -28,6 +28,7 @@ def _figure(title: str, across: str, up: str) -> tuple[Figure, Axes]:
     axes.set_xlabel(across)
     axes.set_ylabel(up)
     axes.grid(color="#e3e7eb", linewidth=0.8)
+    axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     return figure, axes
@@ -82,7 +83,7 @@ def category_chart(found: Mapping[str, Measures], path: Path) -> None:
     """Recall of what is essential, and clean turns, by category."""
     figure, axes = _figure("By category at balanced, unseen worlds", "share", "")
     names = list(found)
-    needing = [name for name in names if found[name].clean == 0.0]
+    needing = [name for name in names if found[name].recall > 0.0]
     values = [found[name].recall if name in needing else found[name].clean for name in names]
     colours = [COLOURS[0] if name in needing else COLOURS[1] for name in names]
     axes.barh(names, values, color=colours)
