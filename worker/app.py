@@ -196,18 +196,12 @@ def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, i
         config: InjectionConfig, prompt: Prompt | None, ledger: Ledger, receipts: ReceiptStore
     ) -> InjectionService:
         await _opened(service, parts, config)
-        choosing = replace(parts, prompts=_with(parts.prompts, prompt), verdicts=VerdictCache(0))
+        choosing = replace(parts, prompts=parts.prompts.with_prompt(prompt), verdicts=VerdictCache(0))
         strategies = _strategies(service, choosing, usable, DeterministicSelector(injecting.profile))
         own = replace(injecting, strategies=strategies, ledger=ledger, receipts=receipts)
         return InjectionService(replace(own, config_for=lambda _: config, answered=None))
 
     return build
-
-
-def _with(prompts: LivePrompts | PromptSet, prompt: Prompt | None) -> PromptSet:
-    """The prompts in force, `prompt` in the place of the one by its id."""
-    present = PromptSet(prompts.triage, prompts.decision)
-    return replace(present, **{prompt.id: prompt}) if prompt else present
 
 
 async def _opened(service: ServiceSettings, parts: Parts, config: InjectionConfig) -> None:
@@ -359,12 +353,12 @@ def _strategies(
     if models is None:
         return Strategies(deterministic, judge=judge)
     ways = {
-        ModelKind.CHAT: ask_chat(models.chat, lambda: prompts.triage, service.model_context),
+        ModelKind.CHAT: ask_chat(models.chat, prompts.triage_for, service.model_context),
         ModelKind.DECISION: ask_decision(models.decision, lambda: prompts.decision, read_scales(service.home)),
     }
 
     def prompt_of(name: str, config: InjectionConfig) -> Prompt:
-        return prompts.decision if models.names.kind(name, config) is ModelKind.DECISION else prompts.triage
+        return prompts.decision if models.names.kind(name, config) is ModelKind.DECISION else prompts.triage_for(config)
 
     triage = LiveTriage(models.names.of, ask_by_kind(models.names.kind, ways), prompt_of, parts.verdicts)
     return Strategies(deterministic, judge=judge, llm=triage, decision=triage, usual=models.names.strategy)

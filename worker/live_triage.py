@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
+
+import structlog
 
 from hooks.contract import Reason
 
@@ -24,6 +26,8 @@ from .triage import LlmSelector
 from .triage_prompt import check_prompt
 from .verdict_cache import VerdictCache, verdict_key
 
+_log = structlog.get_logger()
+
 TRIAGE_PROMPT = "triage"
 DECISION_PROMPT = "decision"
 TRIAGE_TEXT_CHARS = 4000
@@ -37,10 +41,30 @@ MIN_NEXT_S = 0.4
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """The prompts that triage uses."""
+    """The prompts that triage uses; `others` are those of the folder that triage could use as well, by id."""
 
     triage: Prompt
     decision: Prompt
+    others: Mapping[str, Prompt] = field(default_factory=dict)
+
+    def with_prompt(self, prompt: Prompt | None) -> "PromptSet":
+        """The same with `prompt` in the place of the one by its id."""
+        if prompt is None:
+            return self
+        if prompt.id == TRIAGE_PROMPT:
+            return replace(self, triage=prompt)
+        if prompt.id == DECISION_PROMPT:
+            return replace(self, decision=prompt)
+        return replace(self, others={**self.others, prompt.id: prompt})
+
+    def triage_for(self, config: InjectionConfig) -> Prompt:
+        """The prompt that the settings name; the usual one where the folder has none by that name that fits."""
+        if config.prompt == self.triage.id:
+            return self.triage
+        found = self.others.get(config.prompt)
+        if found is None:
+            _log.warning("prompt_unknown", prompt=config.prompt, used=self.triage.id)
+        return found or self.triage
 
 
 class LivePrompts:
@@ -63,6 +87,14 @@ class LivePrompts:
     def decision(self) -> Prompt:
         return self._prompts.decision
 
+    def triage_for(self, config: InjectionConfig) -> Prompt:
+        """See `PromptSet.triage_for`."""
+        return self._prompts.triage_for(config)
+
+    def with_prompt(self, prompt: Prompt | None) -> PromptSet:
+        """Those in force now, which change no more; see `PromptSet.with_prompt`."""
+        return self._prompts.with_prompt(prompt)
+
     async def reload(self) -> None:
         """Read the folder again; one that is broken changes nothing and is reported."""
         try:
@@ -80,7 +112,16 @@ def _load(directory: Path) -> PromptSet:
     decision = prompts.get(DECISION_PROMPT) or load_prompts(default_prompts_dir())[DECISION_PROMPT]
     check_prompt(prompts[TRIAGE_PROMPT])
     check_decision_prompt(decision)
-    return PromptSet(prompts[TRIAGE_PROMPT], decision)
+    others = {key: prompt for key, prompt in prompts.items() if key != TRIAGE_PROMPT and _is_for_triage(prompt)}
+    return PromptSet(prompts[TRIAGE_PROMPT], decision, others)
+
+
+def _is_for_triage(prompt: Prompt) -> bool:
+    try:
+        check_prompt(prompt)
+    except PromptError:
+        return False
+    return True
 
 
 Ask = Callable[[str, InjectionConfig, Deadline], Awaitable[Selector]]
@@ -179,13 +220,15 @@ def ask_by_kind(kind: Callable[[str, InjectionConfig], ModelKind], ways: Mapping
     return ask
 
 
-def ask_chat(pool: "ModelPool[ChatModel]", prompt: Callable[[], Prompt], usual_window: int = USUAL_CONTEXT) -> Ask:
+def ask_chat(
+    pool: "ModelPool[ChatModel]", prompt: Callable[[InjectionConfig], Prompt], usual_window: int = USUAL_CONTEXT
+) -> Ask:
     """Selectors of chat models."""
 
     async def ask(name: str, config: InjectionConfig, deadline: Deadline) -> Selector:
         opened = await pool.get(name, deadline)
         window = opened.profile.context or usual_window
-        return LlmSelector(opened.model, prompt(), opened.breaker, present=presenter(config), window=window)
+        return LlmSelector(opened.model, prompt(config), opened.breaker, present=presenter(config), window=window)
 
     return ask
 

@@ -13,12 +13,15 @@ A file has front matter between two lines `---` and sections under level-one hea
     # Example: assistant
     # User                 (a template; `{{name}}` stands for a variable)
     # <Anything else>      (further texts that the code asks for by name)
+
+A file with `extends: triage` in its front matter takes from that prompt what it does not say itself: sections,
+examples, parameters and variables. What it extends lies in the same folder, else it is the shipped one.
 """
 
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,7 @@ class _FrontMatter(BaseModel):
     id: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     version: int = Field(ge=1)
     description: str = ""
+    extends: str | None = None
     max_tokens: int = Field(default=96, ge=1, le=4096)
     temperature: float = Field(default=0.0, ge=0.0, le=2.0)
     variables: list[str] = Field(default_factory=list)
@@ -114,34 +118,92 @@ def load_prompts(directory: Path) -> dict[str, Prompt]:
 
 def load_prompt(path: Path) -> Prompt:
     """One prompt file, checked. Raises `PromptError` naming the file and the fault."""
+    return parse_prompt(_read(path), str(path), path.parent)
+
+
+def _read(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"{path}: cannot be read: {error}") from error
-    return parse_prompt(text, str(path))
 
 
-def parse_prompt(text: str, source: str) -> Prompt:
-    """The prompt that a file's text describes. Raises `PromptError` that begins with `source`."""
-    match = _FRONT.match(text.replace("\r\n", "\n"))
-    if match is None:
-        raise PromptError(f"{source}: must begin with front matter between two lines '---'")
-    front = _front_matter(match.group(1), source)
-    sections = _sections(match.group(2), source)
+def parse_prompt(text: str, source: str, folder: Path | None = None) -> Prompt:
+    """The prompt that a file's text describes; `folder` is where a prompt that it extends is looked for first.
+
+    Raises `PromptError` that begins with `source`.
+    """
+    front, sections = _parts(text, source)
     named = {name: body for name, body in sections if not name.startswith("example:")}
-    if not named.get("system") or not named.get("user"):
-        raise PromptError(f"{source}: needs the sections '# System' and '# User'")
+    examples = _examples(sections, source)
+    if front.extends is not None:
+        return _extended(_base(front.extends, source, folder), front, named, examples, source)
     _check_variables(front.variables, named, source)
     return Prompt(
         id=front.id,
         version=front.version,
-        system=named.pop("system"),
-        user=named.pop("user"),
-        examples=_examples(sections, source),
+        system=_required(named, "system", source),
+        user=_required(named, "user", source),
+        examples=examples,
         sections=named,
         variables=frozenset(front.variables),
         max_tokens=front.max_tokens,
         temperature=front.temperature,
+    )
+
+
+def _parts(text: str, source: str) -> tuple[_FrontMatter, list[tuple[str, str]]]:
+    match = _FRONT.match(text.replace("\r\n", "\n"))
+    if match is None:
+        raise PromptError(f"{source}: must begin with front matter between two lines '---'")
+    return _front_matter(match.group(1), source), _sections(match.group(2), source)
+
+
+def _required(named: dict[str, str], name: str, source: str) -> str:
+    found = named.pop(name, "")
+    if not found:
+        raise PromptError(f"{source}: needs the sections '# System' and '# User'")
+    return found
+
+
+def _base(wanted: str, source: str, folder: Path | None) -> Prompt:
+    """The prompt by that id, which extends nothing itself."""
+    for place in (folder, default_prompts_dir()):
+        for path in sorted(place.glob("*.md")) if place else ():
+            text = _read(path)
+            if path.name.lower() == "readme.md" or str(path) == source:
+                continue
+            front, _ = _parts(text, str(path))
+            if front.id == wanted and front.extends is None:
+                return parse_prompt(text, str(path))
+    raise PromptError(f"{source}: extends {wanted!r}, and there is no prompt by that id that extends nothing itself")
+
+
+def _extended(
+    base: Prompt, front: _FrontMatter, named: dict[str, str], examples: tuple[tuple[str, str], ...], source: str
+) -> Prompt:
+    """The base with what a file says itself in the place of what the base says."""
+    empty = next((name for name, text in named.items() if not text), None)
+    if empty is not None:
+        raise PromptError(
+            f"{source}: the section '# {empty.capitalize()}' is empty; leave it out to keep the other one"
+        )
+    system, user = named.pop("system", base.system), named.pop("user", base.user)
+    sections, said = {**base.sections, **named}, front.model_fields_set
+    declared = base.variables | frozenset(front.variables)
+    _check_system(system, source)
+    for name in sorted(_used([user, *sections.values()]) - declared):
+        raise PromptError(f"{source}: the variable {name!r} is used but not declared")
+    return Prompt(
+        id=front.id,
+        version=front.version,
+        system=system,
+        user=user,
+        examples=examples or base.examples,
+        sections=sections,
+        variables=declared,
+        max_tokens=front.max_tokens if "max_tokens" in said else base.max_tokens,
+        temperature=front.temperature if "temperature" in said else base.temperature,
     )
 
 
@@ -169,12 +231,20 @@ def _sections(body: str, source: str) -> list[tuple[str, str]]:
 
 
 def _check_variables(declared: list[str], sections: Mapping[str, str], source: str) -> None:
-    if "{{" in sections["system"]:
-        raise PromptError(f"{source}: '# System' must not hold variables, it is the cacheable part")
-    used = {name for text in sections.values() for name in _VARIABLE.findall(text)}
+    _check_system(sections.get("system", ""), source)
+    used = _used(sections.values())
     for name in sorted(used.symmetric_difference(declared)):
         fault = "is used but not declared" if name in used else "is declared but not used"
         raise PromptError(f"{source}: the variable {name!r} {fault}")
+
+
+def _check_system(text: str, source: str) -> None:
+    if "{{" in text:
+        raise PromptError(f"{source}: '# System' must not hold variables, it is the cacheable part")
+
+
+def _used(texts: Iterable[str]) -> set[str]:
+    return {name for text in texts for name in _VARIABLE.findall(text)}
 
 
 def _examples(sections: list[tuple[str, str]], source: str) -> tuple[tuple[str, str], ...]:

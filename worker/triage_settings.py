@@ -73,6 +73,11 @@ class TriageSettings(SearchSettings):
         description="What the judge is set to: clean98 (hardly ever anything where nothing is needed), balanced, or "
         "recall (more of what is needed, and more besides).",
     )
+    prompt: str = Field(
+        default="triage",
+        pattern=r"^[a-z][a-z0-9_-]*$",
+        description="Id of the prompt that a chat model is asked with; one that is not there leaves the usual one.",
+    )
     models: tuple[str, ...] = Field(
         default=(),
         description="Models in the order in which they are tried, each when the one before fails and time remains; "

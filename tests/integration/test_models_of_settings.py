@@ -12,6 +12,7 @@ from tests.support.http_double import HttpDouble, Seen, running_http_double
 from tests.support.stack import free_port
 from tests.support.upstream import Upstream, keeping
 from tests.support.upstream_thread import upstream_thread
+from worker.prompts import default_prompts_dir, load_prompt
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -133,6 +134,41 @@ def test_a_streamed_answer_that_stalls_counts_as_far_as_it_came(tmp_path: Path, 
     assert (answer["engine"], answer["degraded"], answer["reason"]) == ("llm", True, "model_timeout")
     assert texts(answer) == ["The reed organ is tuned by Pavel Novak"]
     assert "what had arrived" in line.json("receipt", answer["receipt_id"])["notes"][0]
+
+
+def test_an_agent_has_a_prompt_of_its_own_that_says_only_what_differs(tmp_path: Path, upstream: Upstream) -> None:
+    prompts = tmp_path / "prompts"
+    prompts.mkdir()
+    shipped = (default_prompts_dir() / "triage.md").read_text(encoding="utf-8")
+    (prompts / "triage.md").write_text(shipped, encoding="utf-8")
+    (prompts / "organist.md").write_text(
+        "---\nid: organist\nversion: 4\nextends: triage\n---\n# System\nYou serve an organist.\n", encoding="utf-8"
+    )
+    config = f"""
+        [service]
+        prompts_dir = "{prompts}"
+        [[service.models]]
+        name = "openai/here"
+        api_base = "{upstream.url}/v1"
+        [memory_injection]
+        models = ["openai/here"]
+        [[agents]]
+        id = "organist"
+        prompt = "organist"
+        [[agents]]
+        id = "stray"
+        prompt = "nowhere"
+    """
+    line = commands(tmp_path, config)
+    used = {}
+    for agent in ("organist", "main", "stray"):
+        answer = line.json(*QUESTION, "--agent", agent)
+        assert (answer["engine"], texts(answer)) == ("llm", ["The reed organ is tuned by Pavel Novak"])
+        system = upstream.chats[-1].body["messages"][0]["content"]
+        used[agent] = (line.json("receipt", answer["receipt_id"])["model"]["prompt_id"], system[:22])
+    usual = load_prompt(prompts / "triage.md")
+    assert used["organist"] == ("organist@4", "You serve an organist.")
+    assert used["main"] == used["stray"] == (usual.name, usual.system[:22])
 
 
 def test_a_key_that_is_not_set_is_told_at_the_start(tmp_path: Path) -> None:

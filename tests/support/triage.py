@@ -62,7 +62,9 @@ def live_triage(models: Sequence[ChatModel], prompt: Callable[[], Prompt] = lamb
     """Triage by these models, in this order, as the service does it."""
     by_name = {model.name: model for model in models}
     pool = ModelPool[ChatModel](lambda profile: by_name[profile.name], lambda name: ModelProfile(name=name))
-    return LiveTriage(lambda _: tuple(by_name), ask_chat(pool, prompt), lambda *_: prompt(), VerdictCache(10))
+    return LiveTriage(
+        lambda _: tuple(by_name), ask_chat(pool, lambda _: prompt()), lambda *_: prompt(), VerdictCache(10)
+    )
 
 
 def ids(selection: Selection) -> list[str]:

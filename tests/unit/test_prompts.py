@@ -11,6 +11,7 @@ from worker.prompts import (
     clip_middle,
     default_prompts_dir,
     estimate_tokens,
+    load_prompt,
     load_prompts,
     neutralise,
     parse_prompt,
@@ -144,3 +145,51 @@ def test_clipping_keeps_both_ends() -> None:
 def test_dense_scripts_cost_more_tokens() -> None:
     assert estimate_tokens("a" * 35) == 10
     assert estimate_tokens("東" * 10) == 15
+
+
+PARTIAL = """---
+id: terse
+version: 3
+extends: demo
+max_tokens: 12
+---
+# User
+Only {{task}}.
+"""
+
+
+def test_a_prompt_takes_from_another_what_it_does_not_say(tmp_path: Path) -> None:
+    (tmp_path / "demo.md").write_text(GOOD)
+    (tmp_path / "terse.md").write_text(PARTIAL)
+    prompts = load_prompts(tmp_path)
+    base, partial = prompts["demo"], prompts["terse"]
+    assert (partial.name, partial.user, partial.max_tokens) == ("terse@3", "Only {{task}}.", 12)
+    assert partial.prefix() == base.prefix()
+    assert (partial.sections, partial.temperature) == (base.sections, base.temperature)
+
+
+def test_what_is_extended_may_be_the_shipped_one(tmp_path: Path) -> None:
+    path = tmp_path / "mine.md"
+    path.write_text(PARTIAL.replace("extends: demo", "extends: triage").replace("task", "now"))
+    shipped = load_prompts(default_prompts_dir())["triage"]
+    mine = load_prompt(path)
+    assert (mine.system, mine.examples, mine.sections) == (shipped.system, shipped.examples, shipped.sections)
+    assert mine.user == "Only {{now}}."
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("extends: demo", "extends: nobody", "there is no prompt by that id"),
+        ("extends: demo", "extends: terse", "extends nothing itself"),
+        ("Only {{task}}.", "Only {{nothing}}.", "'nothing' is used but not declared"),
+        ("Only {{task}}.", "", "the section '# User' is empty"),
+        ("# User", "# System", "must not hold variables"),
+    ],
+)
+def test_what_is_wrong_with_a_partial_prompt_is_said(tmp_path: Path, old: str, new: str, fault: str) -> None:
+    (tmp_path / "demo.md").write_text(GOOD)
+    (tmp_path / "terse.md").write_text(PARTIAL.replace(old, new, 1))
+    with pytest.raises(PromptError, match=fault) as raised:
+        load_prompts(tmp_path)
+    assert str(raised.value).startswith(str(tmp_path / "terse.md"))
