@@ -74,6 +74,15 @@ LIMITS: Mapping[Case, Mapping[str, float]] = {
 }
 
 
+METHOD = (
+    "From the call of the hook to the block, its commit to the ledger included, against `meeseeks up` with the "
+    "embedded store and the embedder in process. Every message is new to the embedder and of a new session; "
+    "one in four is about nothing that is remembered. Everything on: pinned types as well, and sessions of "
+    f"{BLOCK} messages, each with a ledger. One service per case, all running, asked in shuffled "
+    f"order, {BLOCK} messages in a row. Full load: {CALLERS} callers who ask again once they are answered."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Stand:
     """One service that is measured, and what was measured: milliseconds in all, and per part."""
@@ -216,13 +225,7 @@ def _result(stands: list[Stand], rates: dict[Case, tuple[float, list[float]]]) -
     return Result(
         name=NAME,
         title="The whole answer without a model",
-        method=(
-            "From the call of the hook to the block, its commit to the ledger included, against `meeseeks up` with the "
-            "embedded store and the embedder in process. Every message is new to the embedder and of a new session; "
-            "one in four is about nothing that is remembered. Everything on: pinned types as well, and sessions of "
-            f"{BLOCK} messages, each with a ledger. One service per case, all running, asked in shuffled "
-            f"order, {BLOCK} messages in a row. Full load: {CALLERS} callers who ask again once they are answered."
-        ),
+        method=METHOD,
         checks=tuple(checks),
         series=(*alone.values(), *crowd, *rate, *parts),
         notes=_notes(stands),

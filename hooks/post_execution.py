@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,15 +12,15 @@ from . import wire
 from .background import Unfinished, background
 from .contract import Reason
 from .failing import elapsed_ms, safely
-from .guarded_queue import GuardedQueue
-from .queue import QueueClient, QueueFault
+from .queue import QueueFault
+from .queue_hook import QueueHook
 from .sync import seconds_of
 from .usage_contract import DEFAULT_REPORT_DEADLINE_MS, AnswerReport, AnswerReportResult
 
 _log = logging.getLogger(__name__)
 
 
-class PostExecutionHook:
+class PostExecutionHook(QueueHook):
     """Reports answers, after the run and beside the next one's start. It is optional: nothing else needs it.
 
     Calls never raise and never outlast the report's `deadline_ms` by more than a few milliseconds; a report that fails
@@ -31,10 +30,6 @@ class PostExecutionHook:
             await hook(session_id="s1", turn_id=result.turn_id, answer=answer)
     """
 
-    def __init__(self, redis_url: str | None = None, *, queue: QueueClient | None = None) -> None:
-        self._queue = queue or QueueClient(redis_url)
-        self._guarded = GuardedQueue(self._queue)
-
     async def __call__(
         self, report: AnswerReport | Mapping[str, Any] | None = None, **fields: Any
     ) -> AnswerReportResult:
@@ -42,20 +37,6 @@ class PostExecutionHook:
         started = time.monotonic()
         result = await safely(self._send(fields if report is None else report, started), _not_done)
         return result.model_copy(update={"elapsed_ms": elapsed_ms(started)})
-
-    async def aclose(self) -> None:
-        """Close the connections of the running loop."""
-        await self._queue.aclose()
-
-    async def __aenter__(self) -> Self:
-        with suppress(QueueFault):
-            await self._queue.warm()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def _send(self, given: AnswerReport | Mapping[str, Any], started: float) -> AnswerReportResult:
         report = given if isinstance(given, AnswerReport) else AnswerReport.model_validate(given)

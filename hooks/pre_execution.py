@@ -3,23 +3,21 @@
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pydantic import ValidationError
 
 from . import wire
 from .contract import InjectionRequest, InjectionResult, Reason, SessionEvent, SessionEventResult
 from .failing import elapsed_ms, event_not_done, no_memory, safely, skipped
-from .guarded_queue import GuardedQueue
-from .queue import QueueClient, QueueFault, Reply
+from .queue import QueueFault, Reply
+from .queue_hook import QueueHook
 from .session import send_event
 
 _log = logging.getLogger(__name__)
 
 
-class PreExecutionHook:
+class PreExecutionHook(QueueHook):
     """Gets the memories that a run ought to have, within the request's deadline, or nothing and the reason.
 
     Calls never raise and never outlast `deadline_ms` by more than a few milliseconds; whatever breaks, the
@@ -29,10 +27,6 @@ class PreExecutionHook:
         async with PreExecutionHook() as hook:
             message = await hook.prefix(message, session_id="s1")
     """
-
-    def __init__(self, redis_url: str | None = None, *, queue: QueueClient | None = None) -> None:
-        self._queue = queue or QueueClient(redis_url)
-        self._guarded = GuardedQueue(self._queue)
 
     async def __call__(self, request: InjectionRequest | Mapping[str, Any]) -> InjectionResult:
         """The block for a request, or an outcome and a reason."""
@@ -51,20 +45,6 @@ class PreExecutionHook:
     async def prefix(self, message: str, *, session_id: str, **fields: Any) -> str:
         """`message` with the block in front of it, or as it is. `fields` are further fields of the request."""
         return (await self({**fields, "message": message, "session_id": session_id})).prefix(message)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running loop."""
-        await self._queue.aclose()
-
-    async def __aenter__(self) -> Self:
-        with suppress(QueueFault):
-            await self._queue.warm()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def _answer(self, given: InjectionRequest | Mapping[str, Any], started: float) -> InjectionResult:
         request = given if isinstance(given, InjectionRequest) else InjectionRequest.model_validate(given)

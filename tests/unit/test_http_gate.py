@@ -291,6 +291,7 @@ def test_others_are_served_with_a_token_only(host: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])
 def test_this_machine_is_served_without(host: str) -> None:
     check_address(host, Tokens())
+    assert local_names(host)
 
 
 @given(st.text(alphabet="abc.:[]/@0123456789\x00é", max_size=20))

@@ -55,6 +55,7 @@ def test_every_name_in_the_description_leads_somewhere(current: dict[str, Any]) 
         found: Any = current
         for step in part.partition('"')[0].split("/"):
             found = found[step]
+        assert found
 
 
 def test_nothing_changed_breaks_nothing(current: dict[str, Any]) -> None:
