@@ -276,6 +276,7 @@ def _house(
         sparse=parts.sparse,
         embedder=embedder_named,
         adopt=host.adopt,
+        retired=host.retired,
         elsewhere=elsewhere,
         receipts=parts.receipts,
         journal=parts.journal,

@@ -65,6 +65,11 @@ class Host:
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
 
+    async def retired(self) -> None:
+        """Wait until the generations that were replaced are closed, and free to be opened again or deleted."""
+        if self._retiring:
+            await asyncio.wait(tuple(self._retiring))
+
     async def keep_fitting(self, every: float) -> None:
         """Go on for ever looking whether the vectors of a shared store fit, which a reindex elsewhere may change."""
         while True:
@@ -83,8 +88,7 @@ class Host:
     async def aclose(self) -> None:
         for task in tuple(self._retiring):
             task.cancel()
-        if self._retiring:
-            await asyncio.wait(tuple(self._retiring))
+        await self.retired()
         await self._serving.store.aclose()
 
 

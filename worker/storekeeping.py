@@ -40,7 +40,10 @@ Elsewhere = Callable[[str, Recipe], Awaitable[WholeStore]]
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """What a store is kept with. `store` and `maker` are of the live generation at the time of the call."""
+    """What a store is kept with. `store` and `maker` are of the live generation at the time of the call.
+
+    `retired` waits until those that it replaced are closed.
+    """
 
     shelf: Shelf
     store: Callable[[], WholeStore]
@@ -48,6 +51,7 @@ class House:
     sparse: SparseEncoder
     embedder: Callable[[str | None], Awaitable[Embedder | None]]
     adopt: Adopt
+    retired: Callable[[], Awaitable[None]]
     elsewhere: Elsewhere
     receipts: ReceiptStore
     journal: Journal
@@ -90,6 +94,7 @@ class StoreKeeper:
         if not previous:
             raise NotFound("there is no former generation to go back to")
         maker = Maker(await house.embedder(embedder), house.sparse)
+        await house.retired()
         former = _Candidate(previous[0], await house.shelf.open(previous[0], _recipe(maker)))
         async with self._candidate(former):
             made_by = await former.store.record()
@@ -102,6 +107,7 @@ class StoreKeeper:
 
     async def prune(self, progress: Progress) -> dict[str, Any]:
         """Delete every generation that is not in use."""
+        await self._house.retired()
         generations = await self._house.shelf.generations()
         others = [*generations.previous, *([generations.draft] if generations.draft else [])]
         progress.enter("deleting", len(others))

@@ -15,11 +15,17 @@ from worker.operations import RECALL
 
 KEYWORDS = {"MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none"}
 VECTORS = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
-QUESTION = "Whom was barge 7 sold to?"
+QUESTION = "Whom was the barge Keel7 of registry Oak49 sold to?"
+
+
+def barge(number: int) -> str:
+    """Long enough that embedding all of them takes several times as long as the store waits before it flushes."""
+    sheets = (f"Sheet {number * 31 + sheet}: hull, engine, anchor and berth were inspected." for sheet in range(8))
+    return f"The barge Keel{number} of registry Oak{number * 7} was sold to the harbour master of town {number % 17}. {' '.join(sheets)}"
 
 
 def barges(count: int) -> list[dict[str, Any]]:
-    return [fact(f"m{n}", f"Barge {n} was sold to the harbour master of town {n % 17}") for n in range(count)]
+    return [fact(f"m{number}", barge(number)) for number in range(count)]
 
 
 def said(run: "subprocess.CompletedProcess[str]") -> dict[str, Any]:

@@ -20,7 +20,7 @@ from worker.copying import Progress
 from worker.deadline import Deadline
 from worker.errors import EmbedderError, MemoryRejected, NotFound, StoreDamaged, StoreError
 from worker.memory_operations import FORGET, UPDATE
-from worker.models import EmbedderProfile
+from worker.models import EmbedderProfile, Vector
 from worker.store_operations import STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS, StoreOperations
 
 BARGE = "Barge {} was sold to the harbour master"
@@ -232,6 +232,37 @@ async def test_going_back_keeps_what_was_written_since(tmp_path: Path) -> None:
         assert (await kept.search(BARGE.format(7)))[0]["cosine"] == pytest.approx(1.0, abs=1e-5)
         assert (await kept.keeper.prune(kept.progress))["deleted"] == ["memories-2"]
     assert [path.name for path in sorted(tmp_path.glob("memories*"))] == ["memories", "memories.json"]
+
+
+class HeldEmbedder(HashingEmbedder):
+    """Embeds this one query only once it is let go."""
+
+    held = "Where is the tug?"
+
+    def __init__(self) -> None:
+        super().__init__(64, "small")
+        self.begun, self.let_go = asyncio.Event(), asyncio.Event()
+
+    async def embed_query(self, text: str) -> Vector:
+        if text == self.held:
+            self.begun.set()
+            await self.let_go.wait()
+        return await super().embed_query(text)
+
+
+async def test_going_back_waits_for_those_who_still_read_what_was_replaced(tmp_path: Path) -> None:
+    old, new = HeldEmbedder(), large()
+    async with open_house(tmp_path, old, named={"new": new}) as kept:
+        await kept.put(*barges(30))
+        reader = asyncio.create_task(kept.search(old.held))
+        await old.begun.wait()
+        await kept.keeper.reindex(kept.progress, embedder="new")
+        back = asyncio.create_task(kept.keeper.rollback(kept.progress))
+        assert not (await asyncio.wait([back], timeout=0.3))[0]
+        old.let_go.set()
+        assert len(await reader) == 10
+        assert (await back)["live"] == "memories"
+        assert (await kept.keeper.prune(kept.progress))["deleted"] == ["memories-2"]
 
 
 @pytest.mark.parametrize("name", ["copy", "copy.tar.gz"])

@@ -112,6 +112,7 @@ async def open_house(
             sparse=sparse,
             embedder=embedder_named,
             adopt=host.adopt,
+            retired=host.retired,
             elsewhere=elsewhere or nowhere,
             receipts=FileReceipts(folder / "receipts"),
             journal=journal,
