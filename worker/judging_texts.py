@@ -84,7 +84,7 @@ class Note:
     marks: Marks
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=16_384)
 def note(content: str) -> Note:
     return Note(
         chars=float(len(content)),

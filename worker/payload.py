@@ -40,8 +40,8 @@ LONG_AGO = -FAR_FUTURE
 
 REINDEX = "meeseeks store reindex"
 
-PARSED = 4096
-"""Memories that are kept parsed."""
+PARSED = 16_384
+"""Memories that are kept parsed, some kilobytes each."""
 
 POINT_IDS = 16_384
 """Point ids that are kept: what a search has found, the next one leaves out by id."""

@@ -41,8 +41,8 @@ MOST_PIECES = 160
 MOST_CHARS = 4000
 """Pieces and characters of a text that are looked at."""
 
-TEXTS_KEPT = 4096
-"""Texts whose pieces are kept, for the same memories come up again; about 10 kB each."""
+TEXTS_KEPT = 16_384
+"""Texts whose pieces are kept by their numbers, for the same memories come up again; half a kilobyte each."""
 
 WARM_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -83,25 +83,27 @@ class PieceCutter:
     def __init__(self, table: Table, tokenizer: Tokenizer) -> None:
         self._table = table
         self._tokenizer = tokenizer
-        self._kept: OrderedDict[str, Pieces] = OrderedDict()
+        self._kept: OrderedDict[str, npt.NDArray[np.int32]] = OrderedDict()
 
     def __call__(self, text: str) -> Pieces:
+        telling = self._telling(text)
+        if not telling.size:
+            return Pieces(np.zeros((1, self._table.vectors.shape[1]), np.float32), np.zeros(1, np.float32))
+        return Pieces(self._table.vectors[telling].astype(np.float32) / 127.0, self._table.rarity[telling])
+
+    def _telling(self, text: str) -> npt.NDArray[np.int32]:
+        """The numbers of the pieces that do not stand everywhere."""
         known = self._kept.get(text)
         if known is not None:
             self._kept.move_to_end(text)
             return known
-        pieces = self._cut(text)
-        self._kept[text] = pieces
+        pieces = self._tokenizer.encode(str(clean_text(text[:MOST_CHARS])), add_special_tokens=False).ids
+        ids = np.array(pieces, dtype=np.int32)
+        telling = ids[self._table.rarity[ids] > 0.0][:MOST_PIECES]
+        self._kept[text] = telling
         if len(self._kept) > TEXTS_KEPT:
             self._kept.popitem(last=False)
-        return pieces
-
-    def _cut(self, text: str) -> Pieces:
-        ids = self._tokenizer.encode(str(clean_text(text[:MOST_CHARS])), add_special_tokens=False).ids
-        telling = [piece for piece in ids if self._table.rarity[piece] > 0.0][:MOST_PIECES]
-        if not telling:
-            return Pieces(np.zeros((1, self._table.vectors.shape[1]), np.float32), np.zeros(1, np.float32))
-        return Pieces(self._table.vectors[telling].astype(np.float32) / 127.0, self._table.rarity[telling])
+        return telling
 
 
 @dataclass(frozen=True, slots=True)
