@@ -8,22 +8,17 @@ which a compaction began. Callers commit with `hooks.wire.COMMIT`.
 Beside them a set of the agents of each session, and what each offered block held, by which a fork is rebuilt.
 """
 
-import asyncio
 import hashlib
 import json
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from redis.exceptions import RedisError
-
 from hooks import wire
-from hooks.contract import Reason
 
-from ..errors import QueueError
 from ..ledger import LedgerEntry, LedgerKey, LedgerView, turn_id_of
+from .redis_faults import in_reach
 
 KEY_PREFIX = "meeseeks:ledger:"
 SESSION_PREFIX = "meeseeks:session:"
@@ -268,13 +263,13 @@ class RedisLedger:
 
     async def agents(self, tenant: str, session_id: str) -> tuple[str, ...]:
         """The agents of a session that have a ledger."""
-        async with _faults():
+        async with in_reach("the ledger is", TIMEOUT_S):
             names = await self._redis.smembers(_agents_key(tenant, session_id))
         return tuple(sorted(name.decode() for name in names))
 
     async def reset(self, key: LedgerKey) -> int:
         """Forget everything; the number of memories that counted as shown."""
-        async with _faults(), self._redis.pipeline(transaction=True) as pipe:
+        async with in_reach("the ledger is", TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
             pipe.eval(PEEK, 1, ledger_key(key))
             pipe.delete(ledger_key(key))
             pipe.srem(_agents_key(key.tenant, key.session_id), key.agent_id)
@@ -303,7 +298,7 @@ class RedisLedger:
         """The memories of blocks that were offered to any session of the tenant."""
         if not block_ids:
             return {}
-        async with _faults():
+        async with in_reach("the ledger is", TIMEOUT_S):
             kept = await self._redis.mget([_name(BLOCK_PREFIX, tenant, block_id) for block_id in block_ids])
         found = [json.loads(block) for block in kept if block is not None]
         return {name: _decode(entry) for block in found for name, entry in block.items()}
@@ -315,14 +310,5 @@ class RedisLedger:
         return turn_key, turn_id_of(turn_key), key.agent_id, self._ttl_s, KEPT_TURNS
 
     async def _eval(self, script: str, keys: Sequence[str], arguments: Iterable[Any] = ()) -> Any:
-        async with _faults():
+        async with in_reach("the ledger is", TIMEOUT_S):
             return await self._redis.eval(script, len(keys), *keys, *arguments)
-
-
-@asynccontextmanager
-async def _faults() -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            yield
-    except (RedisError, OSError) as error:
-        raise QueueError(Reason.QUEUE_UNAVAILABLE, f"the ledger is out of reach: {type(error).__name__}") from error

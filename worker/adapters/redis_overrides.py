@@ -3,19 +3,16 @@
 Fields: `version`, a number; `saved`, `{"general": {...}, "agents": {"<id>": {...}}}`. The key has no time to live.
 """
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from pydantic import BaseModel
-from redis.exceptions import RedisError
 
 from hooks.contract import Reason
 
 from ..errors import QueueError
 from ..settings import SavedSettings
+from .redis_faults import in_reach
 
 KEY = "meeseeks:settings"
 """The only key without a time to live but the queue's own."""
@@ -43,7 +40,7 @@ class RedisOverrides:
 
     async def read(self, known: int) -> SavedSettings | None:
         """What is saved, unless that is the version `known`; nothing at all is version 0."""
-        async with _faults():
+        async with in_reach("settings are", TIMEOUT_S):
             version = await self._redis.hget(KEY, "version")
             if int(version or 0) == known:
                 return None
@@ -53,7 +50,7 @@ class RedisOverrides:
     async def write(self, expected: int, saved: SavedSettings) -> bool:
         """Save, if the version that is there is `expected`; whether it was."""
         values = json.dumps({"general": dict(saved.general), "agents": dict(saved.agents)})
-        async with _faults():
+        async with in_reach("settings are", TIMEOUT_S):
             return bool(await self._redis.eval(WRITE, 1, KEY, expected, saved.version, values))
 
 
@@ -65,12 +62,3 @@ def _parsed(version: bytes | None, saved: bytes | None) -> SavedSettings:
         return SavedSettings(int(version), tables.general, tables.agents)
     except ValueError as error:
         raise QueueError(Reason.BAD_REPLY, f"what {KEY} holds in Redis are not saved settings") from error
-
-
-@asynccontextmanager
-async def _faults() -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            yield
-    except (RedisError, OSError) as error:
-        raise QueueError(Reason.QUEUE_UNAVAILABLE, f"settings are out of reach: {type(error).__name__}") from error

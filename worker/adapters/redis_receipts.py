@@ -1,20 +1,16 @@
 """Receipts in Redis: one value each, and per tenant the list of the newest ones."""
 
-import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from pydantic import ValidationError
-from redis.exceptions import RedisError
 
-from hooks.contract import Reason
-
-from ..errors import NotFound, QueueError
+from ..errors import NotFound
 from ..receipt import Receipt, ReceiptPage, TurnOf, turn_of
+from .redis_faults import in_reach
 
 RECEIPT_PREFIX = "meeseeks:receipt:"
 RECENT_PREFIX = "meeseeks:receipts:"
@@ -39,7 +35,7 @@ class RedisReceipts:
         """Keep a receipt under the tenant of its request."""
         tenant = receipt.request.scope.tenant
         recent, turn = _recent_key(tenant), _turn_key(turn_of(receipt.request))
-        async with _faults(), self._redis.pipeline(transaction=True) as pipe:
+        async with in_reach("receipts are", TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
             pipe.set(_receipt_key(tenant, receipt.id), receipt.model_dump_json(), ex=self._ttl_s)
             pipe.lrem(recent, 1, receipt.id)
             pipe.lpush(recent, receipt.id)
@@ -53,7 +49,7 @@ class RedisReceipts:
 
     async def read(self, tenant: str, receipt_id: str) -> Receipt:
         """A receipt by its id. Raises `NotFound`, also for one that another version wrote in another form."""
-        async with _faults():
+        async with in_reach("receipts are", TIMEOUT_S):
             stored = await self._redis.get(_receipt_key(tenant, receipt_id))
         receipt = _parsed(stored)
         if receipt is None:
@@ -64,12 +60,12 @@ class RedisReceipts:
         """The newest receipts first, at most `limit`, after the `offset` newest ones."""
         if limit <= 0:
             return ReceiptPage()
-        async with _faults():
+        async with in_reach("receipts are", TIMEOUT_S):
             ids = await self._redis.lrange(_recent_key(tenant), offset, offset + limit - 1)
             return ReceiptPage(receipts=tuple(await self._read(tenant, ids)), end=len(ids) < limit)
 
     async def of_turn(self, turn: TurnOf) -> list[Receipt]:
-        async with _faults():
+        async with in_reach("receipts are", TIMEOUT_S):
             ids = await self._redis.lrange(_turn_key(turn), 0, KEPT_OF_TURN - 1)
             return await self._read(turn.tenant, ids)
 
@@ -98,12 +94,3 @@ def _parsed(stored: bytes | None) -> Receipt | None:
         return Receipt.model_validate_json(stored)
     except ValidationError:
         return None
-
-
-@asynccontextmanager
-async def _faults() -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            yield
-    except (RedisError, OSError) as error:
-        raise QueueError(Reason.QUEUE_UNAVAILABLE, f"receipts are out of reach: {type(error).__name__}") from error

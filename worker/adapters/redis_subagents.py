@@ -4,21 +4,14 @@
 waited and not all of them have started. Both expire.
 """
 
-import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any
 
-from redis.exceptions import RedisError
-
-from hooks.contract import Reason
-
-from ..errors import QueueError
 from ..hosts.profile import SubagentKind, SubagentTask
 from ..hosts.subagents import MOST_WAITING, WAIT_S
+from .redis_faults import in_reach
 
 KEY_PREFIX = "meeseeks:subagent:"
 TIMEOUT_S = 1.0
@@ -59,7 +52,7 @@ class RedisSubagents:
         return None if found is None else SubagentTask(**json.loads(found))
 
     async def _eval(self, script: str, kind: SubagentKind, *arguments: str | int) -> Any:
-        async with _faults():
+        async with in_reach("tasks are", TIMEOUT_S):
             return await self._redis.eval(script, 2, *_keys(kind), *arguments)
 
 
@@ -71,12 +64,3 @@ def _keys(kind: SubagentKind) -> tuple[str, str]:
     parts = json.dumps([kind.tenant, kind.session_id, kind.agent_type])
     name = KEY_PREFIX + hashlib.sha256(parts.encode()).hexdigest()
     return name, name + ":mixed"
-
-
-@asynccontextmanager
-async def _faults() -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            yield
-    except (RedisError, OSError) as error:
-        raise QueueError(Reason.QUEUE_UNAVAILABLE, f"tasks are out of reach: {type(error).__name__}") from error

@@ -4,19 +4,13 @@ A field holds `injected used last_injected last_used`, times in milliseconds sin
 `KEPT_S` after the last answer that was counted; so do the marks that say which answers have been, after `COUNTED_S`.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from redis.exceptions import RedisError
-
-from hooks.contract import Reason
-
-from ..errors import QueueError
 from ..usage import Usage
+from .redis_faults import in_reach
 
 USAGE_PREFIX = "meeseeks:usage:"
 COUNTED_PREFIX = "meeseeks:usage-counted:"
@@ -50,7 +44,7 @@ class RedisUsage:
         if not used:
             return False
         pairs = [part for key, was in used.items() for part in (key, int(was))]
-        async with _faults():
+        async with in_reach("counts are", TIMEOUT_S):
             now = int(at.timestamp() * 1000)
             keys = (_key(tenant), f"{COUNTED_PREFIX}{quote(tenant, safe='')}:{quote(receipt_id, safe='')}")
             return bool(await self._redis.eval(COUNT, 2, *keys, now, KEPT_S, COUNTED_S, *pairs))
@@ -58,18 +52,18 @@ class RedisUsage:
     async def read(self, tenant: str, ids: Sequence[str]) -> dict[str, Usage]:
         if not ids:
             return {}
-        async with _faults():
+        async with in_reach("counts are", TIMEOUT_S):
             stored = await self._redis.hmget(_key(tenant), list(ids))
         return {key: _usage(raw) for key, raw in zip(ids, stored, strict=True) if raw is not None}
 
     async def everything(self, tenant: str) -> dict[str, Usage]:
-        async with _faults():
+        async with in_reach("counts are", TIMEOUT_S):
             stored = await self._redis.hgetall(_key(tenant))
         return {key.decode(): _usage(raw) for key, raw in stored.items()}
 
     async def forget(self, tenant: str, ids: Sequence[str]) -> None:
         if ids:
-            async with _faults():
+            async with in_reach("counts are", TIMEOUT_S):
                 await self._redis.hdel(_key(tenant), *ids)
 
 
@@ -84,12 +78,3 @@ def _usage(raw: bytes) -> Usage:
 
 def _time(milliseconds: int) -> datetime | None:
     return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
-
-
-@asynccontextmanager
-async def _faults() -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            yield
-    except (RedisError, OSError) as error:
-        raise QueueError(Reason.QUEUE_UNAVAILABLE, f"counts are out of reach: {type(error).__name__}") from error
