@@ -7,7 +7,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
 from weakref import WeakSet
 
 GRACE = 0.05
@@ -140,3 +141,26 @@ class Background:
 
 
 background = Background()
+
+
+class Blocking:
+    """What plain threads are given in the place of `awaited`: its calls, done by the background loop."""
+
+    def __init__(self, awaited: Closable) -> None:
+        self._awaited = awaited
+
+    def close(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        background.close(self._awaited)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wait_for(self, work: Work[T], seconds: float) -> T:
+        """Raises what `work` raises, and `Unfinished` where it is not done in `seconds`."""
+        return background.do(work, seconds, holder=self._awaited)

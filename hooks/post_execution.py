@@ -3,13 +3,12 @@
 import logging
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pydantic import ValidationError
 
 from . import wire
-from .background import Unfinished, background
+from .background import Blocking, Unfinished
 from .contract import Reason
 from .failing import elapsed_ms, safely
 from .queue import QueueFault
@@ -49,7 +48,7 @@ class PostExecutionHook(QueueHook):
             raise QueueFault(Reason.BAD_REPLY) from error
 
 
-class SyncPostExecutionHook:
+class SyncPostExecutionHook(Blocking):
     """`PostExecutionHook` for callers that do not await. Never raises, and never late, even where the loop hangs.
 
     with SyncPostExecutionHook() as hook:
@@ -58,28 +57,15 @@ class SyncPostExecutionHook:
 
     def __init__(self, redis_url: str | None = None) -> None:
         self._hook = PostExecutionHook(redis_url)
+        super().__init__(self._hook)
 
     def __call__(self, report: AnswerReport | Mapping[str, Any] | None = None, **fields: Any) -> AnswerReportResult:
         """Report an answer; which memories it used, or the reason why that is not known."""
         given = fields if report is None else report
         try:
-            return background.do(
-                lambda: self._hook(given), seconds_of(given, DEFAULT_REPORT_DEADLINE_MS), holder=self._hook
-            )
+            return self._wait_for(lambda: self._hook(given), seconds_of(given, DEFAULT_REPORT_DEADLINE_MS))
         except Unfinished:
             return _not_done(Reason.DEADLINE)
-
-    def close(self) -> None:
-        """Close the connections; a later call opens new ones."""
-        background.close(self._hook)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _not_done(reason: Reason) -> AnswerReportResult:

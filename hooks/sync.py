@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from .background import Unfinished, background
+from .background import Blocking, Unfinished
 from .contract import (
     DEFAULT_DEADLINE_MS,
     DEFAULT_EVENT_DEADLINE_MS,
@@ -20,7 +19,7 @@ from .failing import event_not_done, no_memory
 from .pre_execution import PreExecutionHook
 
 
-class SyncPreExecutionHook:
+class SyncPreExecutionHook(Blocking):
     """`PreExecutionHook` for callers that do not await. Never raises, and never late, even where the loop hangs.
 
     The work is done by one background thread of the process, which starts with the first call, is started anew after a
@@ -33,41 +32,26 @@ class SyncPreExecutionHook:
 
     def __init__(self, redis_url: str | None = None) -> None:
         self._hook = PreExecutionHook(redis_url)
+        super().__init__(self._hook)
 
     def __call__(self, request: InjectionRequest | Mapping[str, Any]) -> InjectionResult:
         """The block for a request, or an outcome and a reason."""
         started = time.monotonic()
         try:
-            return background.do(
-                lambda: self._hook(request), seconds_of(request, DEFAULT_DEADLINE_MS), holder=self._hook
-            )
+            return self._wait_for(lambda: self._hook(request), seconds_of(request, DEFAULT_DEADLINE_MS))
         except Unfinished:
             return no_memory(request, Reason.DEADLINE, started)
 
     def event(self, event: SessionEvent | Mapping[str, Any]) -> SessionEventResult:
         """Tell what happened to a session, so that the ledger follows."""
         try:
-            return background.do(
-                lambda: self._hook.event(event), seconds_of(event, DEFAULT_EVENT_DEADLINE_MS), holder=self._hook
-            )
+            return self._wait_for(lambda: self._hook.event(event), seconds_of(event, DEFAULT_EVENT_DEADLINE_MS))
         except Unfinished:
             return event_not_done(Reason.DEADLINE)
 
     def prefix(self, message: str, *, session_id: str, **fields: Any) -> str:
         """`message` with the block in front of it, or as it is. `fields` are further fields of the request."""
         return self({**fields, "message": message, "session_id": session_id}).prefix(message)
-
-    def close(self) -> None:
-        """Close the connections; a later call opens new ones."""
-        background.close(self._hook)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def seconds_of(given: object, default_ms: int) -> float:

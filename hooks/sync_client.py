@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from .background import Unfinished, background
+from .background import Blocking, Unfinished
 from .client import DEFAULT_TIMEOUT, MeeseeksClient
 from .contract import InjectionRequest, InjectionResult, Reason, SessionEvent, SessionEventResult
 from .failing import event_not_done, no_memory
@@ -15,7 +14,7 @@ from .memory_contract import ForgetResult, RecallResult, RememberResult
 T = TypeVar("T")
 
 
-class SyncMeeseeksClient:
+class SyncMeeseeksClient(Blocking):
     """`MeeseeksClient` for callers that do not await; see there for what is promised and for the arguments.
 
     The work is done by one background thread of the process, which starts with the first call, is started anew after a
@@ -34,6 +33,7 @@ class SyncMeeseeksClient:
         strict: bool = False,
     ) -> None:
         self._client = MeeseeksClient(url, token=token, timeout=timeout, strict=strict)
+        super().__init__(self._client)
         self._strict = strict
 
     def inject(self, request: InjectionRequest | Mapping[str, Any] | None = None, **fields: Any) -> InjectionResult:
@@ -68,21 +68,9 @@ class SyncMeeseeksClient:
             lambda: self._client.forget(memory_id, tenant=tenant), lambda reason: ForgetResult(reason=reason)
         )
 
-    def close(self) -> None:
-        """Close the connections; a later call opens new ones."""
-        background.close(self._client)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _do(self, work: Callable[[], Awaitable[T]], failed: Callable[[Reason], T]) -> T:
         try:
-            return background.do(work, self._client.timeout, holder=self._client)
+            return self._wait_for(work, self._client.timeout)
         except Unfinished:
             if self._strict:
                 raise DeadlinePassed(Reason.DEADLINE) from None
