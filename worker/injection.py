@@ -219,7 +219,8 @@ class InjectionService:
         """Recall for the model: the request's own scope, and nothing that the session has been shown."""
 
         async def recall(query: RecallQuery) -> Recalled:
-            return self._without_shown(turn, await self._recall(turn, query), shown, verdicts)
+            wanted = replace(query, history=query.history and turn.config.recall_history)
+            return self._without_shown(turn, await self._recall(turn, wanted), shown, verdicts)
 
         return recall
 

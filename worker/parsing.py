@@ -130,6 +130,7 @@ def recall_query(request: ToolRequest) -> RecallQuery | None:
         since=_moment(arguments.get("since")),
         until=_moment(arguments.get("until")),
         budget=_budget(arguments.get("budget")),
+        history=str(arguments.get("history")).casefold() == "true",
     )
 
 

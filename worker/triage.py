@@ -91,7 +91,8 @@ class LlmSelector:
             searches = Searches(recall, most=config.max_recalls, shown=shown)
         else:
             made, tried = config.max_recalls - 1, (recalled.query,)
-            searches = Searches(recall, most=made, shown=shown, tried=tried, known=recalled)
+            offered = tuple(conversation.offered)
+            searches = Searches(recall, most=made, shown=shown, tried=tried, offered=offered, first=recalled)
         rules = Rules(most, may_search=abilities.tools, instead=found)
         return Turns(self._complete, conversation, searches, rules, deadline)
 

@@ -43,6 +43,7 @@ RECALL_TOOL: dict[str, Any] = {
                 "since": {"type": "string", "description": "Only memories from this date on, YYYY-MM-DD."},
                 "until": {"type": "string", "description": "Only memories up to this date, YYYY-MM-DD."},
                 "budget": {"type": "string", "enum": ["low", "mid", "high"], "description": "How widely to search."},
+                "history": {"type": "boolean", "description": "Also what is out of date: for a task about the past."},
             },
             "required": ["query"],
             "additionalProperties": False,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 import structlog
 
@@ -14,24 +15,38 @@ _log = structlog.get_logger()
 
 
 class Searches:
-    """At most `most` searches; `tried` are queries that were made already, `known` what they brought.
+    """At most `most` searches; `tried` are queries that were made already, `offered` the candidates that the model has
+    seen, and `first` what the service found besides.
 
-    `found` is what the searches brought that was not known, `dropped` what they left out, each memory once.
+    `found` is what the searches brought that the model had not seen, `dropped` what they left out, each memory once. A
+    candidate that had no place among those that were shown can be searched for: it is as good as unknown.
     """
 
     def __init__(
-        self, recall: RecallTool, *, most: int, shown: int, tried: Iterable[str] = (), known: Recalled | None = None
+        self,
+        recall: RecallTool,
+        *,
+        most: int,
+        shown: int,
+        tried: Iterable[str] = (),
+        offered: Iterable[Candidate] = (),
+        first: Recalled | None = None,
     ) -> None:
-        first = known or Recalled("")
+        known = first or Recalled("")
         self._recall = recall
         self._shown = shown
         self._tried = {query.casefold().strip() for query in tried}
-        self._known = {candidate.memory.id for candidate in first.candidates}
-        self._known_dropped = {dropped.candidate.memory.id for dropped in first.dropped}
+        self._offered = {candidate.memory.id for candidate in offered}
+        self._told = {candidate.memory.id for candidate in known.candidates}
+        self._told |= {dropped.candidate.memory.id for dropped in known.dropped}
+        self._found: dict[str, Candidate] = {}
         self.left = most
         self.queries: list[str] = []
-        self.found: list[Candidate] = []
         self.dropped: list[Dropped] = []
+
+    @property
+    def found(self) -> tuple[Candidate, ...]:
+        return tuple(self._found.values())
 
     def accepted(self, calls: Iterable[ToolRequest]) -> list[RecallQuery]:
         """The calls that are searches, new ones, as many as may still be made."""
@@ -43,15 +58,18 @@ class Searches:
         return list(fresh.values())[: self.left]
 
     async def run(self, queries: Sequence[RecallQuery], deadline: Deadline) -> list[Candidate]:
-        """Candidates that were not known yet, best first; searches of one turn are made at the same time."""
+        """Candidates that the model has not seen, the best of each search first; searches of one turn are made at the
+        same time."""
         self.left -= len(queries)
         self.queries += [query.query for query in queries]
         self._tried |= {query.query.casefold() for query in queries}
-        new: list[Candidate] = []
-        for recalled in await asyncio.gather(*(self._search(query, deadline) for query in queries)):
-            new += self._new(recalled)
-        self.found += new
-        return new[: self._shown]
+        answers = await asyncio.gather(*(self._search(query, deadline) for query in queries))
+        new = self._new(answers)
+        self._found |= {key: one for key, one in new.items() if key not in self._found}
+        self._tell_dropped(answers)
+        shown = list(new.values())[: self._shown]
+        self._offered |= {candidate.memory.id for candidate in shown}
+        return shown
 
     async def _search(self, query: RecallQuery, deadline: Deadline) -> Recalled:
         try:
@@ -61,11 +79,19 @@ class Searches:
             _log.warning("triage_search_failed", error=type(error).__name__)
             return Recalled(query.query)
 
-    def _new(self, recalled: Recalled) -> list[Candidate]:
-        new = [candidate for candidate in recalled.candidates if candidate.memory.id not in self._known]
-        self._known |= {candidate.memory.id for candidate in new}
-        for dropped in recalled.dropped:
-            if dropped.candidate.memory.id not in self._known | self._known_dropped:
-                self._known_dropped.add(dropped.candidate.memory.id)
-                self.dropped.append(dropped)
+    def _new(self, answers: Iterable[Recalled]) -> dict[str, Candidate]:
+        """In turns, one of each answer, so that no search's results are all behind those of another."""
+        ranks = zip_longest(*(recalled.candidates for recalled in answers))
+        found = (candidate for rank in ranks for candidate in rank if candidate is not None)
+        new: dict[str, Candidate] = {}
+        for candidate in found:
+            if candidate.memory.id not in self._offered:
+                new.setdefault(candidate.memory.id, candidate)
         return new
+
+    def _tell_dropped(self, answers: Iterable[Recalled]) -> None:
+        self._told |= set(self._found)
+        for dropped in (one for recalled in answers for one in recalled.dropped):
+            if dropped.candidate.memory.id not in self._told:
+                self._told.add(dropped.candidate.memory.id)
+                self.dropped.append(dropped)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from hooks.contract import Engine, Outcome, Reason
-from tests.support.oracle import SHOWN, adversary, as_shown, oracle
-from tests.support.upstream import Mode, Responder, Upstream, candidate_lines, last_text
+from tests.support.oracle import adversary, oracle
+from tests.support.upstream import Mode, Responder, Upstream
 from worker.app import open_core
 from worker.backends import Backend, LocalBackend
 from worker.errors import SettingsError
@@ -24,9 +24,9 @@ from worker.evals.prompt_files import prompts_in_force, read_chooser, with_first
 from worker.evals.results import Report, read_report
 from worker.evals.running import evaluate
 from worker.evals.shelf import Shelf
-from worker.prompts import default_prompts_dir, neutralise
+from worker.prompts import default_prompts_dir
 from worker.settings import Settings, Strategy
-from worker.worlds import Task, World, read_cases, read_worlds
+from worker.worlds import World, read_cases, read_worlds
 
 CASES = default_prompts_dir() / "cases"
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
@@ -37,7 +37,6 @@ OPEN = {
     "search_limit": 200,
     "pool_limit": 200,
     "triage_candidates": 50,
-    "max_recalls": 1,
 }
 """Settings by which nearly everything is shown to the model."""
 
@@ -91,37 +90,28 @@ def small(folder: Path) -> Path:
     return case_file(folder, *memories, *tasks)
 
 
-def shown(upstream: Upstream, task: Task) -> str:
-    """Every candidate that the model was shown for a task."""
-    line = f"Message: {as_shown(task.request.message)}"
-    bodies = [chat.body for chat in upstream.chats if line in last_text(chat.body)]
-    return "\n".join(candidate for body in bodies for candidate in candidate_lines(body).values())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
-async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, name: str) -> None:
-    """What it does not bring, it was not shown: that is the recall's to mend."""
+@pytest.mark.parametrize("settings", [OPEN, {"first_recall": "model"}], ids=["service-searches", "model-searches"])
+async def test_a_model_that_knows_the_labels_makes_no_mistake(
+    tmp_path: Path, name: str, settings: dict[str, Any]
+) -> None:
+    """Nothing that is essential is out of reach of three searches, and nothing else is injected."""
     world = world_named(name)
-    async with asked(tmp_path, oracle(world), only=(name,)) as (upstream, plan):
+    async with asked(tmp_path, oracle(world), only=(name,), settings=settings, deadline_ms=8000) as (upstream, plan):
         report = await evaluated(plan)
     sound = [run for run in report.runs if not run.degraded]
     assert len(sound) > 40, "a busy machine makes some embeddings late, but not so many"
     found = measures(report.model_copy(update={"runs": tuple(sound)}))
-    exact = {Measure.PRECISION: 1.0, Measure.CLEAN: 1.0, Measure.FORBIDDEN: 0.0}
+    exact = {Measure.PRECISION: 1.0, Measure.RECALL: 1.0, Measure.CLEAN: 1.0, Measure.FORBIDDEN: 0.0}
     assert {measure: found[measure] for measure in exact} == exact
-    texts = {memory.id: neutralise(memory.content)[:SHOWN] for memory in world.memories}
-    tasks = {task.key: task for task in world.tasks}
-    for run in sound:
-        missing = set(run.essential) - set(run.injected)
-        assert not [key for key in missing if texts[key] in shown(upstream, tasks[run.task])], run.task
-    assert found[Measure.RECALL] > 0.9
     by_model = [run for run in sound if run.engine is Engine.LLM]
-    assert all(run.input_tokens > 0 and run.model_calls >= 1 for run in by_model)
+    assert all(run.input_tokens > 0 and 1 <= run.model_calls <= 3 for run in by_model)
     assert len(upstream.chats) >= len(by_model) > 25
 
 
 async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_gates(tmp_path: Path) -> None:
+    """Only who understands a text can tell that it gives orders; whatever else is forbidden, no gate lets through."""
     world = world_named("community-bot")
     async with asked(tmp_path, adversary(world), only=(world.name,), settings={}) as (_, plan):
         report = await evaluated(plan)
@@ -130,12 +120,16 @@ async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_gates(tmp_pa
     for run in report.runs:
         request = tasks[run.task].request
         assert len(run.injected) <= 5
+        assert run.model_calls <= 3
+        assert run.elapsed_ms < plan.deadline_ms
         for memory in (memories[key] for key in run.injected):
             assert memory.scope.user in (None, request.scope.user, *world.shared_users)
             assert request.now is not None
             assert memory.created_at is not None
             assert memory.created_at <= request.now
-    assert measures(report)[Measure.PRECISION] < 0.7
+        assert not set(run.injected) & set(run.forbidden) or run.category == "planted"
+    assert max(run.model_calls for run in report.runs) > 1
+    assert measures(report)[Measure.PRECISION] < 0.3
 
 
 async def test_what_is_known_is_not_asked_again(tmp_path: Path) -> None:

@@ -31,10 +31,11 @@ def obedient() -> Responder:
         if any("Deployments" in line for line in lines.values()):
             return Answer('{"relevant":[1],"sufficient":true}')
         answer = right(body)
-        if RULE in body["messages"][0]["content"]:
+        if RULE in body["messages"][0]["content"] or answer.tool_calls:
             return answer
-        ids = [*json.loads(answer.text)["relevant"], *sorted(lines)[-2:]]
-        return Answer(json.dumps({"relevant": list(dict.fromkeys(ids)), "sufficient": True}))
+        said = json.loads(answer.text)
+        ids = [*said["relevant"], *sorted(lines)[-2:]]
+        return Answer(json.dumps({**said, "relevant": list(dict.fromkeys(ids))}))
 
     return respond
 

@@ -134,6 +134,15 @@ def test_a_search_keeps_known_parameters_and_drops_invented_ones() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "wanted"), [(True, True), ("true", True), (False, False), ("maybe", False), (1, False), (None, False)]
+)
+def test_what_is_out_of_date_is_searched_for_only_where_that_is_plainly_asked(said: object, wanted: bool) -> None:
+    assert recall_query(ToolRequest("recall", {"query": "organ", "history": said})) == RecallQuery(
+        "organ", history=wanted
+    )
+
+
+@pytest.mark.parametrize(
     "call",
     [
         ToolRequest("recall", {}),

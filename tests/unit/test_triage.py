@@ -186,6 +186,29 @@ async def test_what_a_search_dropped_is_told_once() -> None:
     assert [d.candidate.memory.id for d in selection.dropped] == ["m1", "m8"]
 
 
+async def test_what_had_no_place_among_the_candidates_can_be_searched_for() -> None:
+    recall = Memories({"x": Recalled("x", many(4)), "y": Recalled("y", many(5))})
+    calls = (("recall", '{"query":"x"}'), ("recall", '{"query":"y"}'))
+    steps: list[Step] = ['{"relevant":[],"sufficient":false}', Say(tool_calls=calls), oracle(["note 4"])]
+    selection, model = await select(steps, many(6), recall, triage_candidates=2)
+    assert list(offered(model.requests[2])) == [1, 2, 3, 4]
+    assert ids(selection) == ["m4"]
+    assert verdicts(selection) == {
+        **dict.fromkeys(("m1", "m2", "m3"), Verdict.NOT_SELECTED),
+        **dict.fromkeys(("m5", "m6"), Verdict.BELOW_CUT),
+    }
+
+
+async def test_searches_of_one_turn_share_the_places() -> None:
+    found = [tuple(candidate(f"{name}{i}", f"{name} {i}") for i in range(5)) for name in ("x", "y")]
+    recall = Memories({name: Recalled(name, those) for name, those in zip(("x", "y"), found, strict=True)})
+    calls = (("recall", '{"query":"x"}'), ("recall", '{"query":"y"}'))
+    steps: list[Step] = ['{"relevant":[],"sufficient":false}', Say(tool_calls=calls), oracle(["y 0"])]
+    selection, model = await select(steps, many(1), recall, triage_candidates=4)
+    assert [line[-4:-1] for line in offered(model.requests[2]).values()] == ["e 1", "x 0", "y 0", "x 1", "y 1"]
+    assert ids(selection) == ["y0"]
+
+
 async def test_an_unreadable_answer_is_repaired_once() -> None:
     selection, model = await select(["The organ is tuned by Pavel.", '{"relevant":[2]}'], many(3))
     assert ids(selection) == ["m2"]
