@@ -15,7 +15,8 @@ A file has front matter between two lines `---` and sections under level-one hea
     # <Anything else>      (further texts that the code asks for by name)
 
 A file with `extends: triage` in its front matter takes from that prompt what it does not say itself: sections,
-examples, parameters and variables. What it extends lies in the same folder, else it is the shipped one.
+examples, parameters and variables. What it extends lies in the same folder, else it is the shipped one; a file that
+extends its own id means the shipped one.
 """
 
 import json
@@ -121,6 +122,33 @@ def load_prompt(path: Path) -> Prompt:
     return parse_prompt(_read(path), str(path), path.parent)
 
 
+def whole_prompt(path: Path, *folders: Path) -> tuple[Prompt, str]:
+    """The prompt of a file, and its text with what it takes from another one written out.
+
+    What it extends is looked for beside it, then in `folders`. Raises `PromptError` naming the file and the fault.
+    """
+    text = _read(path)
+    prompt = parse_prompt(text, str(path), path.parent, *folders)
+    front, _ = _parts(text, str(path))
+    return prompt, text if front.extends is None else _written(prompt, front.description)
+
+
+def _written(prompt: Prompt, description: str) -> str:
+    """A text that says everything of a prompt itself."""
+    texts = {"system": prompt.system, "user": prompt.user, **prompt.sections}
+    front = {
+        "id": prompt.id,
+        "version": prompt.version,
+        "description": description,
+        "max_tokens": prompt.max_tokens,
+        "temperature": prompt.temperature,
+        "variables": sorted(_used(texts.values())),
+    }
+    shots = [part for user, answer in prompt.examples for part in ((_EXAMPLE_USER, user), (_EXAMPLE_ASSISTANT, answer))]
+    sections = "".join(f"# {name.capitalize()}\n{text}\n" for name, text in (*texts.items(), *shots))
+    return f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n{sections}"
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -128,8 +156,8 @@ def _read(path: Path) -> str:
         raise PromptError(f"{path}: cannot be read: {error}") from error
 
 
-def parse_prompt(text: str, source: str, folder: Path | None = None) -> Prompt:
-    """The prompt that a file's text describes; `folder` is where a prompt that it extends is looked for first.
+def parse_prompt(text: str, source: str, *folders: Path) -> Prompt:
+    """The prompt that a file's text describes; a prompt that it extends is looked for in `folders` first.
 
     Raises `PromptError` that begins with `source`.
     """
@@ -137,7 +165,8 @@ def parse_prompt(text: str, source: str, folder: Path | None = None) -> Prompt:
     named = {name: body for name, body in sections if not name.startswith("example:")}
     examples = _examples(sections, source)
     if front.extends is not None:
-        return _extended(_base(front.extends, source, folder), front, named, examples, source)
+        places = () if front.extends == front.id else folders
+        return _extended(_base(front.extends, source, places), front, named, examples, source)
     _check_variables(front.variables, named, source)
     return Prompt(
         id=front.id,
@@ -166,10 +195,10 @@ def _required(named: dict[str, str], name: str, source: str) -> str:
     return found
 
 
-def _base(wanted: str, source: str, folder: Path | None) -> Prompt:
+def _base(wanted: str, source: str, folders: Iterable[Path]) -> Prompt:
     """The prompt by that id, which extends nothing itself."""
-    for place in (folder, default_prompts_dir()):
-        for path in sorted(place.glob("*.md")) if place else ():
+    for place in (*folders, default_prompts_dir()):
+        for path in sorted(place.glob("*.md")):
             text = _read(path)
             if path.name.lower() == "readme.md" or str(path) == source:
                 continue

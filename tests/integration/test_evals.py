@@ -1,6 +1,7 @@
 """Evaluations through the real service: real stores, the real embedder, a scripted model over real HTTP."""
 
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -29,6 +30,7 @@ from worker.settings import Settings, Strategy
 from worker.worlds import World, read_cases, read_worlds
 
 CASES = default_prompts_dir() / "cases"
+WORLDS = sorted(path.name for path in CASES.iterdir() if path.is_dir())
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
 OPEN = {
     "contextual_min_score": -1.0,
@@ -91,7 +93,7 @@ def small(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
+@pytest.mark.parametrize("name", WORLDS)
 @pytest.mark.parametrize("settings", [OPEN, {"first_recall": "model"}], ids=["service-searches", "model-searches"])
 async def test_a_model_that_knows_the_labels_makes_no_mistake(
     tmp_path: Path, name: str, settings: dict[str, Any]
@@ -110,10 +112,12 @@ async def test_a_model_that_knows_the_labels_makes_no_mistake(
     assert len(upstream.chats) >= len(by_model) > 25
 
 
-async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_gates(tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WORLDS)
+async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_gates(tmp_path: Path, name: str) -> None:
     """Only who understands a text can tell that it gives orders; whatever else is forbidden, no gate lets through."""
-    world = world_named("community-bot")
-    async with asked(tmp_path, adversary(world), only=(world.name,), settings={}) as (_, plan):
+    world = world_named(name)
+    async with asked(tmp_path, adversary(world), only=(name,), settings={}) as (_, plan):
         report = await evaluated(plan)
     memories = {memory.id: memory for memory in world.memories}
     tasks = {task.key: task for task in world.tasks}
@@ -168,6 +172,47 @@ async def test_whatever_an_answer_depends_on_is_in_the_name_of_its_results(tmp_p
     plan = await plan_of(loaded(tmp_path), Wish(only=(world.name,), strategy=Strategy.DETERMINISTIC))
     assert replace(plan).key_of(world) == plan.key_of(world)
     assert replace(plan, **change).key_of(world) != plan.key_of(world)
+
+
+OWN = "---\nid: support\nversion: 1\nextends: triage\n---\n# Search\nLook once more.\n"
+
+
+async def test_results_with_a_partial_prompt_depend_on_what_it_extends(tmp_path: Path) -> None:
+    """Wherever that lies, and it is what the model is asked with."""
+    path, shipped = small(tmp_path), (default_prompts_dir() / "triage.md").read_text(encoding="utf-8")
+    (tmp_path / "support.md").write_text(OWN, encoding="utf-8")
+    rules = ("Rules:", "Other rules:", "Rules:")
+    async with asked(tmp_path, oracle(read_cases(path)), worlds=path) as (upstream, plan):
+
+        def with_base(words: str) -> Plan:
+            (tmp_path / "triage.md").write_text(shipped.replace("Rules:", words), encoding="utf-8")
+            file = read_chooser(tmp_path / "support.md")
+            return replace(plan, prompts=with_first(prompts_in_force(plan.service), file))
+
+        first, other, again = (with_base(words) for words in rules)
+        keys = [one.key_of(one.worlds[0]) for one in (first, other, again)]
+        assert keys[0] == keys[2] != keys[1]
+        assert other.setup().prompt == "support@1"
+        other = replace(other, config={**other.config, "prompt": "support"})
+        report = await evaluated(other)
+    asked_with = [chat.body["messages"][0]["content"] for chat in upstream.chats]
+    assert ["Other rules:" in text for text in asked_with].count(True) >= len(SUBJECTS)
+    assert {run.engine for run in report.runs} == {Engine.LLM}
+
+
+async def test_the_prompt_that_the_settings_name_is_the_one_that_is_evaluated(tmp_path: Path) -> None:
+    path, own = small(tmp_path), tmp_path / "own"
+    own.mkdir()
+    shutil.copy(default_prompts_dir() / "triage.md", own)
+    (own / "support.md").write_text(OWN, encoding="utf-8")
+    settings = loaded(tmp_path)
+    settings = replace(settings, service=settings.service.model_copy(update={"prompts_dir": own}))
+    plan = await plan_of(settings, Wish(worlds=path, settings={"prompt": "support"}))
+    assert plan.setup().prompt == "support@1"
+    plan = await plan_of(settings, Wish(worlds=path), read_chooser(own / "support.md"))
+    assert (plan.setup().prompt, plan.setup().settings["prompt"]) == ("support@1", "support")
+    usual = await plan_of(settings, Wish(worlds=path, settings={"prompt": "support"}), read_chooser(own / "triage.md"))
+    assert (usual.setup().prompt, usual.setup().settings["prompt"]) == ("triage@1", "triage")
 
 
 async def test_a_model_that_was_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,14 @@
 """`meeseeks prompts`: a prompt comes into use when it has proved itself, and not before."""
 
 import json
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.command_line import CommandLine, command_line
-from tests.support.oracle import oracle
-from tests.support.upstream import Answer, Responder, candidate_lines
+from tests.support.oracle import heeding
+from tests.support.upstream import Responder
 from tests.support.upstream_thread import upstream_thread
 from worker.evals.promotion import FORMER, RECORD
 from worker.prompts import default_prompts_dir, load_prompts
@@ -31,18 +31,8 @@ def version(number: int, words: str = "") -> str:
 
 
 def obedient() -> Responder:
-    """Chooses right where the prompt tells it to be careful, and else the last candidates as well."""
-    world = next(world for world in read_worlds(CASES) if world.name == WORLD)
-    right = oracle(world)
-
-    def respond(body: dict[str, Any]) -> Answer:
-        answer = right(body)
-        if CAREFUL in body["messages"][0]["content"]:
-            return answer
-        ids = [*json.loads(answer.text)["relevant"], *sorted(candidate_lines(body))[-2:]]
-        return Answer(json.dumps({"relevant": list(dict.fromkeys(ids)), "sufficient": True}))
-
-    return respond
+    """Chooses right where the prompt tells it to be careful."""
+    return heeding(next(world for world in read_worlds(CASES) if world.name == WORLD), CAREFUL)
 
 
 def promoting(url: str, *more: str) -> tuple[str, ...]:
@@ -97,7 +87,12 @@ def test_a_better_prompt_is_promoted_and_a_worse_one_is_not(shell: CommandLine, 
         (version(2), ("--to", "own"), "without a model no prompt is used"),
         (version(2), ("--to", "own", "--force", " "), "--force: say why"),
         (version(2).replace("{{candidates}}", "none", 1), ("--to", "own"), "does not show {{candidates}}"),
-        (version(2).replace("id: triage", "id: other"), ("--to", "own"), "its id is 'other'"),
+        (SHIPPED.replace("id: triage", "id: other"), ("--to", "own"), "without a model no prompt is used"),
+        (
+            version(2).replace("# Results", "# Found").replace("id: triage", "id: other"),
+            ("--to", "own"),
+            "no prompt that",
+        ),
         ("no front matter", ("--to", "own"), "must begin with front matter"),
     ],
 )
@@ -107,6 +102,28 @@ def test_what_cannot_be_promoted_is_said(
     (tmp_path / "new.md").write_text(text, encoding="utf-8")
     assert words in shell.json("prompts", "promote", "new.md", *arguments, exit_code=1)["error"]
     assert not (tmp_path / "own").exists()
+
+
+PARTIAL = "---\nid: triage\nversion: 2\nextends: base\n---\n# Search\nLook once more.\n"
+
+
+def test_what_would_extend_something_else_where_it_goes_is_not_promoted(shell: CommandLine, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / "new.md").write_text(PARTIAL, encoding="utf-8")
+    promote = ("prompts", "promote", "new.md", "--to", "own")
+    base = SHIPPED.replace("id: triage", "id: base")
+    assert "there is no prompt by that id" in shell.json(*promote, exit_code=1)["error"]
+    (tmp_path / "base.md").write_text(base, encoding="utf-8")
+    assert "cannot be put into own" in shell.json(*promote, exit_code=1)["error"]
+    (own / "base.md").write_text(base.replace("Rules:", "Other rules:"), encoding="utf-8")
+    assert "another text in own than beside it" in shell.json(*promote, exit_code=1)["error"]
+    shutil.copy(tmp_path / "base.md", own)
+    assert "without a model no prompt is used" in shell.json(*promote, exit_code=1)["error"]
+    (tmp_path / "base.md").unlink()
+    assert "without a model no prompt is used" in shell.json(*promote, exit_code=1)["error"]
+    (own / "triage.md").write_text(base.replace("id: base", "id: usual"), encoding="utf-8")
+    assert "is the file of another prompt, 'usual'" in shell.json(*promote, exit_code=1)["error"]
 
 
 def test_lint_says_what_is_wrong_and_where(shell: CommandLine, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """docs/tuning.md, followed to the letter, with a scripted model in the place of the big one."""
 
-import json
 import re
 import shlex
 import shutil
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import CommandLine, command_line
-from tests.support.oracle import oracle
+from tests.support.oracle import heeding
 from tests.support.upstream import Answer, Responder, candidate_lines
 from tests.support.upstream_thread import upstream_thread
 from worker.prompts import default_prompts_dir, load_prompt
@@ -22,20 +21,13 @@ WORLD, MODEL, RULE = "community-bot", "ollama_chat/qwen3:4b", "only about the sa
 
 
 def obedient() -> Responder:
-    """Chooses right where the prompt has the rule of the tutorial, and else the last candidates as well."""
-    world = next(world for world in read_worlds(default_prompts_dir() / "cases") if world.name == WORLD)
-    right = oracle(world)
+    """Heeds the rule of the tutorial, and knows the answer to its request."""
+    answer = heeding(next(world for world in read_worlds(default_prompts_dir() / "cases") if world.name == WORLD), RULE)
 
     def respond(body: dict[str, Any]) -> Answer:
-        lines = candidate_lines(body)
-        if any("Deployments" in line for line in lines.values()):
+        if any("Deployments" in line for line in candidate_lines(body).values()):
             return Answer('{"relevant":[1],"sufficient":true}')
-        answer = right(body)
-        if RULE in body["messages"][0]["content"] or answer.tool_calls:
-            return answer
-        said = json.loads(answer.text)
-        ids = [*said["relevant"], *sorted(lines)[-2:]]
-        return Answer(json.dumps({**said, "relevant": list(dict.fromkeys(ids))}))
+        return answer(body)
 
     return respond
 

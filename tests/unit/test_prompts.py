@@ -16,6 +16,7 @@ from worker.prompts import (
     neutralise,
     parse_prompt,
     quote,
+    whole_prompt,
 )
 
 GOOD = """---
@@ -175,6 +176,26 @@ def test_what_is_extended_may_be_the_shipped_one(tmp_path: Path) -> None:
     mine = load_prompt(path)
     assert (mine.system, mine.examples, mine.sections) == (shipped.system, shipped.examples, shipped.sections)
     assert mine.user == "Only {{now}}."
+
+
+def test_a_partial_prompt_can_be_written_out_as_a_whole_one(tmp_path: Path) -> None:
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "demo.md").write_text(GOOD)
+    (tmp_path / "terse.md").write_text(PARTIAL)
+    partial, whole = whole_prompt(tmp_path / "terse.md", tmp_path / "beside")
+    assert parse_prompt(whole, "whole") == partial
+    assert whole_prompt(tmp_path / "beside" / "demo.md")[1] == GOOD
+
+
+def test_a_prompt_that_extends_its_own_id_means_the_shipped_one(tmp_path: Path) -> None:
+    """Beside it there can be none in use, since it would take that one's place."""
+    shipped = (default_prompts_dir() / "triage.md").read_text()
+    (tmp_path / "triage.md").write_text(shipped.replace("Rules:", "Other rules:"))
+    (tmp_path / "draft.md").write_text("---\nid: triage\nversion: 2\nextends: triage\n---\n# Search\nLook again.\n")
+    draft, whole = whole_prompt(tmp_path / "draft.md", tmp_path)
+    assert "Other rules:" not in draft.system
+    assert draft.sections["search"] == "Look again."
+    assert parse_prompt(whole, "whole") == draft
 
 
 @pytest.mark.parametrize(

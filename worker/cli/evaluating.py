@@ -20,6 +20,7 @@ from worker.evals.comparison import Comparison, Difference, compare
 from worker.evals.measures import Measure, summary
 from worker.evals.page import Summaries, comparison_page, report_page
 from worker.evals.planning import Wish, plan_of
+from worker.evals.prompt_files import PromptFile, read_chooser
 from worker.evals.results import Report
 from worker.evals.running import evaluate
 from worker.evals.shelf import FOLDER, Shelf, write_whole
@@ -86,7 +87,8 @@ def evaluation(
             max_cost=max_cost,
             deadline_ms=deadline_ms,
         )
-        return await measured(loaded, wish, prompt, fresh=fresh, quiet=as_json)
+        file = read_chooser(prompt, *_own_folder(loaded)) if prompt else None
+        return await measured(loaded, wish, file, fresh=fresh, quiet=as_json)
 
     report = run(work(), as_json=as_json)
     summaries = summaries_of(report)
@@ -121,7 +123,7 @@ def comparison(
     print_json(comparison_fields(first, second, found)) if as_json else show_comparison(first, second, found)
 
 
-async def measured(loaded: Settings, wish: Wish, prompt: Path | None, *, fresh: bool, quiet: bool) -> Report:
+async def measured(loaded: Settings, wish: Wish, prompt: PromptFile | None, *, fresh: bool, quiet: bool) -> Report:
     """The evaluation of a wish, kept under its id."""
     plan = await plan_of(loaded, wish, prompt)
     shelf = shelf_of(loaded)
@@ -148,6 +150,11 @@ async def _service(settings: Settings) -> AsyncIterator[Backend]:
 
 def compared(before: Report, after: Report) -> Comparison:
     return compare(before, after, np.random.default_rng(SEED), DRAWS)
+
+
+def _own_folder(loaded: Settings) -> tuple[Path, ...]:
+    """The folder of prompts that the service uses, where it is not the shipped one."""
+    return (loaded.service.prompts_dir,) if loaded.service.prompts_dir else ()
 
 
 def shelf_of(loaded: Settings) -> Shelf:

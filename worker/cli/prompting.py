@@ -29,8 +29,15 @@ from worker.errors import PromptError, SettingsError
 from worker.evals.gate import judge
 from worker.evals.lint import Doubt, Severity, doubts
 from worker.evals.planning import Wish, plan_of
-from worker.evals.promotion import Promotion, check_successor, install, record_of
-from worker.evals.prompt_files import PromptFile, prompts_in, prompts_in_force, read_chooser, read_prompt
+from worker.evals.promotion import Promotion, check_place, check_successor, install, record_of
+from worker.evals.prompt_files import (
+    PromptFile,
+    chooser_in_force,
+    prompts_in,
+    prompts_in_force,
+    read_chooser,
+    read_prompt,
+)
 from worker.evals.words import NAMES, difference, number
 from worker.settings import Settings
 
@@ -107,7 +114,7 @@ def promote(
             deadline_ms=deadline_ms,
         )
         folder = _folder(loaded, to)
-        promotion = await _tried(loaded, wish, read_chooser(file), folder, force, quiet=as_json)
+        promotion = await _tried(loaded, wish, read_chooser(file, folder), folder, force, quiet=as_json)
         return promotion, install(promotion, folder, utc_now()) if promotion.passes else None
 
     promotion, target = run(work(), as_json=as_json)
@@ -135,14 +142,15 @@ async def _tried(
     """Both prompts evaluated in the same way, and the verdict."""
     if force is not None and not force.strip():
         raise SettingsError("--force: say why")
-    old = {**prompts_in_force(loaded.service), **prompts_in(folder)}[new.prompt.id]
+    old = chooser_in_force({**prompts_in_force(loaded.service), **prompts_in(folder)}, new.prompt.id)
     check_successor(new, old)
+    check_place(new, old, folder)
     wrong = [one.words for one in doubts(new.prompt, loaded.service.model_context) if one.severity is Severity.ERROR]
     if wrong:
         raise PromptError(f"{new.path}: {wrong[0]}")
-    if not (await plan_of(loaded, wish, new.path)).models:
+    if not (await plan_of(loaded, wish, new)).models:
         raise SettingsError("without a model no prompt is used, so there is nothing to judge; name one with --model")
-    before, after = [await measured(loaded, wish, one.path, fresh=False, quiet=quiet) for one in (old, new)]
+    before, after = [await measured(loaded, wish, one, fresh=False, quiet=quiet) for one in (old, new)]
     if before.missing or after.missing:
         raise SettingsError(f"not every task was run: {after.stopped or before.stopped}")
     return Promotion(new, old, before, after, judge(compared(before, after)), force)

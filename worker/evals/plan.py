@@ -99,7 +99,7 @@ class Plan:
         prompts = folder / "prompts"
         prompts.mkdir(parents=True, exist_ok=True)
         for file in self.prompts:
-            (prompts / f"{file.prompt.id}.md").write_text(file.text, encoding="utf-8")
+            (prompts / f"{file.prompt.id}.md").write_text(file.whole, encoding="utf-8")
         for name, text in self.fitted.items():
             (folder / name).write_text(text, encoding="utf-8")
         return Settings(

@@ -12,7 +12,7 @@ from ..prompts import default_prompts_dir
 from ..service_settings import ServiceSettings
 from ..settings import InjectionConfig, Settings, Strategy
 from .plan import Plan, fitted_files, own_config, read_labelled, within
-from .prompt_files import PromptFile, prompts_in_force, read_chooser, with_first
+from .prompt_files import PromptFile, chooser_in_force, prompts_in_force, with_first
 
 CASES = "cases"
 """The labelled worlds that are shipped, below the folder of prompts."""
@@ -39,14 +39,15 @@ class Wish:
     deadline_ms: int | None = None
 
 
-async def plan_of(loaded: Settings, wish: Wish, prompt: Path | None = None) -> Plan:
-    """The plan of a wish; `prompt` is a file that takes the place of the one in force.
+async def plan_of(loaded: Settings, wish: Wish, prompt: PromptFile | None = None) -> Plan:
+    """The plan of a wish; `prompt` is asked with instead of the one in force.
 
     Raises `SettingsError` and `PromptError` for what is wrong with it.
     """
     worlds, hashes = read_labelled(wish.worlds or default_prompts_dir() / CASES)
     service = _service(loaded.service, wish)
     config = own_config(loaded, {"verdict_cache_s": 0.0, **_overrides(wish)})
+    config |= _naming(prompt, config)
     configured = config.pop("deadline_ms", InjectionConfig().deadline_ms)
     plan = Plan(
         service=service,
@@ -64,11 +65,20 @@ async def plan_of(loaded: Settings, wish: Wish, prompt: Path | None = None) -> P
     return within(plan, wish.only)
 
 
-def _prompts(service: ServiceSettings, config: Mapping[str, Any], path: Path | None) -> tuple[PromptFile, ...]:
-    """The prompts in force, that of `path` in the place of its namesake; the one in question comes first."""
+def _naming(prompt: PromptFile | None, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting by which a chat model is asked with this prompt, where it is not so anyway."""
+    named = config.get("prompt", TRIAGE_PROMPT)
+    if prompt is None or prompt.prompt.id in (DECISION_PROMPT, named):
+        return {}
+    return {"prompt": prompt.prompt.id}
+
+
+def _prompts(service: ServiceSettings, config: Mapping[str, Any], prompt: PromptFile | None) -> tuple[PromptFile, ...]:
+    """The prompts in force, `prompt` in the place of its namesake; the one in question comes first."""
     known = prompts_in_force(service)
-    usual = DECISION_PROMPT if config.get("strategy") == Strategy.DECISION else TRIAGE_PROMPT
-    return with_first(known, read_chooser(path) if path is not None else known[usual])
+    decides = config.get("strategy") == Strategy.DECISION
+    usual = DECISION_PROMPT if decides else config.get("prompt", TRIAGE_PROMPT)
+    return with_first(known, prompt or chooser_in_force(known, usual))
 
 
 def _service(service: ServiceSettings, wish: Wish) -> ServiceSettings:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PromptError, SettingsError
+from ..prompts import load_prompt, parse_prompt
 from .gate import Verdict
 from .prompt_files import PromptFile
 from .results import Report
@@ -39,14 +40,40 @@ class Promotion:
 
 
 def check_successor(new: PromptFile, old: PromptFile) -> None:
-    """Raises `PromptError` where a prompt is not a later version of the other."""
+    """Raises `PromptError` where a prompt is not a later version of the other, as far as both have one id."""
     if new.hash == old.hash:
         raise PromptError(f"{new.path}: this is the prompt in force already")
-    if new.prompt.version <= old.prompt.version:
+    if new.prompt.id == old.prompt.id and new.prompt.version <= old.prompt.version:
         raise PromptError(
             f"{new.path}: version {new.prompt.version} is not after {old.prompt.version}, which is in force; raise"
             " it, so that receipts tell the two apart"
         )
+
+
+def check_place(new: PromptFile, old: PromptFile, folder: Path) -> None:
+    """Raises `PromptError` where `folder` has another prompt by that name, or the same text would say something else
+    there, since it extends what lies beside it."""
+    target = _target(new, old, folder)
+    try:
+        taken = load_prompt(target).id if target.exists() else new.prompt.id
+        there = parse_prompt(new.text, str(target), folder)
+    except PromptError as error:
+        raise PromptError(f"{new.path}: cannot be put into {folder}: {error}") from error
+    if taken != new.prompt.id:
+        raise PromptError(f"{new.path}: {target} is the file of another prompt, {taken!r}; rename that one")
+    if there != new.prompt:
+        raise PromptError(
+            f"{new.path}: what it extends is another text in {folder} than beside it; put that there first"
+        )
+
+
+def _target(new: PromptFile, old: PromptFile, folder: Path) -> Path:
+    """Where a prompt goes: in the place of its former version, where that is in the folder."""
+    return folder / (old.path.name if _replaces(new, old, folder) else f"{new.prompt.id}.md")
+
+
+def _replaces(new: PromptFile, old: PromptFile, folder: Path) -> bool:
+    return old.prompt.id == new.prompt.id and old.path.parent.resolve() == folder.resolve()
 
 
 def record_of(promotion: Promotion, at: datetime) -> dict[str, Any]:
@@ -87,9 +114,8 @@ def install(promotion: Promotion, folder: Path, at: datetime) -> Path:
 
     A service that watches the folder takes it over within a second. Raises `SettingsError` where that cannot be done.
     """
-    here = promotion.old.path.parent.resolve() == folder.resolve()
-    target = folder / (promotion.old.path.name if here else f"{promotion.new.prompt.id}.md")
-    if here:
+    target = _target(promotion.new, promotion.old, folder)
+    if _replaces(promotion.new, promotion.old, folder):
         former = folder / FORMER / f"{promotion.old.prompt.name}-{promotion.old.hash[:8]}.md"
         write_whole(former, promotion.old.text.encode())
     _note(folder / RECORD, record_of(promotion, at))

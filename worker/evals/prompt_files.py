@@ -7,42 +7,49 @@ from pathlib import Path
 from ..decision import check_decision_prompt
 from ..errors import PromptError
 from ..live_triage import DECISION_PROMPT, TRIAGE_PROMPT
-from ..prompts import Prompt, default_prompts_dir, load_prompt
+from ..prompts import Prompt, default_prompts_dir, whole_prompt
 from ..service_settings import ServiceSettings
 from ..triage_prompt import check_prompt
 from .hashing import sha256
 
 CHECKS: Mapping[str, Callable[[Prompt], None]] = {TRIAGE_PROMPT: check_prompt, DECISION_PROMPT: check_decision_prompt}
-"""What a prompt that chooses memories must have, by its id; these can be evaluated."""
+"""What the usual prompts that choose memories must have, by their ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """A prompt, checked, where it is, and the text that it was read from."""
+    """A prompt, checked, where it is, and its text; `whole` also has what it takes from a prompt that it extends."""
 
     path: Path
     prompt: Prompt
     text: str
+    whole: str
 
     @property
     def hash(self) -> str:
-        return sha256(self.text)
+        """Of everything that the prompt says, wherever it is written."""
+        return sha256(self.whole)
 
 
-def read_prompt(path: Path) -> PromptFile:
-    """The prompt in a file. Raises `PromptError` for one that is wrong."""
-    prompt = load_prompt(path)
+def read_prompt(path: Path, *folders: Path) -> PromptFile:
+    """The prompt in a file; what it extends is looked for beside it, then in `folders`.
+
+    Raises `PromptError` for one that is wrong.
+    """
+    prompt, whole = whole_prompt(path, *folders)
     if prompt.id in CHECKS:
         CHECKS[prompt.id](prompt)
-    return PromptFile(path, prompt, path.read_text(encoding="utf-8"))
+    return PromptFile(path, prompt, path.read_text(encoding="utf-8"), whole)
 
 
-def read_chooser(path: Path) -> PromptFile:
-    """The prompt in a file, one by which memories are chosen. Raises `PromptError`."""
-    file = read_prompt(path)
+def read_chooser(path: Path, *folders: Path) -> PromptFile:
+    """The same for a prompt by which memories are chosen: a usual one, or one of an agent's own, by another id."""
+    file = read_prompt(path, *folders)
     if file.prompt.id not in CHECKS:
-        known = " and ".join(CHECKS)
-        raise PromptError(f"{path}: its id is {file.prompt.id!r}; memories are chosen by the prompts {known}")
+        try:
+            check_prompt(file.prompt)
+        except PromptError as error:
+            raise PromptError(f"{path}: no prompt that chooses memories: {error}") from error
     return file
 
 
@@ -56,6 +63,11 @@ def prompts_in(folder: Path) -> dict[str, PromptFile]:
 def prompts_in_force(service: ServiceSettings) -> dict[str, PromptFile]:
     """The prompts that the service uses: those of its folder, and the shipped ones where that has none."""
     return {**prompts_in(default_prompts_dir()), **(prompts_in(service.prompts_dir) if service.prompts_dir else {})}
+
+
+def chooser_in_force(known: Mapping[str, PromptFile], wanted: str) -> PromptFile:
+    """The prompt by that id, the usual one where there is none, as a service does it."""
+    return known.get(wanted) or known[TRIAGE_PROMPT]
 
 
 def with_first(prompts: Mapping[str, PromptFile], first: PromptFile) -> tuple[PromptFile, ...]:
