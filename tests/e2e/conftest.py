@@ -30,7 +30,7 @@ def model(model_server: ModelServer) -> ModelServer:
     """The model server, well-behaved at the start of the test: it chooses every fact that it is shown."""
     if model_server.process is None:
         model_server.start()
-    model_server.behave(mode="ok", delay=0.0, keep=KEEP_ALL)
+    model_server.behave(mode="ok", delay=0.0, show_delay=0.0, keep=KEEP_ALL)
     return model_server
 
 

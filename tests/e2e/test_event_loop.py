@@ -20,7 +20,19 @@ import pytest
 from hooks import Outcome, PreExecutionHook
 from hooks.queue import QueueClient
 from hooks.wire import INJECT
-from tests.support.stack import INVOICES, MIGRATION, NOISE_S, ModelServer, Stack, ask, ask_until, fact
+from tests.support.stack import (
+    FACTS,
+    INVOICES,
+    MIGRATION,
+    NOISE_S,
+    ModelServer,
+    Stack,
+    ask,
+    ask_until,
+    fact,
+    put,
+    running_stack,
+)
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -31,6 +43,9 @@ MOST_ALLOWANCE_S = 0.300
 
 BUSY = 3
 """Processes per core, over the last minute, from which a long lag says nothing."""
+
+OLLAMA = "ollama_chat/not-in-any-list"
+"""A model of which nothing is known but what its server says."""
 
 MEMORIES = 300
 ROUNDS = 3
@@ -78,13 +93,11 @@ async def round_with_import(hook: PreExecutionHook, service: Stack, file: Path) 
     return lag
 
 
-async def test_neither_a_slow_model_nor_an_import_blocks_the_worker(
-    service: Stack, hook: PreExecutionHook, model: ModelServer, tmp_path: Path
-) -> None:
-    file = tmp_path / "memories.jsonl"
+async def assert_free(hook: PreExecutionHook, service: Stack, folder: Path) -> None:
+    """The least lag of several rounds is below the limit, as far as the machine lets anything be measured."""
+    file = folder / "memories.jsonl"
     lines = [json.dumps(fact(f"n{number}", f"Fact {number} of the long list")) for number in range(MEMORIES)]
     file.write_text("\n".join(lines), encoding="utf-8")
-    model.behave(delay=1.0)
     calm = await lag_until(service.url, asyncio.ensure_future(asyncio.sleep(3.0)))
     allowed = LAG_S + NOISE_S + min(3 * calm, MOST_ALLOWANCE_S)
     lags: list[float] = []
@@ -95,4 +108,24 @@ async def test_neither_a_slow_model_nor_an_import_blocks_the_worker(
     if min(lags) >= allowed and os.getloadavg()[0] > BUSY * (os.cpu_count() or 1):
         pytest.skip(f"other processes keep the cores too busy to measure: {measured}")
     assert min(lags) < allowed, measured
+
+
+async def test_neither_a_slow_model_nor_an_import_blocks_the_worker(
+    service: Stack, hook: PreExecutionHook, model: ModelServer, tmp_path: Path
+) -> None:
+    model.behave(delay=1.0)
+    await assert_free(hook, service, tmp_path)
     await ask_until(hook, INVOICES, within=5.0, mode="deterministic")
+
+
+async def test_nor_does_an_ollama_that_never_says_what_its_model_can_do(model: ModelServer, tmp_path: Path) -> None:
+    """Its `/api/show` hangs; litellm would ask it in a call that blocks, with nothing around it that could end it."""
+    model.behave(delay=1.0, show_delay=60.0)
+    options = ("--model", OLLAMA, "--model-api-base", model.url)
+    with running_stack(tmp_path / "service", "up", *options) as service:
+        await put(service.url, FACTS)
+        asked = len(model.chats())
+        async with PreExecutionHook(service.url) as hook:
+            await assert_free(hook, service, tmp_path)
+            await ask_until(hook, INVOICES, within=5.0, mode="deterministic")
+        assert len(model.chats()) > asked

@@ -295,13 +295,14 @@ class ModelServer:
             self.process = None
 
     def behave(self, **changes: Any) -> None:
-        """Change what it does: `mode`, `delay` in seconds, `keep` (needles) or `answer` (the text that it says)."""
+        """Change what it does: `mode`, `delay` and `show_delay` in seconds, `keep` (needles) or `answer` (the text that
+        it says)."""
         self._call("/_control", changes)
 
     def chats(self) -> list[dict[str, Any]]:
         """Bodies of the chat requests since it was started, without those that only warm the model up."""
         bodies = [seen["body"] for seen in self._call("/_requests", {}) if "chat" in seen["path"]]
-        return [body for body in bodies if body["max_tokens"] > 1]
+        return [body for body in bodies if body.get("max_tokens", body.get("options", {}).get("num_predict")) != 1]
 
     def _call(self, path: str, body: dict[str, Any]) -> Any:
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), method="POST")

@@ -177,6 +177,7 @@ class Upstream:
         if request.path == "/_control":
             self.mode = Mode(request.body.get("mode", self.mode))
             self.delay = float(request.body.get("delay", self.delay))
+            self.show_delay = float(request.body.get("show_delay", self.show_delay))
             if "keep" in request.body:
                 self.respond = keeping(request.body["keep"])
             if "answer" in request.body:
