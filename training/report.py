@@ -176,11 +176,21 @@ def _order(outcome: Outcome) -> str:
     )
 
 
+KINDS = {
+    "as written": "as written",
+    "plain": "notes of text alone",
+    "small": "small stores, of what their tasks are about",
+    "tiny": "1 to 10 memories, asked everything",
+    "holes": "half of what tasks want is gone",
+}
+"""What the report calls the worlds made of worlds, by the first word of their names."""
+
+
 def _variants(outcome: Outcome) -> str:
     """The shipped thresholds on stores that were made of the worlds."""
     data, rows = outcome.whole, []
     kinds = np.array([case.world.partition(SEPARATOR)[2].split(" ")[0] or "as written" for case in data.cases])
-    for kind, told in (("as written", "as written"), ("plain", "notes of text alone"), ("small", "small stores")):
+    for kind, told in KINDS.items():
         part, places = data.only(kinds == kind)
         for point in JudgePoint:
             threshold = outcome.made.thresholds[point]

@@ -1,7 +1,8 @@
 """Worlds made of worlds, so that the judge sees young stores and plain notes too. Pure.
 
 Every labelled world is a store of a hundred notes with types, names, channels and importance. Real stores begin with
-three notes that have nothing but their text.
+three notes that have nothing but their text. And where a labelled world asks something that sounds like memory, the
+memory is there: a judge that saw nothing else would trust the wording of a task too much.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,9 @@ GROUP = 5
 EXTRAS = (0, 2, 6, 15, 30)
 """Memories in a small store that none of its tasks is about, in turn."""
 
+TINY = (1, 3, 5, 10)
+"""Memories in the tiny stores, which are asked every task of their world."""
+
 SEPARATOR = ": "
 USUAL_IMPORTANCE = 0.5
 
@@ -27,7 +31,9 @@ def origin(name: str) -> str:
 
 
 def variants_of(world: World, seed: int) -> Iterator[World]:
-    """The world with plain notes and half of its tasks, and small stores, half of them with plain notes."""
+    """The world with plain notes and half of its tasks; small stores that hold what their tasks are about; tiny ones
+    that hold it for few of theirs; and the world with holes, where half of the tasks that want something find nothing.
+    """
     random = np.random.default_rng([seed, len(world.memories), *world.name.encode()])
     order = [world.tasks[place] for place in random.permutation(len(world.tasks))]
     half = order[: len(order) // 2]
@@ -37,18 +43,36 @@ def variants_of(world: World, seed: int) -> Iterator[World]:
         memories = _store(world, tasks, EXTRAS[number % len(EXTRAS)], random)
         made = tuple(map(plain, memories)) if number % 2 else memories
         yield _named(world, f"small {number}", made, tasks)
+    yield from _tiny(world, random)
+    yield _with_holes(world, random)
+
+
+def _tiny(world: World, random: np.random.Generator) -> Iterator[World]:
+    about = sorted({key for task in world.tasks for key in task.relevant | task.forbidden})
+    for place, number in enumerate(TINY):
+        kept = {about[chosen] for chosen in random.permutation(len(about))[:number]}
+        memories = tuple(memory for memory in world.memories if memory.id in kept)
+        yield _named(world, f"tiny {number}", memories if place % 2 else tuple(map(plain, memories)), world.tasks)
+
+
+def _with_holes(world: World, random: np.random.Generator) -> World:
+    wanting = [task for task in world.tasks if task.relevant]
+    gone = {key for place in random.permutation(len(wanting))[: len(wanting) // 2] for key in wanting[place].relevant}
+    return _named(world, "holes", tuple(memory for memory in world.memories if memory.id not in gone), world.tasks)
 
 
 def _named(world: World, name: str, memories: tuple[Memory, ...], tasks: Sequence[Task]) -> World:
+    """A world of these memories and tasks; a task is labelled with what there is of its memories."""
     made = f"{world.name}{SEPARATOR}{name}"
+    held = {memory.id for memory in memories}
     asked = (
         Task(
             task.key,
             task.category,
             task.request.model_copy(update={"scope": task.request.scope.model_copy(update={"tenant": made})}),
-            task.essential,
-            task.useful,
-            task.forbidden,
+            task.essential & held,
+            task.useful & held,
+            task.forbidden & held,
         )
         for task in tasks
     )

@@ -102,7 +102,8 @@ def test_auroc_is_the_share_of_pairs(wanted: list[int], scores: list[float], sha
 class TestVariants:
     def test_small_stores_hold_what_their_tasks_are_about(self) -> None:
         world = read_world(WORLDS / "newsroom")
-        plain_notes, *small = variants_of(world, 0)
+        plain_notes, *others = variants_of(world, 0)
+        small = others[:-5]
         assert sum(len(one.tasks) for one in small) == len(world.tasks)
         assert len(plain_notes.memories) == len(world.memories)
         assert {origin(one.name) for one in (plain_notes, *small)} == {"newsroom"}
@@ -112,6 +113,18 @@ class TestVariants:
             assert all((task.relevant | task.forbidden) & {m.id for m in world.memories} <= ids for task in one.tasks)
             assert {task.request.scope.tenant for task in one.tasks} == {one.name}
         assert min(len(one.memories) for one in small) < 10
+
+    def test_tiny_stores_and_those_with_holes_are_asked_everything(self) -> None:
+        world = read_world(WORLDS / "newsroom")
+        *tiny, holes = list(variants_of(world, 0))[-5:]
+        assert [len(one.memories) for one in tiny] == [1, 3, 5, 10]
+        for one in (*tiny, holes):
+            ids = {memory.id for memory in one.memories}
+            assert len(one.tasks) == len(world.tasks)
+            assert all(task.relevant | task.forbidden <= ids for task in one.tasks)
+            assert any(task.relevant for task in one.tasks)
+        wanting = [sum(bool(task.relevant) for task in one.tasks) for one in (world, holes)]
+        assert 0 < wanting[1] < wanting[0]
 
     def test_plain_notes_have_their_text_and_owner_alone(self) -> None:
         world = read_world(WORLDS / "newsroom")
@@ -139,7 +152,7 @@ class TestOnWorlds:
     def test_labels_and_candidates_meet(self, data: Data) -> None:
         assert data.worlds == ("newsroom", "photographer")
         assert data.written.sum() == 100
-        assert len(data.cases) == 100 + 50 + 100
+        assert len(data.cases) == 100 + 50 + 100 + 2 * 5 * 50
         assert data.rows.table.shape == (len(data.rows.task), len(data.columns))
         assert np.isfinite(data.rows.table).all()
         found = data.rows.essential.sum() / data.tasks.essential.sum()
@@ -158,8 +171,10 @@ class TestOnWorlds:
         assert auroc(data.rows.relevant > 0, scores) > 0.7
 
     def test_thresholds_keep_what_they_promise_where_they_are_taken(self, data: Data) -> None:
-        scores = unseen_scores(data, np.array([True, True]), 2, SMALL)
         both = np.array([True, True])
+        everywhere = unseen_scores(data, both, 2, SMALL)
+        data, rows = data.only(data.written)
+        scores = everywhere[rows]
         threshold = threshold_for(data, scores, both, 0.9, 0.6)
         found = counts(data, chosen(data, scores, threshold)).measures()
         assert found.clean >= 0.9
@@ -175,7 +190,7 @@ class TestOnWorlds:
         assert len(thresholds) == 2
         mine = (parts == 0)[data.tasks.world[data.rows.task]]
         assert np.array_equal(picked[mine], chosen(data, scores, thresholds[0])[mine])
-        assert best_of(data, scores).shape == (250,)
+        assert best_of(data, scores).shape == (len(data.cases),)
         low, high = counts(data, picked).interval("clean")
         assert 0.0 <= low <= high <= 1.0
 
