@@ -5,7 +5,7 @@ Pure, but for the file that keeps what was measured, by the embedder's fingerpri
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -35,6 +35,9 @@ LEAST_TASKS = 20
 LEAST_MEMORIES = 20
 """Under these, what is measured says nothing."""
 
+PARTS = 5
+"""Parts of the tasks; what thresholds do is measured on one after they were taken from the others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -48,6 +51,9 @@ class Seen:
 
 Observation = Sequence[Seen]
 """The candidates of one task, no floor applied; empty where nothing was found."""
+
+Measure = Callable[[Sequence[Observation]], "Thresholds"]
+"""A way to take thresholds from tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,8 @@ def from_off_topic(observed: Sequence[Observation], now: Thresholds) -> Threshol
 
     Raises `SettingsError` where too few tasks were observed.
     """
-    _check(observed)
+    if len(observed) < LEAST_TASKS:
+        raise SettingsError(f"{len(observed)} tasks are too few to measure by; it takes {LEAST_TASKS}")
     gate = quantile([_best(task, "cosine") for task in observed], OFF_TOPIC)
     keyword = quantile([_best(task, "keyword") for task in observed], OFF_TOPIC)
     most = quantile([_best(task, "relevance") for task in observed], OFF_TOPIC)
@@ -110,12 +117,20 @@ def from_off_topic(observed: Sequence[Observation], now: Thresholds) -> Threshol
 def from_labelled(observed: Sequence[Observation]) -> Thresholds:
     """Thresholds that keep what is relevant and stop what they can of the rest.
 
-    Raises `SettingsError` where too few tasks were observed.
+    Raises `SettingsError` where too few tasks find something relevant, or too few do not.
     """
+    having = sum(any(seen.relevant for seen in task) for task in observed)
+    if min(having, len(observed) - having) < LEAST_TASKS:
+        raise SettingsError(
+            f"{having} labelled tasks find a relevant memory and {len(observed) - having} do not, too few to measure"
+            f" the gate by; it takes {LEAST_TASKS} of each: label more receipts with `meeseeks label`"
+        )
+    return _labelled(observed)
+
+
+def _labelled(observed: Sequence[Observation]) -> Thresholds:
     with_any = [task for task in observed if any(seen.relevant for seen in task)]
     without = [task for task in observed if not any(seen.relevant for seen in task)]
-    _check(with_any)
-    _check(without)
     relevant = [seen for task in with_any for seen in task if seen.relevant]
     gate, keyword = _gate(with_any, without)
     return Thresholds(
@@ -142,17 +157,48 @@ def _gate(with_any: Sequence[Observation], without: Sequence[Observation]) -> tu
 
 def effect_of(thresholds: Thresholds, observed: Sequence[Observation]) -> Effect:
     """What `thresholds` do to these tasks."""
-    kept = [_candidates(task, thresholds) for task in observed]
-    with_any = [place for place, task in enumerate(observed) if any(seen.relevant for seen in task)]
-    without = [place for place in range(len(observed)) if place not in set(with_any)]
-    relevant = sum(seen.relevant for task in observed for seen in task)
+    return _effect([(task, thresholds) for task in observed])
+
+
+def labelled_effect(observed: Sequence[Observation]) -> Effect:
+    """What `from_labelled` does to tasks that were left out of it; for observations that it takes."""
+    return unseen_effect(observed, _labelled)
+
+
+def unseen_effect(observed: Sequence[Observation], measure: Measure) -> Effect:
+    """What measured thresholds do to tasks that they were not measured on: each part has those of the other parts."""
+    parts = _parts(observed)
+    measured = [
+        measure([task for task, other in zip(observed, parts, strict=True) if other != part]) for part in range(PARTS)
+    ]
+    return _effect([(task, measured[part]) for task, part in zip(observed, parts, strict=True)])
+
+
+def _parts(observed: Sequence[Observation]) -> list[int]:
+    """The part of each task, those with and without relevant memories dealt out evenly."""
+    dealt = {True: 0, False: 0}
+    found = []
+    for task in observed:
+        kind = any(seen.relevant for seen in task)
+        found.append(dealt[kind] % PARTS)
+        dealt[kind] += 1
+    return found
+
+
+def _effect(each: Sequence[tuple[Observation, Thresholds]]) -> Effect:
+    """What thresholds do, each to its task."""
+    kept = [_candidates(task, thresholds) for task, thresholds in each]
+    with_any = [place for place, (task, _) in enumerate(each) if any(seen.relevant for seen in task)]
+    without = sorted(set(range(len(each))) - set(with_any))
+    clean = [all(seen.relevance < each[place][1].confident for seen in kept[place]) for place in without]
     return Effect(
         passing=_share(sum(bool(kept[place]) for place in with_any), len(with_any)),
-        kept=_share(sum(seen.relevant for task in kept for seen in task), relevant),
-        stopped=_share(sum(not kept[place] for place in without), len(without)),
-        clean=_share(
-            sum(all(seen.relevance < thresholds.confident for seen in kept[place]) for place in without), len(without)
+        kept=_share(
+            sum(seen.relevant for task in kept for seen in task),
+            sum(seen.relevant for task, _ in each for seen in task),
         ),
+        stopped=_share(sum(not kept[place] for place in without), len(without)),
+        clean=_share(sum(clean), len(without)),
     )
 
 
@@ -197,11 +243,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(saved, dict):
         raise SettingsError(f"{path}: not a table of thresholds")
     return saved
-
-
-def _check(observed: Sequence[Observation]) -> None:
-    if len(observed) < LEAST_TASKS:
-        raise SettingsError(f"{len(observed)} tasks are too few to measure by; it takes {LEAST_TASKS}")
 
 
 def _candidates(task: Observation, thresholds: Thresholds) -> list[Seen]:

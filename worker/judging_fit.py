@@ -5,24 +5,32 @@ held near what ships (a normal prior), so that thirty labelled tasks help and fi
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import SettingsError
-from .judging import Adjustment, Judge, Scores, Threshold, in_order, probabilities
+from .judging import Adjustment, Judge, Scores, Threshold, probabilities
 from .judging_cases import Case
+from .judging_measures import Effect, Rated, loss, measured
+from .kinds import JudgePoint
 
 FILE = "judge.json"
 LEAST_TASKS = 20
+"""Labelled tasks under which nothing is fitted."""
+
+LEAST_OF_EACH = 5
+"""Tasks with a relevant memory among their candidates, and tasks without relevant memories, that there must be."""
+
 PARTS = 5
 STEPS = 20
+HALVINGS = 20
 
 PRIOR = (1.0, 0.0, 0.0)
-DOUBT = (0.3, 0.15, 1.5)
+DOUBT = (0.2, 0.1, 1.0)
 """Standard deviations of the prior."""
 
 Matrix = npt.NDArray[np.float64]
@@ -35,42 +43,85 @@ class Scored:
     case: Case
     scores: Scores | None
 
-    def relevant(self) -> npt.NDArray[np.bool_]:
-        """By candidate whether it is relevant."""
-        judged = self.case.judged
-        found = judged.candidates if judged else ()
-        return np.array([one.memory.id in self.case.labels.relevant for one in found], dtype=bool)
+    def rated(self, change: Adjustment) -> Rated:
+        """The probabilities of its candidates."""
+        return Rated(self.case, None if self.scores is None else probabilities(self.scores, change))
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
-    """What is chosen, in shares of 0 to 1 (see `docs/judge.md`), and the mean negative log likelihood of the labels."""
+class Fit:
+    """What was fitted to all the tasks, and what fitting to a part of them does to the others, before and after."""
 
-    precision: float
-    recall: float
-    clean: float
-    forbidden: float
-    items: float
-    loss: float
+    tasks: int
+    change: Adjustment
+    point: JudgePoint
+    before: Effect
+    after: Effect
+
+    @property
+    def helps(self) -> bool:
+        """Whether the labels of tasks that were left out are likelier with it."""
+        return self.before.loss is not None and self.after.loss is not None and self.after.loss < self.before.loss
+
+
+def fit_to(scored: Sequence[Scored], thresholds: Mapping[JudgePoint, Threshold], point: JudgePoint, most: int) -> Fit:
+    """The change that these labels ask for and its effect. Raises `SettingsError` saying which labels are too few."""
+    change = fit(scored)
+    before, after = unseen_effects(scored, thresholds[point], most)
+    return Fit(len(scored), change, point, before, after)
 
 
 def fit(scored: Sequence[Scored]) -> Adjustment:
     """The change that the labels of these tasks ask for. Raises `SettingsError` for too few tasks."""
-    known = [(one.scores, one.relevant()) for one in scored if one.scores is not None]
-    if len(scored) < LEAST_TASKS or not any(relevant.any() for _, relevant in known):
+    _check(scored)
+    return _fitted(scored)
+
+
+def _check(scored: Sequence[Scored]) -> None:
+    if len(scored) < LEAST_TASKS:
         raise SettingsError(
-            f"{len(scored)} labelled tasks are too few to fit to; it takes {LEAST_TASKS}, some with relevant memories"
+            f"{len(scored)} labelled tasks are too few to fit the judge to; it takes {LEAST_TASKS}: label more receipts"
+            " with `meeseeks label`"
         )
-    design = np.concatenate([_design(scores) for scores, _ in known])
-    wanted = np.concatenate([relevant for _, relevant in known]).astype(np.float64)
+    having = sum(bool(one.rated(Adjustment()).relevant().any()) for one in scored if one.scores is not None)
+    without = sum(not one.case.labels.relevant for one in scored)
+    if min(having, without) < LEAST_OF_EACH:
+        raise SettingsError(
+            f"{having} labelled tasks find a relevant memory and {without} want none; to fit the judge it takes"
+            f" {LEAST_OF_EACH} of each: label such receipts with `meeseeks label`"
+        )
+
+
+def _fitted(scored: Sequence[Scored]) -> Adjustment:
+    """The most likely change, by Newton's method with steps that never make it less likely; what ships without any."""
+    known = [(one.scores, one.rated(Adjustment()).relevant()) for one in scored if one.scores is not None]
     found = np.array(PRIOR)
-    doubt = np.diag(1.0 / np.square(DOUBT))
-    for _ in range(STEPS):
-        chance = 1.0 / (1.0 + np.exp(-(design @ found)))
-        bend = chance * (1.0 - chance)
-        slope = design.T @ (wanted - chance) - doubt @ (found - np.array(PRIOR))
-        found = found + np.linalg.solve(design.T @ (design * bend[:, None]) + doubt, slope)
+    if known:
+        design = np.concatenate([_design(scores) for scores, _ in known])
+        wanted = np.concatenate([relevant for _, relevant in known]).astype(np.float64)
+        for _ in range(STEPS):
+            found = _better(design, wanted, found)
     return Adjustment(scale=float(found[0]), head=float(found[1]), shift=float(found[2]))
+
+
+def _better(design: Matrix, wanted: Matrix, found: Matrix) -> Matrix:
+    """One step of Newton's, halved until the labels and the prior are no less likely than before."""
+    chance = np.exp(-np.logaddexp(0.0, -(design @ found)))
+    doubt = np.diag(1.0 / np.square(DOUBT))
+    slope = design.T @ (wanted - chance) - doubt @ (found - np.array(PRIOR))
+    step = np.linalg.solve(design.T @ (design * (chance * (1.0 - chance))[:, None]) + doubt, slope)
+    before = _unlikelihood(design, wanted, found)
+    for halved in 0.5 ** np.arange(HALVINGS):
+        if _unlikelihood(design, wanted, found + halved * step) <= before:
+            return np.asarray(found + halved * step)
+    return found
+
+
+def _unlikelihood(design: Matrix, wanted: Matrix, found: Matrix) -> float:
+    """The negative logarithm of the likelihood of labels and change, but for a constant."""
+    odds = design @ found
+    apart = (found - np.array(PRIOR)) / np.array(DOUBT)
+    return float(np.logaddexp(0.0, odds).sum() - wanted @ odds + 0.5 * apart @ apart)
 
 
 def _design(scores: Scores) -> Matrix:
@@ -84,7 +135,7 @@ def unseen_effects(scored: Sequence[Scored], threshold: Threshold, most: int) ->
     before = [Adjustment()] * len(scored)
     after = list(before)
     for part in range(PARTS):
-        change = fit([one for place, one in enumerate(scored) if place % PARTS != part])
+        change = _fitted([one for place, one in enumerate(scored) if place % PARTS != part])
         for place in range(part, len(scored), PARTS):
             after[place] = change
     return effect(scored, before, threshold, most), effect(scored, after, threshold, most)
@@ -92,45 +143,8 @@ def unseen_effects(scored: Sequence[Scored], threshold: Threshold, most: int) ->
 
 def effect(scored: Sequence[Scored], changes: Sequence[Adjustment], threshold: Threshold, most: int) -> Effect:
     """What a threshold chooses for each task with its change."""
-    totals = np.zeros(9)
-    for one, change in zip(scored, changes, strict=True):
-        totals += _counts(one, change, threshold, most)
-    injected, good, found, essential, clean, empty, harmed, loss, pairs = totals.tolist()
-    return Effect(
-        precision=round(good / max(1.0, injected), 4),
-        recall=round(found / max(1.0, essential), 4),
-        clean=round(clean / max(1.0, empty), 4),
-        forbidden=round(harmed / max(1, len(scored)), 4),
-        items=round(injected / max(1, len(scored)), 4),
-        loss=round(loss / max(1.0, pairs), 5),
-    )
-
-
-def _counts(one: Scored, change: Adjustment, threshold: Threshold, most: int) -> Matrix:
-    """Injected, relevant of them, essential found, essential, clean, without relevant, with forbidden, loss, pairs."""
-    labels, chosen, loss, pairs = one.case.labels, set[str](), 0.0, 0
-    if one.scores is not None and one.case.judged is not None:
-        likely = probabilities(one.scores, change)
-        verdicts = in_order(one.case.judged.candidates, likely)
-        kept = verdicts.candidates[: min(most, verdicts.passing(threshold))]
-        chosen = {candidate.memory.id for candidate in kept}
-        right = np.where(one.relevant(), likely, 1.0 - likely)
-        loss, pairs = float(-np.log(np.maximum(right, 1e-6)).sum()), len(likely)
-    empty = not labels.relevant
-    return np.array(
-        [
-            len(chosen),
-            len(chosen & labels.relevant),
-            len(chosen & labels.essential),
-            len(labels.essential),
-            empty and not chosen,
-            empty,
-            bool(chosen & labels.forbidden),
-            loss,
-            pairs,
-        ],
-        dtype=np.float64,
-    )
+    rated = [one.rated(change) for one, change in zip(scored, changes, strict=True)]
+    return replace(measured(rated, threshold, most), loss=loss(rated))
 
 
 def read_adjustment(folder: Path, judge: Judge) -> Adjustment | None:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.support.command_line import CommandLine, command_line
 from worker.adapters.minilm import PROFILE
 from worker.calibration import FILE, Thresholds, write_calibration
 
+CASES = Path(__file__).parents[2] / "prompts/cases"
 TOWNS = ("Aldersund", "Brannik", "Corvale", "Dremmen", "Eskholm", "Farrow", "Grelling", "Hestad", "Ibsel", "Jorvane")
 
 
@@ -35,17 +37,17 @@ def commands(tmp_path: Path) -> CommandLine:
 
 
 def test_a_store_is_measured_and_the_service_takes_what_was_written(commands: CommandLine, tmp_path: Path) -> None:
-    dry = commands.json("calibrate", "--store")
+    dry = commands.json("calibrate", "--store")["gate"]
     assert dry["tasks"] == 60
     assert dry["written"] is None
     assert 0.0 < dry["after"]["gate"] < 0.4
-    assert dry["after"]["effect"]["stopped"] >= 0.9
+    assert dry["after"]["effect"]["stopped"] >= 0.8
     assert dry["after"]["confident"] >= dry["before"]["confident"]
-    done = commands.json("calibrate", "--store", "--write")
+    done = commands.json("calibrate", "--store", "--write")["gate"]
     assert done["after"] == dry["after"]
     saved = json.loads((tmp_path / "data" / FILE).read_text(encoding="utf-8"))
     assert saved[PROFILE.fingerprint]["gate"] == done["after"]["gate"]
-    assert commands.json("calibrate", "--store")["before"]["gate"] == done["after"]["gate"]
+    assert commands.json("calibrate", "--store")["gate"]["before"]["gate"] == done["after"]["gate"]
     assert "nothing written" in commands.ok("calibrate", "--store")
     question = "When does the ferry office of Corvale open?"
     assert next(hit["id"] for hit in commands.json("recall", question)["memories"]) == "ferry office-Corvale"
@@ -53,22 +55,77 @@ def test_a_store_is_measured_and_the_service_takes_what_was_written(commands: Co
     assert commands.json("recall", question)["memories"] == []
 
 
-def test_labelled_worlds_are_measured_without_touching_the_store(tmp_path: Path) -> None:
+def test_a_store_tells_for_how_many_recorded_tasks_the_judge_opens(commands: CommandLine) -> None:
+    assert commands.json("calibrate", "--store")["judge"]["recorded"] == {"tasks": 0, "opened": None}
+    assert "too few to say" in commands.ok("calibrate", "--store")
+    for number, town in enumerate(TOWNS):
+        commands.ok("inject", f"When does the ferry office of {town} open?", "--session", f"a{number}")
+        commands.ok("inject", "Write a haiku about integers", "--session", f"b{number}")
+    found = commands.json("calibrate", "--store")["judge"]["recorded"]
+    assert found["tasks"] == 2 * len(TOWNS)
+    assert 0.2 <= found["opened"]["recall"] <= 0.5
+    assert found["opened"]["clean98"] <= found["opened"]["balanced"] <= found["opened"]["recall"]
+    assert "of 20 recorded tasks" in commands.ok("calibrate", "--store")
+
+
+def test_labelled_worlds_adjust_gate_and_judge_without_touching_the_store(tmp_path: Path) -> None:
     line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
-    world = Path(__file__).parents[2] / "prompts" / "cases" / "backend-team"
-    found = line.json("calibrate", "--worlds", str(world))
-    assert found["after"]["effect"]["passing"] == 1.0
-    assert found["after"]["effect"]["clean"] >= 0.85
+    found = line.json("calibrate", "--cases", str(CASES / "backend-team"))
+    assert found["gate"]["after"]["effect"]["passing"] >= 0.9
+    assert found["gate"]["after"]["effect"]["clean"] >= 0.8
+    assert found["judge"]["tasks"] == 50
+    assert found["judge"]["before"]["precision"] >= 0.7
+    assert found["judge"]["written"] is None
     assert not (tmp_path / "data" / "memories").exists()
+
+
+def test_labels_that_say_otherwise_than_the_judge_change_it(tmp_path: Path) -> None:
+    """A team that wants what the judge finds beside the point, and nothing else: every label turned round."""
+    line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+    file = tmp_path / "cases.jsonl"
+    file.write_text("\n".join(json.dumps(entry) for entry in contrary_cases()), encoding="utf-8")
+    found = line.json("calibrate", "--cases", str(file), "--write")["judge"]
+    assert found["helps"]
+    assert found["after"]["loss"] < found["before"]["loss"]
+    assert line.json("judge", "show")["fitted"] == found["change"]
+    assert "judge: written to" in line.ok("judge", "fit", "--cases", str(file), "--write")
+
+
+def contrary_cases() -> list[dict[str, Any]]:
+    """Ten memories; tasks that ask for one of them by name and want it, and tasks that ask for it and want none."""
+    memories = [
+        {"id": town, "content": f"The ferry office of {town} opens at {hour}:30"} for hour, town in enumerate(TOWNS, 5)
+    ]
+    asked = [(f"{word} the ferry office of {town}", town) for word in ("when opens", "tell me of") for town in TOWNS]
+    tasks: list[dict[str, Any]] = [
+        {"id": f"t{number}", "message": text, "essential": [town] if number % 3 == 0 else []}
+        for number, (text, town) in enumerate(asked * 2)
+    ]
+    return [*memories, *tasks]
 
 
 def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
     line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
-    assert "--store or --worlds" in line.run("calibrate").output
+    assert "--store, or your labelled tasks with --cases" in line.run("calibrate").output
     assert "too few" in line.run("calibrate", "--store").output
-    assert "no labelled world" in line.run("calibrate", "--worlds", str(tmp_path)).output
+    assert "no labelled world" in line.run("calibrate", "--cases", str(tmp_path)).output
     bare = command_line(tmp_path)
     assert "without an embedder" in bare.run("calibrate", "--store").output
+
+
+def test_too_few_labels_are_refused_for_each_part(tmp_path: Path) -> None:
+    line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+    file = tmp_path / "cases.jsonl"
+    memories, tasks = contrary_cases()[:10], contrary_cases()[10:]
+    file.write_text("\n".join(map(json.dumps, [*memories, *tasks[:9]])), encoding="utf-8")
+    refused = line.json("calibrate", "--cases", str(file), exit_code=1)["error"]
+    assert "3 labelled tasks find a relevant memory and 6 do not" in refused
+    assert "9 labelled tasks are too few to fit the judge to" in refused
+    file.write_text("\n".join(map(json.dumps, [*memories, *tasks[:30]])), encoding="utf-8")
+    part = line.json("calibrate", "--cases", str(file), "--write")
+    assert "meeseeks label" in part["gate"]["refused"]
+    assert part["judge"]["tasks"] == 30
+    assert part["gate"]["refused"].startswith("10 labelled tasks find")
 
 
 def test_recall_by_hand_is_narrowed(commands: CommandLine) -> None:

@@ -337,7 +337,20 @@ class TestCommands:
         assert dry["written"] is None
         done = line.json("judge", "fit", "--cases", world, "--write")
         assert done["change"] == dry["change"]
-        assert line.json("judge", "show")["fitted"] == done["change"]
+        assert line.json("judge", "show")["fitted"] == (done["change"] if done["helps"] else None)
+
+    def test_it_is_set_beside_the_scores_of_the_search(self, tmp_path: Path) -> None:
+        line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+        world = str(WORLDS / "backend-team")
+        found = line.json("judge", "compare", "--cases", world)
+        raters = found["raters"]
+        assert list(raters) == ["judge", "weighted fusion", "cosine"]
+        assert raters["judge"]["candidates"] > raters["cosine"]["candidates"] > 0.5
+        assert raters["judge"]["effect"]["clean"] == pytest.approx(raters["cosine"]["effect"]["clean"], abs=0.05)
+        judged = line.json("judge", "eval", "--cases", world)[found["point"]]
+        assert {**raters["judge"]["effect"], "loss": None} == {**judged, "loss": None}
+        assert found["model"] is None
+        assert "weighted fusion" in line.ok("judge", "compare", "--cases", world)
 
     def test_too_few_labels_are_refused(self, tmp_path: Path) -> None:
         cases = tmp_path / "cases.jsonl"

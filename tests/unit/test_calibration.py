@@ -1,6 +1,7 @@
 """Thresholds from observations, what they do, and the file that keeps them."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from worker.calibration import (
     effect_of,
     from_labelled,
     from_off_topic,
+    labelled_effect,
     off_topic_tasks,
     quantile,
     read_calibration,
+    unseen_effect,
     write_calibration,
 )
 from worker.errors import SettingsError
@@ -69,10 +72,25 @@ def test_effects_count_tasks_and_memories() -> None:
     assert effect_of(NOW, [task(0.9)]).passing is None
 
 
+def test_an_effect_is_measured_on_tasks_that_were_left_out() -> None:
+    relevant = [task(0.6 + n / 1000, relevant=True) for n in range(100)]
+    rest = [task(0.3 + n / 1000) for n in range(100)]
+    effect = labelled_effect([*relevant, *rest])
+    assert effect == labelled_effect([*rest, *relevant])
+    assert effect.stopped == 1.0
+    assert 0.95 <= (effect.passing or 0.0) <= 0.99
+    lone = [*[task(0.1)] * 59, task(0.9)]
+    measure = partial(from_off_topic, now=NOW)
+    assert effect_of(measure(lone), lone) == unseen_effect(lone, measure)
+    apart = [task(0.9 if n in (0, 5, 10) else 0.1) for n in range(60)]
+    assert effect_of(measure(apart), apart).stopped == 0.95
+    assert unseen_effect(apart, measure).stopped == 0.8
+
+
 def test_too_few_tasks_are_refused() -> None:
     with pytest.raises(SettingsError, match="too few"):
         from_off_topic([task(0.5)] * 5, NOW)
-    with pytest.raises(SettingsError, match="too few"):
+    with pytest.raises(SettingsError, match="50 labelled tasks find a relevant memory and 0 do not, too few"):
         from_labelled([task(0.5, relevant=True)] * 50)
 
 

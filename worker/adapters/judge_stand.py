@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..judging_cases import Case, observe
 from ..keeper import Keeper
+from ..models import EmbedderProfile
 from ..recall import Recall
 from ..worlds import World
 from .bm25 import Bm25Encoder
@@ -32,13 +33,13 @@ class Stand:
 
 
 @asynccontextmanager
-async def open_stand(folder: Path) -> AsyncIterator[Stand]:
-    """The store in `folder`, with the embedder that the judge is made for."""
+async def open_stand(folder: Path, profile: EmbedderProfile | None = None) -> AsyncIterator[Stand]:
+    """The store in `folder`, with the embedder that the judge is made for; `profile` has other thresholds for it."""
     embedder, sparse = MiniLmEmbedder(), Bm25Encoder()
     engine = await EdgeStore.open(folder / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
     try:
         cached = CachingEmbedder(embedder)
-        yield Stand(Keeper(engine, sparse, embedder), Recall(engine, sparse, cached), cached)
+        yield Stand(Keeper(engine, sparse, embedder), Recall(engine, sparse, cached, None, profile), cached)
     finally:
         await engine.aclose()
         await embedder.aclose()

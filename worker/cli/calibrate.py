@@ -1,13 +1,15 @@
-"""`meeseeks calibrate`: measures from where on memories count as relevant."""
+"""`meeseeks calibrate`: adjusts to a store, or to labelled tasks, from where on memories count as relevant."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.progress import Progress
 
+from worker.adapters.judge_model import read_judge
 from worker.calibration import (
     LEAST_MEMORIES,
     Effect,
@@ -17,23 +19,32 @@ from worker.calibration import (
     effect_of,
     from_labelled,
     from_off_topic,
+    labelled_effect,
     off_topic_tasks,
     read_calibration,
+    unseen_effect,
     write_calibration,
 )
 from worker.cli.backend import Backend, open_backend
+from worker.cli.judged import fit_fields, fitted, kept, scored_tasks, show_fit, worlds_of
 from worker.cli.labelled import BUDGET_S, recall_of, store_world, worlds_service
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import errors, print_json, say, show, table
-from worker.errors import SettingsError
+from worker.errors import JudgeError, SettingsError
+from worker.judging_fit import Fit
+from worker.judging_recorded import LEAST_TASKS, Recorded, recorded
 from worker.models import EmbedderProfile
 from worker.opening import make_embedder
-from worker.operations import RECALL
+from worker.operations import RECALL, RECEIPTS
 from worker.ranking import KEYWORD_FLOOR
+from worker.receipt import ReceiptPage
 from worker.settings import Settings
-from worker.worlds import Task, World, read_worlds
+from worker.worlds import Task, World
 
 MOST_SEEN = 60
+MOST_RECEIPTS = 300
+"""Recorded tasks that are looked at, the newest."""
+
 WORDS = {
     "passing": "tasks with relevant memories that get candidates",
     "kept": "relevant memories among the candidates",
@@ -43,10 +54,9 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Thresholds before and after, and what each set does on what was observed."""
+class Gate:
+    """Thresholds before and after, and what each set does on tasks that it was not taken from."""
 
-    profile: EmbedderProfile
     tasks: int
     before: Thresholds
     after: Thresholds
@@ -54,10 +64,33 @@ class Measured:
     effect_after: Effect
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured for an embedder: the gate, and the judge or what is recorded of it; or why they were not."""
+
+    profile: EmbedderProfile
+    gate: Gate | str
+    judge: Fit | Recorded | str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files that hold what was measured, where it was kept."""
+
+    gate: Path | None = None
+    judge: Path | None = None
+
+
 def calibrate(
     context: typer.Context,
-    worlds: Annotated[
-        Path | None, typer.Option(help="Folder of labelled worlds to measure on.", exists=True, file_okay=False)
+    cases: Annotated[
+        Path | None,
+        typer.Option(
+            "--worlds",
+            "--cases",
+            help="Labelled tasks to adjust to: a file of JSON Lines, or a folder of labelled worlds.",
+            exists=True,
+        ),
     ] = None,
     store: Annotated[
         bool, typer.Option("--store", help="Measure on the memories that are stored, with tasks about nothing in them.")
@@ -68,20 +101,20 @@ def calibrate(
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Measure from where on memories count as relevant to a message, for the embedder that is configured."""
+    """Adjust the gate of the search and the judge to labelled tasks, or the gate alone to what is stored."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> Measured:
-        if store == (worlds is not None):
-            raise SettingsError("say what to measure on: --store or --worlds DIR")
+        if store == (cases is not None):
+            raise SettingsError("say what to adjust to: --store, or your labelled tasks with --cases")
         profile = _profile(settings)
-        if worlds is not None:
-            return _measured(profile, await _on_worlds(settings, read_worlds(worlds), quiet=as_json), labelled=True)
-        return _measured(profile, await _on_store(settings, tenant, quiet=as_json), labelled=False)
+        if cases is not None:
+            return await _by_labels(settings, profile, worlds_of(cases), quiet=as_json)
+        return await _by_store(settings, profile, tenant, quiet=as_json)
 
     measured = run(work(), as_json=as_json)
-    file = write_calibration(settings.service.home, measured.profile, measured.after) if write else None
-    _print(measured, file, as_json=as_json)
+    written = _keep(settings, measured) if write else Written()
+    _print_fields(measured, written) if as_json else _show(measured, written)
 
 
 def _profile(settings: Settings) -> EmbedderProfile:
@@ -92,24 +125,67 @@ def _profile(settings: Settings) -> EmbedderProfile:
     return read_calibration(settings.service.home, embedder.profile)
 
 
-def _measured(profile: EmbedderProfile, observed: Sequence[Observation], *, labelled: bool) -> Measured:
+async def _by_labels(settings: Settings, profile: EmbedderProfile, worlds: Sequence[World], *, quiet: bool) -> Measured:
+    """Gate and judge, the judge behind the gate that was measured. Raises `SettingsError` where neither can be."""
+    observed = await _on_worlds(settings, worlds, quiet=quiet)
     before = Thresholds.of(profile, KEYWORD_FLOOR)
-    after = from_labelled(observed) if labelled else from_off_topic(observed, before)
-    return Measured(profile, len(observed), before, after, effect_of(before, observed), effect_of(after, observed))
+    gate: Gate | str
+    try:
+        after = from_labelled(observed)
+        gate = Gate(len(observed), before, after, effect_of(before, observed), labelled_effect(observed))
+    except SettingsError as error:
+        gate = str(error)
+    behind = gate.after.applied(profile) if isinstance(gate, Gate) else profile
+    judge = await _fitted(settings, behind, worlds, quiet=quiet)
+    if isinstance(gate, str) and isinstance(judge, str):
+        raise SettingsError(f"nothing can be adjusted. gate: {gate}. judge: {judge}")
+    return Measured(profile, gate, judge)
 
 
-async def _on_store(settings: Settings, tenant: str, *, quiet: bool) -> list[Observation]:
+async def _fitted(settings: Settings, profile: EmbedderProfile, worlds: Sequence[World], *, quiet: bool) -> Fit | str:
+    """The judge fitted to the labels, or why it is not."""
+    try:
+        file = read_judge()
+        if file.judge.fingerprint != profile.fingerprint:
+            return f"it is off: it is made for {file.card['embedder']['name']}, the embedder is {profile.name}"
+        return fitted(settings, file, await scored_tasks(file, worlds, profile, quiet=quiet))
+    except (JudgeError, SettingsError) as error:
+        return str(error)
+
+
+async def _by_store(settings: Settings, profile: EmbedderProfile, tenant: str, *, quiet: bool) -> Measured:
+    """The gate, and for how many of the recorded tasks the judge finds something."""
+    async with open_backend(settings) as backend:
+        observed = await _on_store(backend, tenant, quiet=quiet)
+        wanted = {"tenant": tenant, "limit": MOST_RECEIPTS}
+        page = ReceiptPage.model_validate(await backend.call(RECEIPTS, wanted, budget=BUDGET_S))
+    before = Thresholds.of(profile, KEYWORD_FLOOR)
+    measure = partial(from_off_topic, now=before)
+    after = measure(observed)
+    gate = Gate(len(observed), before, after, effect_of(before, observed), unseen_effect(observed, measure))
+    try:
+        return Measured(profile, gate, recorded(page.receipts, read_judge().judge.thresholds))
+    except JudgeError as error:
+        return Measured(profile, gate, str(error))
+
+
+def _keep(settings: Settings, measured: Measured) -> Written:
+    """Write what was measured; a fit of the judge that does not help stays out."""
+    gate = measured.gate
+    file = write_calibration(settings.service.home, measured.profile, gate.after) if isinstance(gate, Gate) else None
+    return Written(file, kept(settings, read_judge(), measured.judge) if isinstance(measured.judge, Fit) else None)
+
+
+async def _on_store(backend: Backend, tenant: str, *, quiet: bool) -> list[Observation]:
     """What is found in the store for tasks about nothing in it."""
     observed: list[Observation] = []
-    tasks = off_topic_tasks()
-    async with open_backend(settings) as backend:
-        with Progress(console=errors, disable=quiet, transient=True) as progress:
-            for task in progress.track(tasks, description="measuring"):
-                payload = {"query": task, "scope": {"tenant": tenant}, "limit": MOST_SEEN, "ungated": True}
-                body = await backend.call(RECALL, payload, budget=BUDGET_S)
-                if body["size"] < LEAST_MEMORIES:
-                    raise SettingsError(f"{body['size']} memories are too few to measure on; it takes {LEAST_MEMORIES}")
-                observed.append(_seen(body, frozenset()))
+    with Progress(console=errors, disable=quiet, transient=True) as progress:
+        for task in progress.track(off_topic_tasks(), description="measuring"):
+            payload = {"query": task, "scope": {"tenant": tenant}, "limit": MOST_SEEN, "ungated": True}
+            body = await backend.call(RECALL, payload, budget=BUDGET_S)
+            if body["size"] < LEAST_MEMORIES:
+                raise SettingsError(f"{body['size']} memories are too few to measure on; it takes {LEAST_MEMORIES}")
+            observed.append(_seen(body, frozenset()))
     return observed
 
 
@@ -139,26 +215,65 @@ def _seen(body: dict[str, Any], relevant: frozenset[str]) -> Observation:
     ]
 
 
-def _print(measured: Measured, file: Path | None, *, as_json: bool) -> None:
-    if as_json:
-        print_json(
-            {
-                "embedder": measured.profile.name,
-                "fingerprint": measured.profile.fingerprint,
-                "tasks": measured.tasks,
-                "before": asdict(measured.before) | {"effect": asdict(measured.effect_before)},
-                "after": asdict(measured.after) | {"effect": asdict(measured.effect_after)},
-                "written": str(file) if file else None,
-            }
-        )
-        return
-    before, after = asdict(measured.before), asdict(measured.after)
+def _print_fields(measured: Measured, written: Written) -> None:
+    gate, judge = measured.gate, measured.judge
+    print_json(
+        {
+            "embedder": measured.profile.name,
+            "fingerprint": measured.profile.fingerprint,
+            "gate": {"refused": gate} if isinstance(gate, str) else _gate_fields(gate, written.gate),
+            "judge": {"refused": judge} if isinstance(judge, str) else _judge_fields(judge, written.judge),
+        }
+    )
+
+
+def _gate_fields(gate: Gate, path: Path | None) -> dict[str, Any]:
+    return {
+        "tasks": gate.tasks,
+        "before": asdict(gate.before) | {"effect": asdict(gate.effect_before)},
+        "after": asdict(gate.after) | {"effect": asdict(gate.effect_after)},
+        "written": str(path) if path else None,
+    }
+
+
+def _judge_fields(judge: Fit | Recorded, path: Path | None) -> dict[str, Any]:
+    return {"recorded": asdict(judge)} if isinstance(judge, Recorded) else fit_fields(judge, path)
+
+
+def _show(measured: Measured, written: Written) -> None:
+    gate, judge = measured.gate, measured.judge
+    if isinstance(gate, Gate):
+        _show_gate(gate, measured.profile.name)
+        say(_told("gate", written.gate))
+    else:
+        say(f"gate: {gate}")
+    if isinstance(judge, Fit):
+        show_fit(judge, written.judge)
+    else:
+        say(f"judge: {judge}" if isinstance(judge, str) else _shares(judge))
+
+
+def _show_gate(gate: Gate, embedder: str) -> None:
+    before, after = asdict(gate.before), asdict(gate.after)
     rows = [[name, f"{before[name]:.3f}", f"{after[name]:.3f}"] for name in before]
-    before, after = asdict(measured.effect_before), asdict(measured.effect_after)
+    before, after = asdict(gate.effect_before), asdict(gate.effect_after)
     rows += [
         [words, f"{before[name]:.1%}", f"{after[name]:.1%}"]
         for name, words in WORDS.items()
         if before[name] is not None
     ]
-    show(table(f"{measured.profile.name}, {measured.tasks} tasks", ["", "before", "after"], rows))
-    say(f"written to {file}; services take it when they start" if file else "nothing written; --write keeps it")
+    show(table(f"gate: {embedder}, {gate.tasks} tasks; shares on tasks left out", ["", "before", "after"], rows))
+
+
+def _shares(judge: Recorded) -> str:
+    """What is recorded of the judge, in words."""
+    if judge.opened is None:
+        return f"judge: {judge.tasks} recorded tasks are too few to say anything of it; it takes {LEAST_TASKS}"
+    shares = ", ".join(f"{point} {share:.0%}" for point, share in judge.opened.items())
+    return f"judge: of {judge.tasks} recorded tasks it finds something for {shares}; adjusting it takes --cases"
+
+
+def _told(part: str, path: Path | None) -> str:
+    if path:
+        return f"{part}: written to {path}; services take it when they start"
+    return f"{part}: nothing written; --write keeps it"

@@ -1,58 +1,41 @@
-"""`meeseeks judge`: what the judge is, what it is worth on labelled tasks, and fitting it to a team's own."""
+"""`meeseeks judge`: what the judge is, what it is worth on labelled tasks beside others, and fitting it to them."""
 
-import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
 
-from worker.adapters.judge_model import JudgeFile, JudgeModel, read_judge
-from worker.adapters.judge_stand import open_stand
-from worker.cli.options import AsJson, run, settings_of
-from worker.cli.output import errors, print_json, say, show, table
-from worker.errors import SettingsError
-from worker.judging import Adjustment
-from worker.judging_fit import (
-    Effect,
-    Scored,
-    effect,
-    fit,
-    read_adjustment,
-    unseen_effects,
-    write_adjustment,
+from worker.adapters.judge_model import JudgeFile, read_judge
+from worker.cli.evaluating import ApiBase, MaxCost, measured
+from worker.cli.judged import (
+    Labelled,
+    cell,
+    effect_rows,
+    fit_fields,
+    fitted,
+    gate_in_force,
+    kept,
+    scored_tasks,
+    show_fit,
+    worlds_of,
 )
+from worker.cli.options import AsJson, run, settings_of
+from worker.cli.output import print_json, say, show, table
+from worker.evals.measures import Measure, Table
+from worker.evals.planning import Wish
+from worker.evals.results import Report
+from worker.judging import Adjustment
+from worker.judging_fit import Fit, effect, read_adjustment
+from worker.judging_measures import Effect, Rater, Standing, standings
 from worker.kinds import JudgePoint
-from worker.settings import Settings
-from worker.worlds import World, read_cases, read_worlds
+from worker.settings import Settings, Strategy
 
 judge = typer.Typer(no_args_is_help=True, help="The relevance model that decides where no other model is configured.")
 
-Cases = Annotated[
-    Path,
-    typer.Option("--cases", help="Labelled tasks: a file of JSON Lines, or a folder of labelled worlds.", exists=True),
-]
-WORDS = {
-    "precision": "precision",
-    "recall": "recall of essential",
-    "clean": "clean turns",
-    "forbidden": "tasks with something forbidden",
-    "items": "items per task",
-    "loss": "negative log likelihood",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """What was fitted to all the tasks, and what fitting to a part of them does to the others."""
-
-    tasks: int
-    change: Adjustment
-    point: JudgePoint
-    before: Effect
-    after: Effect
+COMPARED = ("precision", "recall", "clean", "forbidden", "items")
+"""The measures that are compared."""
 
 
 @judge.command("show")
@@ -84,14 +67,14 @@ def _told(value: Any) -> str:
 
 
 @judge.command("eval")
-def eval_judge(context: typer.Context, cases: Cases, as_json: AsJson = False) -> None:
+def eval_judge(context: typer.Context, cases: Labelled, as_json: AsJson = False) -> None:
     """What the judge would inject for labelled tasks, at each of its points."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> dict[str, Effect]:
         file = read_judge()
         change = read_adjustment(settings.service.home, file.judge) or Adjustment()
-        scored = await _scored(file, _worlds(cases), quiet=as_json)
+        scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=as_json)
         most = settings.memory_injection.max_items
         return {
             point.value: effect(scored, [change] * len(scored), threshold, most)
@@ -102,16 +85,16 @@ def eval_judge(context: typer.Context, cases: Cases, as_json: AsJson = False) ->
     if as_json:
         print_json({name: asdict(found) for name, found in effects.items()})
         return
-    rows = [[WORDS[name], *(f"{asdict(found)[name]:.3f}" for found in effects.values())] for name in WORDS]
-    show(table(str(cases), ["", *effects], rows))
+    names, rows = effect_rows(effects)
+    show(table(str(cases), ["", *names], rows))
 
 
 @judge.command("fit")
 def fit_judge(
     context: typer.Context,
-    cases: Cases,
+    cases: Labelled,
     write: Annotated[
-        bool, typer.Option("--write", help="Keep what was fitted; services take it when they start.")
+        bool, typer.Option("--write", help="Keep what was fitted, if it helps; services take it when they start.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -120,45 +103,101 @@ def fit_judge(
 
     async def work() -> tuple[Fit, JudgeFile]:
         file = read_judge()
-        return _fitted(settings, file, await _scored(file, _worlds(cases), quiet=as_json)), file
+        scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=as_json)
+        return fitted(settings, file, scored), file
 
     found, file = run(work(), as_json=as_json)
-    path = write_adjustment(settings.service.home, file.judge, found.change) if write else None
-    if as_json:
-        print_json({**asdict(found), "written": str(path) if path else None})
-        return
-    before, after = asdict(found.before), asdict(found.after)
-    rows = [[words, f"{before[name]:.3f}", f"{after[name]:.3f}"] for name, words in WORDS.items()]
-    show(table(f"{found.tasks} tasks, point {found.point}", ["on tasks left out", "as it ships", "fitted"], rows))
-    say(f"written to {path}; services take it when they start" if path else "nothing written; --write keeps it")
+    path = kept(settings, file, found) if write else None
+    print_json(fit_fields(found, path)) if as_json else show_fit(found, path)
 
 
-def _fitted(settings: Settings, file: JudgeFile, scored: Sequence[Scored]) -> Fit:
-    point, most = settings.memory_injection.judge_point, settings.memory_injection.max_items
-    change = fit(scored)
-    before, after = unseen_effects(scored, file.judge.thresholds[point], most)
-    return Fit(len(scored), change, point, before, after)
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The judge and the search's scores on labelled tasks, and what a model made of the same ones, where one was asked.
+
+    `missing` are tasks that it was not asked, for the money had run out.
+    """
+
+    tasks: int
+    point: JudgePoint
+    standings: Mapping[Rater, Standing]
+    model: str | None = None
+    effect: Effect | None = None
+    missing: int = 0
 
 
-def _worlds(cases: Path) -> tuple[World, ...]:
-    return read_worlds(cases) if cases.is_dir() else (read_cases(cases),)
+@judge.command("compare")
+def compare_judge(
+    context: typer.Context,
+    cases: Labelled,
+    model: Annotated[
+        str | None, typer.Option(help="Model to compare with; unset: the configured one, if any; `none`: none.")
+    ] = None,
+    model_api_base: ApiBase = None,
+    max_cost: MaxCost = None,
+    as_json: AsJson = False,
+) -> None:
+    """The judge beside the scores of the search and a model, on the same labelled tasks."""
+    settings = settings_of(context, as_json=as_json)
+
+    async def work() -> Comparison:
+        found = await _compared(settings, cases, quiet=as_json)
+        name = model or settings.service.model or "none"
+        if name == "none":
+            return found
+        wish = Wish(model=name, model_api_base=model_api_base, strategy=Strategy.AUTO, worlds=cases, max_cost=max_cost)
+        report = await measured(settings, wish, None, fresh=False, quiet=as_json)
+        return replace(found, model=report.setup.model, effect=_effect_of(report), missing=report.missing)
+
+    found = run(work(), as_json=as_json)
+    print_json(_comparison_fields(found)) if as_json else _show_comparison(found)
 
 
-async def _scored(file: JudgeFile, worlds: Sequence[World], *, quiet: bool) -> list[Scored]:
-    """The tasks with their scores, on a store of their own."""
-    model = JudgeModel(file)
-    found: list[Scored] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="meeseeks-judge-") as folder,
-        Progress(console=errors, disable=quiet, transient=True) as progress,
-    ):
-        bar = progress.add_task("judging", total=sum(len(world.tasks) for world in worlds))
-        async with open_stand(Path(folder)) as stand:
-            for world in worlds:
-                if not world.memories:
-                    raise SettingsError(f"{world.name}: there are no memories to judge, only tasks")
-                for case in await stand.cases(world, lambda: progress.advance(bar)):
-                    scores = await model.scores(case.judged) if case.judged else None
-                    found.append(Scored(case, scores))
-    model.close()
-    return found
+async def _compared(settings: Settings, cases: Path, *, quiet: bool) -> Comparison:
+    file, injection = read_judge(), settings.memory_injection
+    change = read_adjustment(settings.service.home, file.judge) or Adjustment()
+    scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=quiet)
+    threshold = file.judge.thresholds[injection.judge_point]
+    found = standings([one.rated(change) for one in scored], threshold, injection.max_items)
+    return Comparison(len(scored), injection.judge_point, found)
+
+
+def _effect_of(report: Report) -> Effect:
+    """The measures of an evaluation that the judge's effects have, too."""
+    found = Table.of(report.runs)
+    return Effect(
+        found.value(Measure.PRECISION),
+        found.value(Measure.RECALL),
+        found.value(Measure.CLEAN),
+        found.value(Measure.FORBIDDEN) or 0.0,
+        found.value(Measure.ITEMS) or 0.0,
+    )
+
+
+def _comparison_fields(found: Comparison) -> dict[str, Any]:
+    model = {"name": found.model, "missing": found.missing, "effect": found.effect and asdict(found.effect)}
+    return {
+        "tasks": found.tasks,
+        "point": found.point,
+        "raters": {rater.value: asdict(standing) for rater, standing in found.standings.items()},
+        "model": model if found.model else None,
+    }
+
+
+def _show_comparison(found: Comparison) -> None:
+    rows = [
+        [rater.value, cell(one.candidates), cell(one.tasks), *_cells(one.effect)]
+        for rater, one in found.standings.items()
+    ]
+    if found.model and found.effect:
+        rows.append([found.model, "-", "-", *_cells(found.effect)])
+    columns = ["", "AUROC", "of tasks", *COMPARED]
+    show(table(f"{found.tasks} tasks, point {found.point}", columns, rows))
+    say("the scores of the search have the threshold that keeps as many of these turns clean as the judge does")
+    if found.missing:
+        say(f"STOPPED: {found.model} was not asked {found.missing} of the tasks")
+
+
+def _cells(effect: Effect) -> list[str]:
+    values = asdict(effect)
+    return [cell(values[name]) for name in COMPARED]
