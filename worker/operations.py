@@ -3,13 +3,12 @@
 The same table serves the queue's worker and the command line where that opens the store itself.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from hooks.contract import InjectionRequest, Key, Scope, SessionEvent, Text, UtcTime
 from hooks.wire import INJECT, SESSION_EVENT
@@ -22,6 +21,7 @@ from .kinds import Budget
 from .ledger import LedgerKey
 from .memory_operations import MemoryOperations, TenantPayload
 from .models import DomainModel, Memory, MemoryType, RecallQuery, visible_to
+from .moments import LastMoment
 from .protocols import ReceiptStore, StoreEngine
 from .ranking import keyword_unit
 from .recall import Recall, RecallScope
@@ -39,16 +39,6 @@ SESSION_SHOW = "session_show"
 SETTINGS_GET = "settings_get"
 SETTINGS_PATCH = "settings_patch"
 SETTINGS_RESET = "settings_reset"
-
-_DAY = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*")
-
-
-def _end_of_day(value: object) -> object:
-    return f"{value.strip()}T23:59:59.999999" if isinstance(value, str) and _DAY.fullmatch(value) else value
-
-
-LastMoment = Annotated[UtcTime, BeforeValidator(_end_of_day)]
-"""A time up to which something is wanted; a day without a time is wanted whole."""
 
 BY_HAND = {"recall_min_score": -1.0}
 """Who searches by hand has a question: the floor holds, but not the gate, by which a message needs no memory at all."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from .kinds import Budget
 from .models import MemoryType, RecallQuery
+from .moments import end_of_day
 
 _MOST_CHARACTERS = 20_000
 _MOST_STARTS = 64
@@ -128,7 +129,7 @@ def recall_query(request: ToolRequest) -> RecallQuery | None:
         types=tuple(MemoryType(t) for t in _texts(arguments, "types", "type") if t in list(MemoryType)),
         entities=tuple(_texts(arguments, "entities", "entity"))[:5],
         since=_moment(arguments.get("since")),
-        until=_moment(arguments.get("until")),
+        until=_moment(end_of_day(arguments.get("until"))),
         budget=_budget(arguments.get("budget")),
         history=str(arguments.get("history")).casefold() == "true",
     )

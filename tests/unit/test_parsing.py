@@ -134,6 +134,19 @@ def test_a_search_keeps_known_parameters_and_drops_invented_ones() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "last"),
+    [
+        ("2026-03-05", datetime(2026, 3, 5, 23, 59, 59, 999999, tzinfo=UTC)),
+        ("2026-03-05T09:30:00+02:00", datetime(2026, 3, 5, 7, 30, tzinfo=UTC)),
+    ],
+)
+def test_a_search_up_to_a_day_holds_the_whole_day(said: str, last: datetime) -> None:
+    query = recall_query(ToolRequest("recall", {"query": "organ", "until": said}))
+    assert query is not None
+    assert query.until == last
+
+
+@pytest.mark.parametrize(
     ("said", "wanted"), [(True, True), ("true", True), (False, False), ("maybe", False), (1, False), (None, False)]
 )
 def test_what_is_out_of_date_is_searched_for_only_where_that_is_plainly_asked(said: object, wanted: bool) -> None:
