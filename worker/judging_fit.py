@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -149,13 +150,33 @@ def effect(scored: Sequence[Scored], changes: Sequence[Adjustment], threshold: T
 
 def read_adjustment(folder: Path, judge: Judge) -> Adjustment | None:
     """What was fitted to this version of the judge and saved in `folder`. Raises `SettingsError` for a broken file."""
-    path = folder / FILE
+    saved = _saved(folder / FILE)
     try:
-        saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         values = saved.get(judge.version)
         return None if values is None else Adjustment(**{name: float(value) for name, value in values.items()})
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise SettingsError(f"{path}: not what `meeseeks judge fit` has written ({error}); remove it") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise _broken(folder / FILE, error) from error
+
+
+def fitted_to_another(folder: Path, judge: Judge) -> str | None:
+    """The version of the judge that the saved fit belongs to, where it is not this one. Raises `SettingsError`."""
+    versions = list(_saved(folder / FILE))
+    return str(versions[-1]) if versions and judge.version not in versions else None
+
+
+def _saved(path: Path) -> dict[str, Any]:
+    """What the file holds by version; nothing where there is none."""
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise _broken(path, error) from error
+    if not isinstance(saved, dict):
+        raise _broken(path, "not a table of fits")
+    return saved
+
+
+def _broken(path: Path, why: object) -> SettingsError:
+    return SettingsError(f"{path}: not what `meeseeks judge fit` has written ({why}); remove it")
 
 
 def write_adjustment(folder: Path, judge: Judge, change: Adjustment) -> Path:

@@ -37,7 +37,8 @@ from .adapters.redis_subagents import RedisSubagents
 from .adapters.redis_usage import RedisUsage
 from .errors import EmbedderError, JudgeError, SettingsError
 from .hosts.subagents import PendingSubagents
-from .judging_fit import read_adjustment
+from .judging import Adjustment
+from .judging_fit import fitted_to_another, read_adjustment
 from .model_pool import ModelNames, ModelPool
 from .model_profile import ModelKind, ModelProfile, kind_of, only_vetoes
 from .protocols import ChatModel, DecisionModel, Embedder, Ledger, ReceiptStore, UsageStore
@@ -140,17 +141,18 @@ def make_embedder(service: ServiceSettings) -> Embedder | None:
 
 @dataclass(frozen=True, slots=True)
 class OpenedJudge:
-    """The judge, where its file is there and sound, and why it is not used."""
+    """The judge, where its file is there and sound, and why it is not used; `fitted` says to whose labels it is."""
 
     model: JudgeModel | None = None
     unused: str | None = None
     broken: bool = False
+    fitted: str = ""
 
     @property
     def about(self) -> str:
         if self.model is not None and self.unused is None:
-            return f"version {self.model.judge.version}"
-        return f"{'broken' if self.broken else 'off'}: {self.unused}"
+            return f"version {self.model.judge.version}{self.fitted}"
+        return f"{'broken' if self.broken else 'off'}: {self.unused}; meanwhile the search's scores decide"
 
     def fits(self, embedder: Embedder | None) -> JudgeModel | None:
         """The judge where it is made for this embedder's vectors."""
@@ -163,15 +165,28 @@ async def open_judge(service: ServiceSettings, embedder: Embedder | None, stack:
     """The judge with what was fitted to the team's own labels; whatever is wrong with it leaves the plain gate."""
     try:
         file = await asyncio.to_thread(read_judge)
-        model = JudgeModel(file, read_adjustment(service.home, file.judge))
+        change = read_adjustment(service.home, file.judge)
+        model = JudgeModel(file, change)
         stack.callback(model.close)
         await model.warm()
     except (JudgeError, SettingsError) as error:
         log.error("judge_unavailable", error=str(error))
         return OpenedJudge(unused=str(error), broken=find_folder() is not None)
     name = embedder.profile.name if embedder else "none"
-    unused = f"it is made for {file.card['embedder']['name']}, the embedder is {name}"
-    return OpenedJudge(model, None if OpenedJudge(model).fits(embedder) else unused)
+    unused = (
+        f"it is made for {file.card['embedder']['name']}, the embedder is {name}; it comes with `service.embedder ="
+        " minilm`, and a model does without it"
+    )
+    fitted = _fitted(change, fitted_to_another(service.home, file.judge))
+    return OpenedJudge(model, None if OpenedJudge(model).fits(embedder) else unused, fitted=fitted)
+
+
+def _fitted(change: Adjustment | None, other: str | None) -> str:
+    """To whose labels the judge is fitted, in words."""
+    if change is not None:
+        return ", fitted to your labels"
+    lost = f"; what was fitted to version {other} does not hold for it: run `meeseeks calibrate --cases` again"
+    return lost if other else ""
 
 
 async def choose_model(service: ServiceSettings) -> str | None:

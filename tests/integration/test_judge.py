@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from hooks.contract import Engine, Reason
-from tests.support.command_line import command_line
 from tests.support.scripted_model import Say, ScriptedModel, offered
 from tests.support.service import fact, ids, open_service, shared_minilm
 from worker.adapters.judge_model import CARD, NUMBERS, JudgeModel, find_folder, read_judge
@@ -110,7 +109,7 @@ class TestFile:
         else:
             card |= {"format": 99} if fault == "format" else {"thresholds": {}}
             (tmp_path / "judge" / CARD).write_text(json.dumps(card))
-        with pytest.raises(JudgeError, match="cannot be used"):
+        with pytest.raises(JudgeError, match=r"cannot be used|update the service"):
             read_judge(tmp_path / "judge")
 
     async def test_a_closed_judge_says_so(self, runner: JudgeModel) -> None:
@@ -316,48 +315,3 @@ class TestBesideAModel:
             receipt = await service.receipt(await service.ask(MESSAGE))
         assert model.requests == []
         assert all(one.probability is None for one in receipt.considered)
-
-
-class TestCommands:
-    def test_show_tells_what_it_is(self, tmp_path: Path) -> None:
-        line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
-        shown = line.json("judge", "show")
-        assert shown["sha256"] == read_judge().card["sha256"]
-        assert shown["fitted"] is None
-        assert set(shown["thresholds"]) == {"clean98", "balanced", "recall"}
-        assert "thresholds" in line.ok("judge", "show")
-
-    def test_labels_are_measured_and_fitted(self, tmp_path: Path) -> None:
-        line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
-        world = str(WORLDS / "research-lab")
-        measured = line.json("judge", "eval", "--cases", world)
-        assert measured["clean98"]["clean"] >= measured["recall"]["clean"]
-        dry = line.json("judge", "fit", "--cases", world)
-        assert dry["tasks"] == 50
-        assert dry["written"] is None
-        done = line.json("judge", "fit", "--cases", world, "--write")
-        assert done["change"] == dry["change"]
-        assert line.json("judge", "show")["fitted"] == (done["change"] if done["helps"] else None)
-
-    def test_it_is_set_beside_the_scores_of_the_search(self, tmp_path: Path) -> None:
-        line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
-        world = str(WORLDS / "backend-team")
-        found = line.json("judge", "compare", "--cases", world)
-        raters = found["raters"]
-        assert list(raters) == ["judge", "weighted fusion", "cosine"]
-        assert raters["judge"]["candidates"] > raters["cosine"]["candidates"] > 0.5
-        assert raters["judge"]["effect"]["clean"] == pytest.approx(raters["cosine"]["effect"]["clean"], abs=0.05)
-        judged = line.json("judge", "eval", "--cases", world)[found["point"]]
-        assert {**raters["judge"]["effect"], "loss": None} == {**judged, "loss": None}
-        assert found["model"] is None
-        assert "weighted fusion" in line.ok("judge", "compare", "--cases", world)
-
-    def test_too_few_labels_are_refused(self, tmp_path: Path) -> None:
-        cases = tmp_path / "cases.jsonl"
-        lines = [
-            fact("a", "The vault opens at noon."),
-            {"id": "t1", "message": "When does it open?", "essential": ["a"]},
-        ]
-        cases.write_text("".join(json.dumps(one) + "\n" for one in lines))
-        line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
-        assert "too few" in line.json("judge", "fit", "--cases", str(cases), exit_code=1)["error"]

@@ -32,7 +32,7 @@ from ..kinds import JudgePoint
 from ..models import Candidate, Memory, SelectionTask
 from .minilm import TOKENIZER_FILE, TOKENIZER_PACKAGE, TOKENIZER_SHA256, read_checked
 
-PACKAGE, CARD, NUMBERS = "meeseeks_judge", "card.json", "judge.npz"
+DISTRIBUTION, PACKAGE, CARD, NUMBERS = "meeseeks-judge", "meeseeks_judge", "card.json", "judge.npz"
 FORMAT = 1
 """Counts changes of the file's form."""
 
@@ -131,7 +131,7 @@ def read_judge(folder: Path | None = None) -> JudgeFile:
     """The judge in `folder`, else where it is found. Raises `JudgeError` saying what is wrong and what to do."""
     place = folder or find_folder()
     if place is None:
-        raise JudgeError(f"the judge is not installed: pip install {PACKAGE.replace('_', '-')}")
+        raise JudgeError(f"the judge's files are not installed; `pip install {DISTRIBUTION}` brings them")
     try:
         card = json.loads((place / CARD).read_text(encoding="utf-8"))
         data = (place / NUMBERS).read_bytes()
@@ -141,15 +141,19 @@ def read_judge(folder: Path | None = None) -> JudgeFile:
     except EmbedderError as error:
         raise JudgeError(str(error)) from error
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise JudgeError(f"{place}: the judge's file cannot be used ({error}); install it anew") from error
+        anew = f"`pip install --force-reinstall {DISTRIBUTION}` brings it anew"
+        raise JudgeError(f"{place}: the judge's file cannot be used ({error}); {anew}") from error
 
 
 def _check(card: Mapping[str, Any], data: bytes) -> None:
     if card["format"] != FORMAT:
-        raise ValueError(f"form {card['format']}, this service reads {FORMAT}")
+        raise JudgeError(
+            f"version {card['version']} of the judge has form {card['format']}, this service reads form {FORMAT}:"
+            f" update the service, or install the {DISTRIBUTION} that was made for it"
+        )
     found = hashlib.sha256(data).hexdigest()
     if found != card["sha256"] or len(data) > MOST_BYTES:
-        raise ValueError(f"sha256 {found}, the card says {card['sha256']}")
+        raise ValueError(f"it is not the file of its card: sha256 {found[:12]}, the card says {card['sha256'][:12]}")
 
 
 def _read(card: Mapping[str, Any], arrays: Arrays) -> JudgeFile:

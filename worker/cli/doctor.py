@@ -64,8 +64,13 @@ def _findings(health: dict[str, Any]) -> list[Check]:
         *checks,
         Check("embedder", True, health["embedder"] or "none: keyword search alone"),
         Check("judge", not health["judge"].startswith("broken"), health["judge"]),
-        Check("model", True, health["model"] or "none: the judge decides, else the search (set MEESEEKS_MODEL)"),
+        Check("model", True, health["model"] or _without_model(health["judge"])),
     ]
+
+
+def _without_model(judge: str) -> str:
+    who = "the judge decides" if judge.startswith("version") else "the search's scores decide"
+    return f"none: {who} (set MEESEEKS_MODEL)"
 
 
 def _settings(status: dict[str, Any]) -> Check:
