@@ -12,7 +12,9 @@ from pathlib import Path
 from rich.progress import Progress
 
 from bench.progress import bar, make_progress
+from worker.worlds import read_worlds
 
+from .agreement import agreement, read_readings
 from .curve import SIZES, SPLITS, Step, learning_curve, measured
 from .fitting import Recipe
 from .making import PARTS, Outcome, fitted_worlds, make
@@ -24,6 +26,7 @@ from .trees import Growth
 
 ROOT = Path(__file__).parents[1]
 WORLDS, CASES = ROOT / "training/worlds", ROOT / "prompts/cases"
+SECOND_READING = ROOT / "training/second-reading.jsonl"
 RECIPE = Recipe(Growth(trees=300), seeds=2)
 
 
@@ -35,7 +38,8 @@ def main() -> int:
         digest = write(outcome.made, arguments.out)
         sys.stdout.write(f"{digest}  {arguments.out}\n")
         if arguments.docs is not None:
-            write_report(outcome, _curve(outcome, recipe, progress), arguments.docs)
+            second = agreement(read_worlds(arguments.worlds), read_readings(arguments.second_reading))
+            write_report(outcome, _curve(outcome, recipe, progress), second, arguments.docs)
             sys.stdout.write(f"report in {arguments.docs}\n")
     return 0
 
@@ -44,6 +48,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
     parser.add_argument("--worlds", type=Path, default=WORLDS, help="labelled worlds that are fitted to")
     parser.add_argument("--cases", type=Path, default=CASES, help="labelled worlds that are only measured on")
+    parser.add_argument("--second-reading", type=Path, default=SECOND_READING, help="labels of a reader who saw none")
     parser.add_argument("--out", type=Path, default=ROOT / "judge/meeseeks_judge", help="folder for the judge's files")
     parser.add_argument("--docs", type=Path, default=None, help="folder of the documentation, for the report")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn")

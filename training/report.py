@@ -10,6 +10,7 @@ from worker.judging_selector import BESIDE_THE_POINT
 from worker.judging_texts import UNSPACED_SCRIPTS, foreign
 from worker.kinds import JudgePoint
 
+from .agreement import Agreement
 from .charts import category_chart, curve_chart, reliability, reliability_chart, tradeoff_chart
 from .choosing import (
     WANTED,
@@ -39,7 +40,7 @@ MOST_EXAMPLES = 8
 SHOWN_CHARS = 150
 
 
-def write_report(outcome: Outcome, steps: Sequence[Step], docs: Path) -> None:
+def write_report(outcome: Outcome, steps: Sequence[Step], second: Agreement, docs: Path) -> None:
     """The page of results and its charts, in the folder of the documentation."""
     data, images = outcome.data, docs / "img"
     likely = (1.0 / (1.0 + np.exp(-outcome.scores))).astype(np.float32)
@@ -56,6 +57,7 @@ def write_report(outcome: Outcome, steps: Sequence[Step], docs: Path) -> None:
         NOTE,
         "# Results of the judge\n",
         _introduction(outcome),
+        _second_reader(second),
         "## At its points\n",
         _points_table(outcome),
         "## Against the scores of the search\n",
@@ -91,6 +93,14 @@ def _introduction(outcome: Outcome) -> str:
         f"{len(data.worlds) - outcome.made.worlds} worlds of `prompts/cases` by the judge that ships, which never saw "
         "them. Thresholds are taken from other worlds than those that are measured. Intervals hold 95 of 100 draws of "
         f"worlds. {pool:.1%} of the essential memories are among the candidates at all.\n"
+    )
+
+
+def _second_reader(found: Agreement) -> str:
+    return (
+        f"Somebody who saw the memories and tasks of {found.worlds} worlds, but no labels, labelled {found.tasks} tasks "
+        f"anew: precision {found.precision:.2f}, recall of essential {found.recall:.2f}, clean turns {found.clean:.2f} "
+        f"measured like a judge; Cohen's kappa {found.kappa:.2f}. That is about the most that any judge can reach.\n"
     )
 
 

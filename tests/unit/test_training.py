@@ -15,6 +15,7 @@ from training.choosing import (
     thresholds_for,
     unseen_choice,
 )
+from training.agreement import Agreement, Reading, agreement, read_readings
 from training.fitting import Recipe, calibration, fit, folds, rows_of, unseen_scores
 from training.head import HeadFitter
 from training.making import fitted_worlds, make
@@ -25,9 +26,10 @@ from training.variants import origin, variants_of
 from worker.adapters.judge_model import read_judge
 from worker.judging import Threshold
 from worker.judging_head import runs_of
-from worker.worlds import read_world
+from worker.worlds import read_world, read_worlds
 
 WORLDS = Path("training/worlds")
+SECOND_READING = Path("training/second-reading.jsonl")
 SMALL = Recipe(Growth(trees=12, depth=3), seeds=1)
 
 
@@ -97,6 +99,31 @@ def test_calibration_finds_the_line() -> None:
 )
 def test_auroc_is_the_share_of_pairs(wanted: list[int], scores: list[float], share: float) -> None:
     assert auroc(np.array(wanted, dtype=bool), np.array(scores, dtype=np.float32)) == share
+
+
+def test_a_second_reader_is_measured_like_a_judge(tmp_path: Path) -> None:
+    world = read_world(WORLDS / "newsroom")
+    wanting = [task for task in world.tasks if task.essential]
+    empty = [task for task in world.tasks if not task.relevant]
+    same = [Reading(world.name, task.key, task.essential, task.useful) for task in (*wanting, *empty)]
+    assert agreement([world], same) == Agreement(1, len(same), 1.0, 1.0, 1.0, 1.0)
+    wrong = next(memory.id for memory in world.memories if memory.id not in wanting[0].relevant)
+    other = [
+        Reading(world.name, wanting[0].key, frozenset([wrong]), frozenset()),
+        Reading(world.name, empty[0].key, frozenset(), frozenset([wrong])),
+    ]
+    found = agreement([world], other)
+    assert (found.tasks, found.precision, found.recall, found.clean) == (2, 0.0, 0.0, 0.0)
+    assert found.kappa < 0.0
+    path = tmp_path / "readings.jsonl"
+    path.write_text('{"world": "newsroom", "id": "t01", "essential": ["m001"], "useful": []}\n', encoding="utf-8")
+    assert read_readings(path) == (Reading("newsroom", "t01", frozenset(["m001"]), frozenset()),)
+
+
+def test_the_second_readings_are_of_tasks_that_there_are() -> None:
+    found = agreement(read_worlds(WORLDS), read_readings(SECOND_READING))
+    assert found.tasks >= 24
+    assert found.kappa > 0.5
 
 
 class TestVariants:

@@ -1,0 +1,74 @@
+"""How far a second reader, who saw the memories and tasks of worlds but not their labels, agrees with these. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from worker.worlds import Task, World
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a second reader says of a task: ids of memories that must and may be told."""
+
+    world: str
+    task: str
+    essential: frozenset[str]
+    useful: frozenset[str]
+
+    @property
+    def relevant(self) -> frozenset[str]:
+        return self.essential | self.useful
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Shares of 0..1, the reader taken for a judge and the labels for the truth.
+
+    `kappa` is Cohen's (1960), over all pairs of a task and a memory of its world: relevant or not.
+    """
+
+    worlds: int
+    tasks: int
+    kappa: float
+    precision: float
+    recall: float
+    clean: float
+
+
+def read_readings(path: Path) -> tuple[Reading, ...]:
+    """JSON Lines of `world`, `id`, `essential` and `useful`. Raises `OSError`, `ValueError` and `KeyError`."""
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return tuple(
+        Reading(line["world"], line["id"], frozenset(line["essential"]), frozenset(line["useful"])) for line in lines
+    )
+
+
+def agreement(worlds: Sequence[World], readings: Sequence[Reading]) -> Agreement:
+    """Raises `KeyError` for a reading of a world or task that there is not."""
+    tasks = {(world.name, task.key): task for world in worlds for task in world.tasks}
+    sizes = {world.name: len(world.memories) for world in worlds}
+    pairs = [(reading, tasks[reading.world, reading.task]) for reading in readings]
+    chosen = sum(len(reading.relevant) for reading, _ in pairs)
+    right = sum(len(reading.relevant & task.relevant) for reading, task in pairs)
+    essential = sum(len(task.essential) for _, task in pairs)
+    found = sum(len(reading.relevant & task.essential) for reading, task in pairs)
+    empty = [reading for reading, task in pairs if not task.relevant]
+    return Agreement(
+        worlds=len({reading.world for reading in readings}),
+        tasks=len(readings),
+        kappa=_kappa(pairs, sizes),
+        precision=right / max(1, chosen),
+        recall=found / max(1, essential),
+        clean=sum(not reading.relevant for reading in empty) / max(1, len(empty)),
+    )
+
+
+def _kappa(pairs: Sequence[tuple[Reading, Task]], sizes: Mapping[str, int]) -> float:
+    number = sum(sizes[reading.world] for reading, _ in pairs)
+    one = sum(len(reading.relevant) for reading, _ in pairs) / number
+    other = sum(len(task.relevant) for _, task in pairs) / number
+    differing = sum(len(reading.relevant ^ task.relevant) for reading, task in pairs) / number
+    by_chance = one * other + (1.0 - one) * (1.0 - other)
+    return 1.0 if by_chance == 1.0 else (1.0 - differing - by_chance) / (1.0 - by_chance)
