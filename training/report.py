@@ -98,7 +98,7 @@ def _introduction(outcome: Outcome) -> str:
 
 def _second_reader(found: Agreement) -> str:
     return (
-        f"Somebody who saw the memories and tasks of {found.worlds} worlds, but no labels, labelled {found.tasks} tasks "
+        f"Somebody who saw the memories and tasks of {found.worlds} worlds but no labels labelled {found.tasks} tasks "
         f"anew: precision {found.precision:.2f}, recall of essential {found.recall:.2f}, clean turns {found.clean:.2f} "
         f"measured like a judge; Cohen's kappa {found.kappa:.2f}. That is about the most that any judge can reach.\n"
     )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.progress import Progress
 
+from training.agreement import Agreement, Reading, agreement, read_readings
 from training.choosing import (
     auroc,
     best_of,
@@ -15,7 +16,6 @@ from training.choosing import (
     thresholds_for,
     unseen_choice,
 )
-from training.agreement import Agreement, Reading, agreement, read_readings
 from training.fitting import Recipe, calibration, fit, folds, rows_of, unseen_scores
 from training.head import HeadFitter
 from training.making import fitted_worlds, make
