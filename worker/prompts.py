@@ -123,14 +123,20 @@ def load_prompt(path: Path) -> Prompt:
 
 
 def whole_prompt(path: Path, *folders: Path) -> tuple[Prompt, str]:
-    """The prompt of a file, and its text with what it takes from another one written out.
+    """The prompt of a file that may be in no folder of prompts yet, and its text with what it takes from another one
+    written out.
 
-    What it extends is looked for beside it, then in `folders`. Raises `PromptError` naming the file and the fault.
+    What it extends is looked for beside it by the id as the file's name, where other drafts may lie as well, then by
+    the id alone in `folders`, among the shipped ones, and beside it. Raises `PromptError` naming the file and the
+    fault.
     """
     text = _read(path)
-    prompt = parse_prompt(text, str(path), path.parent, *folders)
     front, _ = _parts(text, str(path))
-    return prompt, text if front.extends is None else _written(prompt, front.description)
+    if front.extends is None:
+        return parse_prompt(text, str(path)), text
+    named = [path.parent] if (path.parent / f"{front.extends}.md").is_file() else []
+    prompt = parse_prompt(text, str(path), *named, *folders, default_prompts_dir(), path.parent)
+    return prompt, _written(prompt, front.description)
 
 
 def _written(prompt: Prompt, description: str) -> str:
@@ -198,7 +204,7 @@ def _required(named: dict[str, str], name: str, source: str) -> str:
 def _base(wanted: str, source: str, folders: Iterable[Path]) -> Prompt:
     """The prompt by that id, which extends nothing itself."""
     for place in (*folders, default_prompts_dir()):
-        for path in sorted(place.glob("*.md")):
+        for path in sorted(place.glob("*.md"), key=lambda path: (path.stem != wanted, path.name)):
             text = _read(path)
             if path.name.lower() == "readme.md" or str(path) == source:
                 continue

@@ -13,10 +13,13 @@ from tests.support.command_line import CommandLine, command_line
 from tests.support.oracle import heeding
 from tests.support.upstream import Answer, Responder, candidate_lines
 from tests.support.upstream_thread import upstream_thread
-from worker.prompts import default_prompts_dir, load_prompt
+from worker.prompts import default_prompts_dir, load_prompt, whole_prompt
 from worker.worlds import read_cases, read_worlds
 
 PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
+WARMING = 4
+"""Requests that only load the model."""
+
 WORLD, MODEL, RULE = "community-bot", "ollama_chat/qwen3:4b", "only about the same person or topic"
 
 
@@ -58,6 +61,8 @@ class Reader:
     def run(self, words: list[str], variables: dict[str, str]) -> None:
         shell: CommandLine = command_line(self.folder, **self.variables, **variables)
         found = shell.json(*words)
+        if words[0] == "prompts":
+            self.said[words[1]] = found
         if words[0] == "eval":
             self.evaluations.append(found["id"])
         self.said[words[0]] = found
@@ -74,11 +79,16 @@ def test_the_tutorial_can_be_followed(tmp_path: Path, monkeypatch: pytest.Monkey
     with upstream_thread(obedient()) as upstream:
         reader = Reader(tmp_path, upstream.url)
         for line in "".join(blocks).splitlines():
+            asked = len(upstream.chats)
             reader.follow(line)
+            assert "promote" not in line or len(upstream.chats) - asked <= WARMING
     draft = load_prompt(tmp_path / "draft.md")
     assert (draft.version, RULE in draft.system) == (2, True)
-    assert len(reader.evaluations) == 3
+    assert len(reader.evaluations) == 4
     assert reader.said["inject"]["engine"] == "llm"
     assert reader.said["replay"]["after"]["prompt"] == "triage@2"
     assert [task.essential for task in read_cases(tmp_path / "cases.jsonl").tasks] == [{"deploy"}]
     assert load_prompt(tmp_path / "own" / "triage.md") == draft
+    support, _ = whole_prompt(tmp_path / "support.md")
+    assert support.system == load_prompt(tmp_path / "prompts" / "triage.md").system
+    assert reader.said["eval"]["setup"]["prompt"] == "support@1"

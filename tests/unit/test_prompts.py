@@ -187,6 +187,20 @@ def test_a_partial_prompt_can_be_written_out_as_a_whole_one(tmp_path: Path) -> N
     assert whole_prompt(tmp_path / "beside" / "demo.md")[1] == GOOD
 
 
+def test_what_a_draft_extends_is_no_other_draft(tmp_path: Path) -> None:
+    """Unless it has the name of what is extended, or nothing else by that id is there."""
+    shipped = (default_prompts_dir() / "triage.md").read_text()
+    (tmp_path / "draft.md").write_text(shipped.replace("Rules:", "Draft rules:"))
+    (tmp_path / "mine.md").write_text("---\nid: mine\nversion: 1\nextends: triage\n---\n# Search\nLook again.\n")
+    (tmp_path / "used").mkdir()
+    found = [whole_prompt(tmp_path / "mine.md")[0].system]
+    (tmp_path / "used" / "any.md").write_text(shipped.replace("Rules:", "Used rules:"))
+    found.append(whole_prompt(tmp_path / "mine.md", tmp_path / "used")[0].system)
+    (tmp_path / "triage.md").write_text(shipped.replace("Rules:", "Other rules:"))
+    found.append(whole_prompt(tmp_path / "mine.md", tmp_path / "used")[0].system)
+    assert [re.findall(r"\w* ?[Rr]ules:", text) for text in found] == [["Rules:"], ["Used rules:"], ["Other rules:"]]
+
+
 def test_a_prompt_that_extends_its_own_id_means_the_shipped_one(tmp_path: Path) -> None:
     """Beside it there can be none in use, since it would take that one's place."""
     shipped = (default_prompts_dir() / "triage.md").read_text()

@@ -87,7 +87,7 @@ def evaluation(
             max_cost=max_cost,
             deadline_ms=deadline_ms,
         )
-        file = read_chooser(prompt, *_own_folder(loaded)) if prompt else None
+        file = read_chooser(prompt, *own_folder(loaded)) if prompt else None
         return await measured(loaded, wish, file, fresh=fresh, quiet=as_json)
 
     report = run(work(), as_json=as_json)
@@ -152,7 +152,7 @@ def compared(before: Report, after: Report) -> Comparison:
     return compare(before, after, np.random.default_rng(SEED), DRAWS)
 
 
-def _own_folder(loaded: Settings) -> tuple[Path, ...]:
+def own_folder(loaded: Settings) -> tuple[Path, ...]:
     """The folder of prompts that the service uses, where it is not the shipped one."""
     return (loaded.service.prompts_dir,) if loaded.service.prompts_dir else ()
 

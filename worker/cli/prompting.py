@@ -20,6 +20,7 @@ from worker.cli.evaluating import (
     Worlds,
     compared,
     measured,
+    own_folder,
     places,
     setting,
 )
@@ -55,7 +56,7 @@ def lint(
 
     async def work() -> dict[str, list[Doubt]]:
         paths = files or [file.path for file in prompts_in_force(settings.service).values()]
-        return {str(path): _looked_through(path, settings.service.model_context) for path in paths}
+        return {str(path): _looked_through(path, settings) for path in paths}
 
     found = run(work(), as_json=as_json)
     if as_json:
@@ -71,9 +72,9 @@ def lint(
         raise typer.Exit(1)
 
 
-def _looked_through(path: Path, window: int) -> list[Doubt]:
+def _looked_through(path: Path, settings: Settings) -> list[Doubt]:
     try:
-        return doubts(read_prompt(path).prompt, window)
+        return doubts(read_prompt(path, *own_folder(settings)).prompt, settings.service.model_context)
     except PromptError as error:
         return [Doubt(Severity.ERROR, str(error).removeprefix(f"{path}: "))]
 

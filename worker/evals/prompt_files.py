@@ -32,7 +32,7 @@ class PromptFile:
 
 
 def read_prompt(path: Path, *folders: Path) -> PromptFile:
-    """The prompt in a file; what it extends is looked for beside it, then in `folders`.
+    """The prompt in a file; `folders` are where what it extends is looked for, see `whole_prompt`.
 
     Raises `PromptError` for one that is wrong.
     """
@@ -56,7 +56,7 @@ def read_chooser(path: Path, *folders: Path) -> PromptFile:
 def prompts_in(folder: Path) -> dict[str, PromptFile]:
     """The prompts of a folder by their ids, none where there is no such folder. Raises `PromptError`."""
     paths = [path for path in sorted(folder.glob("*.md")) if path.name.lower() != "readme.md"]
-    found = [read_prompt(path) for path in paths]
+    found = [read_prompt(path, folder) for path in paths]
     return {file.prompt.id: file for file in found}
 
 
