@@ -22,12 +22,11 @@ from .pieces import make_table
 from .report import parts_of, write_report
 from .shipping import write
 from .table import numbered, observed, texts_of
-from .trees import Growth
 
 ROOT = Path(__file__).parents[1]
 WORLDS, CASES = ROOT / "training/worlds", ROOT / "prompts/cases"
 SECOND_READING = ROOT / "training/second-reading.jsonl"
-RECIPE = Recipe(Growth(trees=300), seeds=2)
+RECIPE = Recipe()
 
 
 def main() -> int:

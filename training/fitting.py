@@ -8,15 +8,20 @@ import numpy as np
 from worker.judging_head import Head
 from worker.judging_trees import Trees, together
 
-from .table import Data, Flags, Floats, Integers
+from .table import Data, Flags, Floats, Integers, Rows
 from .trees import Growth, grow
 
 INNER = 5
 """Parts of the worlds that are fitted on; the head's score of each comes from a head that never saw it."""
 
-
 FORBIDDEN = 4.0
 """How much a memory that must not be injected counts, where another one counts 1."""
+
+USEFUL = 0.5
+"""How much a relevant memory counts that is not essential."""
+
+WRITTEN = 2.0
+"""How much a memory counts in a world as it was written, where one in a world made of it counts 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,7 @@ class Recipe:
     """How a judge is fitted: how trees are grown, and from how many seeds their mean is taken."""
 
     growth: Growth = field(default_factory=Growth)
-    seeds: int = 3
+    seeds: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +68,18 @@ def fit(data: Data, worlds: Flags, recipe: Recipe, step: Callable[[], None] = la
     rows = np.flatnonzero(worlds[data.tasks.world[data.rows.task]])
     table = with_head(data, _unseen_heads(data, tasks), rows)
     part = data.rows.part(rows)
-    weights = np.where(part.forbidden, FORBIDDEN, 1.0).astype(np.float32)
+    weights = _weights(part, data.written[part.task])
     grown = [
         grow(table, part.relevant, weights, part.task, replace(recipe.growth, seed=recipe.growth.seed + seed), step)
         for seed in range(recipe.seeds)
     ]
     return Fitted(_head(data, tasks), together(grown))
+
+
+def _weights(rows: Rows, written: Flags) -> Floats:
+    useful = (rows.relevant > 0) & ~rows.essential
+    counted = np.where(rows.forbidden, FORBIDDEN, 1.0) * np.where(useful, USEFUL, 1.0)
+    return (counted * np.where(written, WRITTEN, 1.0)).astype(np.float32)
 
 
 def _head(data: Data, tasks: Integers) -> Head:

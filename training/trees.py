@@ -1,4 +1,8 @@
-"""Fits boosted oblivious trees with Newton steps on histograms; the same rows and seed give the same trees."""
+"""Fits boosted trees with Newton steps on histograms; the same rows and seed give the same trees.
+
+Every question has to do with limits that were drawn (Geurts, Ernst and Wehenkel 2006, "Extremely randomized trees"):
+trees that differ more err less together, and unseen worlds are what counts here.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +13,8 @@ import numpy.typing as npt
 from worker.judging_trees import Floats, Trees
 
 Codes = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
 
 BINS = 48
 """Most values that a column is told apart by."""
@@ -19,11 +25,11 @@ class Growth:
     """How trees are grown. `columns` and `rows` are the shares of them that a tree is given; `prior` is how many rows'
     worth of doubt there is about a leaf."""
 
-    trees: int = 400
-    depth: int = 5
+    trees: int = 600
+    depth: int = 4
     rate: float = 0.05
     columns: float = 0.35
-    rows: float = 0.8
+    rows: float = 0.25
     prior: float = 8.0
     seed: int = 0
 
@@ -52,35 +58,32 @@ def grow(
     rows: Floats,
     wanted: Floats,
     weights: Floats,
-    groups: npt.NDArray[np.int64],
+    groups: Integers,
     growth: Growth,
     step: Callable[[], None] = lambda: None,
 ) -> Trees:
     """Trees for the logarithm of the odds of `wanted` (0..1); rows of a group are given to a tree together."""
     limits = limits_of(rows)
     codes = coded(rows, limits)
-    usable = np.flatnonzero([len(known) > 0 for known in limits])
+    numbers = np.array([len(known) for known in limits])
     random = np.random.default_rng(growth.seed)
     mean = float(np.average(wanted, weights=weights))
     start = float(np.log(mean / (1.0 - mean)))
     score = np.full(len(rows), start)
-    grown: list[tuple[list[int], list[float], Floats]] = []
-    members = np.unique(groups)
+    members, member = np.unique(groups, return_inverse=True)
+    grown: list[tuple[Integers, Floats, Floats]] = []
     for _ in range(growth.trees):
-        chosen = random.random(len(members)) < growth.rows
-        taken = np.flatnonzero(chosen[np.searchsorted(members, groups)])
-        columns = np.sort(random.permutation(usable)[: max(1, round(growth.columns * len(usable)))])
+        taken = np.flatnonzero((random.random(len(members)) < growth.rows)[member])
         chance = 1.0 / (1.0 + np.exp(-score))
         slope, bend = (chance - wanted) * weights, chance * (1.0 - chance) * weights
-        questions = _questions(codes, columns, [len(limits[column]) for column in columns], taken, slope, bend, growth)
-        leaf = _leaf(codes, questions, len(rows))
-        total = np.bincount(leaf[taken], slope[taken], 2**growth.depth)
-        doubt = np.bincount(leaf[taken], bend[taken], 2**growth.depth) + growth.prior
-        leaves = (-growth.rate * total / doubt).astype(np.float32)
+        columns = _drawn(random, np.flatnonzero(numbers), growth.columns)
+        sample = _Sample(codes[np.ix_(columns, taken)].astype(np.int32), slope[taken], bend[taken], growth.prior)
+        chosen, places = _questions(sample, numbers[columns], growth.depth, random)
+        leaf = _leaf(codes, columns[chosen], places)
+        leaves = _leaves(leaf[taken], sample, growth)
         score += leaves[leaf]
-        grown.append(
-            ([column for column, _ in questions], [float(limits[column][place]) for column, place in questions], leaves)
-        )
+        asked = [limits[column][place] for column, place in zip(columns[chosen], places, strict=True)]
+        grown.append((columns[chosen], np.array(asked, dtype=np.float32), leaves))
         step()
     return Trees(
         np.array([columns for columns, _, _ in grown], dtype=np.int32),
@@ -90,53 +93,65 @@ def grow(
     )
 
 
-def _leaf(codes: Codes, questions: list[tuple[int, int]], number: int) -> npt.NDArray[np.int64]:
-    leaf = np.zeros(number, dtype=np.int64)
-    for level, (column, place) in enumerate(questions):
-        leaf += (codes[column] > place).astype(np.int64) << level
-    return leaf
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """What a tree is grown on: codes (columns, rows), first and second derivatives of the loss by row, and doubt."""
+
+    codes: npt.NDArray[np.int32]
+    slope: Doubles
+    bend: Doubles
+    prior: float
+
+
+def _drawn(random: np.random.Generator, columns: Integers, share: float) -> Integers:
+    return np.sort(random.permutation(columns)[: max(1, round(share * len(columns)))])
 
 
 def _questions(
-    codes: Codes,
-    columns: npt.NDArray[np.int64],
-    asked: list[int],
-    taken: npt.NDArray[np.int64],
-    slope: npt.NDArray[np.float64],
-    bend: npt.NDArray[np.float64],
-    growth: Growth,
-) -> list[tuple[int, int]]:
-    """The question of each level, the one that gains most given those before it."""
-    table = codes[np.ix_(columns, taken)].astype(np.int32)
-    slopes, bends = slope[taken], bend[taken]
-    known = np.arange(BINS - 1) < np.array(asked)[:, None]
-    leaf = np.zeros(len(taken), dtype=np.int32)
-    questions: list[tuple[int, int]] = []
-    for level in range(growth.depth):
-        place = _best(table, leaf, 2**level, known, slopes, bends, growth.prior)
-        column, limit = divmod(place, BINS - 1)
-        questions.append((int(columns[column]), limit))
-        leaf += (table[column] > limit).astype(np.int32) << level
-    return questions
+    sample: _Sample, numbers: Integers, depth: int, random: np.random.Generator
+) -> tuple[Integers, Integers]:
+    """By node, level after level, the place of the column and that of the limit; of one drawn limit per column and
+    node the one that gains most."""
+    every = np.arange(len(sample.slope))
+    leaf = np.zeros(len(sample.slope), dtype=np.int32)
+    columns, places = [], []
+    for level in range(depth):
+        drawn = (random.random((len(numbers), 2**level)) * numbers[:, None]).astype(np.int64)
+        best = _gains(sample, leaf, drawn).argmax(axis=0)
+        limit = drawn[best, np.arange(2**level)]
+        leaf = 2 * leaf + (sample.codes[best[leaf], every] > limit[leaf])
+        columns.append(best)
+        places.append(limit)
+    return np.concatenate(columns), np.concatenate(places)
 
 
-def _best(
-    table: npt.NDArray[np.int32],
-    leaf: npt.NDArray[np.int32],
-    leaves: int,
-    known: npt.NDArray[np.bool_],
-    slope: npt.NDArray[np.float64],
-    bend: npt.NDArray[np.float64],
-    prior: float,
-) -> int:
-    """The place, column by column, of the limit that gains most summed over the leaves."""
-    number = len(table)
-    cells = leaves * BINS
-    places = (table + leaf * BINS + (np.arange(number, dtype=np.int32) * cells)[:, None]).ravel()
-    shape = (number, leaves, BINS)
-    slopes = np.bincount(places, np.tile(slope, number), number * cells).reshape(shape).cumsum(axis=2)
-    bends = np.bincount(places, np.tile(bend, number), number * cells).reshape(shape).cumsum(axis=2)
-    left, below = slopes[:, :, :-1], bends[:, :, :-1]
-    right, above = slopes[:, :, -1:] - left, bends[:, :, -1:] - below
-    gain = (left**2 / (below + prior) + right**2 / (above + prior)).sum(axis=1)
-    return int(np.where(known, gain, -np.inf).argmax())
+def _gains(sample: _Sample, leaf: npt.NDArray[np.int32], drawn: Integers) -> Doubles:
+    """By column and node what is gained by asking about the limit that was drawn for both."""
+    number, nodes = drawn.shape
+    cells = nodes * BINS
+    where = (sample.codes + leaf * BINS + (np.arange(number, dtype=np.int32) * cells)[:, None]).ravel()
+
+    def split(values: Doubles) -> tuple[Doubles, Doubles]:
+        sums = np.bincount(where, np.tile(values, number), number * cells).reshape(number, nodes, BINS).cumsum(axis=2)
+        left: Doubles = np.take_along_axis(sums, drawn[:, :, None], axis=2)[:, :, 0]
+        return left, sums[:, :, -1] - left
+
+    (left, right), (below, above) = split(sample.slope), split(sample.bend)
+    return left**2 / (below + sample.prior) + right**2 / (above + sample.prior)
+
+
+def _leaf(codes: Codes, columns: Integers, places: Integers) -> Integers:
+    """The leaf that each row comes to."""
+    last = len(columns)
+    every = np.arange(codes.shape[1])
+    node = np.zeros(codes.shape[1], dtype=np.int64)
+    while node[0] < last:
+        node = 2 * node + 1 + (codes[columns[node], every] > places[node])
+    return node - last
+
+
+def _leaves(leaf: Integers, sample: _Sample, growth: Growth) -> Floats:
+    """The step that Newton's method takes in each leaf."""
+    total = np.bincount(leaf, sample.slope, 2**growth.depth)
+    doubt = np.bincount(leaf, sample.bend, 2**growth.depth) + growth.prior
+    return (-growth.rate * total / doubt).astype(np.float32)

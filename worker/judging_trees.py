@@ -1,6 +1,7 @@
-"""Boosted oblivious trees: a level of a tree asks one question of all rows, so that a leaf is a binary number. Pure.
+"""Boosted trees of one depth, where every node asks a question of its own. Pure.
 
-The form of CatBoost (Prokhorenkova et al. 2018): small, fast without compiled code, and hard to overfit with.
+All nodes of a tree are in a row, level after level, so that many rows go through many trees at once without compiled
+code.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +13,15 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int32]
 
+ROWS_AT_ONCE = 2048
+
 
 @dataclass(frozen=True, slots=True)
 class Trees:
     """A sum of trees, in the logarithm of odds.
 
-    `columns` and `limits` have the shape (trees, depth), `leaves` (trees, 2 ** depth); question `d` of a tree adds
-    `2 ** d` to the number of the leaf where the value of its column is greater than its limit.
+    `columns` and `limits` have the shape (trees, 2 ** depth - 1), `leaves` (trees, 2 ** depth). After node `n` comes
+    node `2 n + 1`, or `2 n + 2` where the value of its column is greater than its limit; the leaves come last.
     """
 
     columns: Integers
@@ -28,13 +31,20 @@ class Trees:
 
     def __call__(self, rows: Floats) -> Floats:
         """The score of each row of shape (rows, columns)."""
-        number, depth = self.columns.shape
-        if number == 0:
-            return np.full(len(rows), self.start, dtype=np.float32)
-        leaf = np.zeros((len(rows), number), dtype=np.int32)
-        for level in range(depth):
-            leaf += (rows[:, self.columns[:, level]] > self.limits[:, level]) << level
-        found: Floats = self.leaves[np.arange(number), leaf].sum(axis=1, dtype=np.float64).astype(np.float32)
+        parts = [self._score(rows[start : start + ROWS_AT_ONCE]) for start in range(0, len(rows), ROWS_AT_ONCE)]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.float32)
+
+    def _score(self, rows: Floats) -> Floats:
+        number, nodes = self.columns.shape
+        columns, limits = self.columns.ravel(), self.limits.ravel()
+        values, first = np.ascontiguousarray(rows).ravel(), (np.arange(len(rows)) * rows.shape[1])[:, None]
+        tree = np.arange(number) * nodes
+        node = np.zeros((len(rows), number), dtype=np.int64)
+        for _ in range(nodes.bit_length()):
+            place = tree + node
+            node = 2 * node + 1 + (values.take(first + columns.take(place)) > limits.take(place))
+        leaf = node - nodes + np.arange(number) * (nodes + 1)
+        found: Floats = self.leaves.ravel().take(leaf).sum(axis=1, dtype=np.float64).astype(np.float32)
         return found + np.float32(self.start)
 
     def arrays(self, name: str) -> dict[str, npt.NDArray[np.generic]]:
@@ -50,8 +60,9 @@ class Trees:
 def from_arrays(arrays: Mapping[str, npt.NDArray[np.generic]], name: str, columns: int) -> Trees:
     """Trees over `columns` columns. Raises `ValueError` or `KeyError` for arrays that are none."""
     asked, limits, leaves = (arrays[f"{name}_{part}"] for part in ("columns", "limits", "leaves"))
-    number, depth = asked.shape
-    if limits.shape != (number, depth) or leaves.shape != (number, 2**depth):
+    number, nodes = asked.shape
+    whole = (nodes + 1) & nodes == 0
+    if not whole or limits.shape != (number, nodes) or leaves.shape != (number, nodes + 1):
         raise ValueError(f"{name}: the shapes of the trees do not fit: {asked.shape}, {limits.shape}, {leaves.shape}")
     if number and not (int(asked.min()) >= 0 and int(asked.max()) < columns):
         raise ValueError(f"{name}: the trees ask for columns that there are not")

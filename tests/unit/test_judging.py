@@ -59,14 +59,21 @@ class TestTrees:
         rows = np.array([[0.0, 1.0], [0.0, 2.0], [9.0, 3.0]], dtype=np.float32)
         assert tree(1, 2.0, -1.0, 1.0)(rows).tolist() == [-0.75, -0.75, 1.25]
 
-    def test_levels_number_the_leaves_from_the_lowest_bit(self) -> None:
+    def test_every_node_asks_a_question_of_its_own(self) -> None:
         both = Trees(
-            np.array([[0, 1]], np.int32),
-            np.array([[0.5, 0.5]], np.float32),
+            np.array([[0, 1, 2]], np.int32),
+            np.array([[0.5, 0.5, 0.5]], np.float32),
             np.array([[0.0, 1.0, 2.0, 3.0]], np.float32),
             0.0,
         )
-        assert both(np.array([[0, 0], [1, 0], [0, 1], [1, 1]], dtype=np.float32)).tolist() == [0.0, 1.0, 2.0, 3.0]
+        rows = np.array([[0, 0, 9], [0, 1, 9], [1, 9, 0], [1, 9, 1]], dtype=np.float32)
+        assert both(rows).tolist() == [0.0, 1.0, 2.0, 3.0]
+
+    def test_many_rows_are_scored_as_few_are(self) -> None:
+        rows = np.random.default_rng(5).normal(size=(5000, 2)).astype(np.float32)
+        made = tree(1, 0.0, -1.0, 1.0)
+        assert np.array_equal(made(rows), np.where(rows[:, 1] > 0.0, 1.25, -0.75).astype(np.float32))
+        assert len(made(rows[:0])) == 0
 
     def test_together_is_the_mean(self) -> None:
         rows = np.array([[0.0], [5.0]], dtype=np.float32)
@@ -85,6 +92,7 @@ class TestTrees:
             ("columns", np.array([[2]], np.int32)),
             ("limits", np.array([[np.nan]], np.float32)),
             ("leaves", np.array([[1.0, 2.0, 3.0]], np.float32)),
+            ("columns", np.array([[0, 1]], np.int32)),
         ],
     )
     def test_arrays_that_are_no_trees_are_refused(self, part: str, value: Any) -> None:

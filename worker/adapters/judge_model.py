@@ -33,7 +33,7 @@ from ..models import Candidate, Memory, SelectionTask
 from .minilm import TOKENIZER_FILE, TOKENIZER_PACKAGE, TOKENIZER_SHA256, read_checked
 
 DISTRIBUTION, PACKAGE, CARD, NUMBERS = "meeseeks-judge", "meeseeks_judge", "card.json", "judge.npz"
-FORMAT = 1
+FORMAT = 2
 """Counts changes of the file's form."""
 
 MOST_BYTES = 25 * 2**20
