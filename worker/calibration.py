@@ -16,8 +16,12 @@ from .models import EmbedderProfile
 
 FILE = "calibration.json"
 
-OFF_TOPIC = 0.95
-"""Share of off-topic tasks that the measured gate stops."""
+OFF_TOPIC_STOPPED = 0.75
+"""Share of off-topic tasks that the gate of a store stops; more costs tasks that have relevant memories, see
+`docs/choosing.md`."""
+
+OFF_TOPIC_SILENT = 0.95
+"""Share of off-topic tasks under the keyword score that opens the gate, and under what is injected without a model."""
 
 PASSING = 0.99
 """Share of the tasks with relevant memories that the gate lets pass."""
@@ -103,9 +107,9 @@ def from_off_topic(observed: Sequence[Observation], now: Thresholds) -> Threshol
     """
     if len(observed) < LEAST_TASKS:
         raise SettingsError(f"{len(observed)} tasks are too few to measure by; it takes {LEAST_TASKS}")
-    gate = quantile([_best(task, "cosine") for task in observed], OFF_TOPIC)
-    keyword = quantile([_best(task, "keyword") for task in observed], OFF_TOPIC)
-    most = quantile([_best(task, "relevance") for task in observed], OFF_TOPIC)
+    gate = quantile([_best(task, "cosine") for task in observed], OFF_TOPIC_STOPPED)
+    keyword = quantile([_best(task, "keyword") for task in observed], OFF_TOPIC_SILENT)
+    most = quantile([_best(task, "relevance") for task in observed], OFF_TOPIC_SILENT)
     return Thresholds(
         floor=_rounded(min(now.floor, gate)),
         gate=_rounded(gate),

@@ -28,7 +28,7 @@ from worker.calibration import (
 from worker.cli.backend import Backend, open_backend
 from worker.cli.judged import fit_fields, fitted, kept, scored_tasks, show_fit, worlds_of
 from worker.cli.labelled import BUDGET_S, recall_of, store_world, worlds_service
-from worker.cli.options import AsJson, Tenant, run, settings_of
+from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
 from worker.cli.output import errors, print_json, say, show, table
 from worker.errors import JudgeError, SettingsError
 from worker.judging_fit import Fit
@@ -74,6 +74,15 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class _Asker:
+    """Who looks at the store: what belongs to others is not seen."""
+
+    tenant: str
+    user: str | None
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """The files that hold what was measured, where it was kept."""
 
@@ -99,6 +108,8 @@ def calibrate(
         bool, typer.Option("--write", help="Keep what was measured; services take it when they start.")
     ] = False,
     tenant: Tenant = "default",
+    user: User = None,
+    agent: Agent = "main",
     as_json: AsJson = False,
 ) -> None:
     """Adjust the gate of the search and the judge to labelled tasks, or the gate alone to what is stored."""
@@ -110,7 +121,7 @@ def calibrate(
         profile = _profile(settings)
         if cases is not None:
             return await _by_labels(settings, profile, worlds_of(cases), quiet=as_json)
-        return await _by_store(settings, profile, tenant, quiet=as_json)
+        return await _by_store(settings, profile, _Asker(tenant, user, agent), quiet=as_json)
 
     measured = run(work(), as_json=as_json)
     written = _keep(settings, measured) if write else Written()
@@ -153,11 +164,11 @@ async def _fitted(settings: Settings, profile: EmbedderProfile, worlds: Sequence
         return str(error)
 
 
-async def _by_store(settings: Settings, profile: EmbedderProfile, tenant: str, *, quiet: bool) -> Measured:
+async def _by_store(settings: Settings, profile: EmbedderProfile, asker: _Asker, *, quiet: bool) -> Measured:
     """The gate, and for how many of the recorded tasks the judge finds something."""
     async with open_backend(settings) as backend:
-        observed = await _on_store(backend, tenant, quiet=quiet)
-        wanted = {"tenant": tenant, "limit": MOST_RECEIPTS}
+        observed = await _on_store(backend, asker, quiet=quiet)
+        wanted = {"tenant": asker.tenant, "limit": MOST_RECEIPTS}
         page = ReceiptPage.model_validate(await backend.call(RECEIPTS, wanted, budget=BUDGET_S))
     before = Thresholds.of(profile, KEYWORD_FLOOR)
     measure = partial(from_off_topic, now=before)
@@ -176,17 +187,26 @@ def _keep(settings: Settings, measured: Measured) -> Written:
     return Written(file, kept(settings, read_judge(), measured.judge) if isinstance(measured.judge, Fit) else None)
 
 
-async def _on_store(backend: Backend, tenant: str, *, quiet: bool) -> list[Observation]:
+async def _on_store(backend: Backend, asker: _Asker, *, quiet: bool) -> list[Observation]:
     """What is found in the store for tasks about nothing in it."""
     observed: list[Observation] = []
+    scope = {"tenant": asker.tenant, "user": asker.user}
     with Progress(console=errors, disable=quiet, transient=True) as progress:
         for task in progress.track(off_topic_tasks(), description="measuring"):
-            payload = {"query": task, "scope": {"tenant": tenant}, "limit": MOST_SEEN, "ungated": True}
+            payload = {"query": task, "scope": scope, "agent_id": asker.agent, "limit": MOST_SEEN, "ungated": True}
             body = await backend.call(RECALL, payload, budget=BUDGET_S)
-            if body["size"] < LEAST_MEMORIES:
-                raise SettingsError(f"{body['size']} memories are too few to measure on; it takes {LEAST_MEMORIES}")
+            _check_visible(len(body["memories"]), body["size"])
             observed.append(_seen(body, frozenset()))
     return observed
+
+
+def _check_visible(visible: int, size: int) -> None:
+    """Raises `SettingsError` where too few memories can be seen; an ungated search brings all, up to its limit."""
+    if visible < LEAST_MEMORIES:
+        raise SettingsError(
+            f"{visible} memories that can be seen, of {size}, are too few to measure on; it takes {LEAST_MEMORIES}."
+            " What belongs to a user or an agent is seen with --user and --agent"
+        )
 
 
 async def _on_worlds(settings: Settings, worlds: Sequence[World], *, quiet: bool) -> list[Observation]:
