@@ -23,6 +23,7 @@ from .dedup import compact
 from .ledger import LedgerEntry
 from .model_calls import ModelAttempt, ModelUsage
 from .models import Candidate, Dropped, RecallQuery, Selection, Verdict
+from .ranking import is_superseded
 from .receipt import AttemptReceipt, ConsideredMemory, ModelReceipt, Receipt
 from .redaction import kept
 from .render import Line, block, body, shown_text
@@ -91,7 +92,7 @@ def conclude_selection(turn: Turn, selection: Selection, verdicts: Verdicts, fai
     verdicts.choose(selection.chosen)
     style = turn.request.render.format
     chosen = _in_order(selection.chosen, style)
-    fitted = fit(chosen, [_line(candidate, turn.config) for candidate in chosen], _limits(turn), style)
+    fitted = fit(chosen, [_line(candidate, turn) for candidate in chosen], _limits(turn), style)
     verdicts.drop(fitted.dropped)
     outcome, reason = (Outcome.INJECTED, None) if fitted.lines else empty_outcome(verdicts)
     by_id = {candidate.memory.id: candidate for candidate in chosen}
@@ -146,10 +147,10 @@ def empty_outcome(verdicts: Verdicts) -> tuple[Outcome, Reason]:
     return Outcome.NONE_RELEVANT, Reason.NOTHING_SELECTED
 
 
-def _line(candidate: Candidate, config: InjectionConfig) -> Line:
-    memory = candidate.memory
+def _line(candidate: Candidate, turn: Turn) -> Line:
+    memory, config = candidate.memory, turn.config
     text = shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets)
-    return Line(memory, text, candidate.source)
+    return Line(memory, text, candidate.source, outdated=is_superseded(memory, turn.now))
 
 
 def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:

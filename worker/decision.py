@@ -124,8 +124,8 @@ def questions_about(
     """The task as the state, and one question for each candidate; what is the same for all of them comes first."""
     values = {"now": task.now.date().isoformat(), "task": task_lines(task, present)}
     state = f"{prompt.system}\n\n{prompt.fill(prompt.section(STATE), values)}"
-    questions = (prompt.fill(prompt.user, {**values, "candidate": candidate_text(one, present)}) for one in candidates)
-    return DecisionRequest(state, tuple(questions))
+    texts = (candidate_text(one, present, task.now) for one in candidates)
+    return DecisionRequest(state, tuple(prompt.fill(prompt.user, {**values, "candidate": text}) for text in texts))
 
 
 def batches_of(questions: Sequence[str], most: int, characters: int = MOST_CHARACTERS) -> Iterator[tuple[str, ...]]:

@@ -16,6 +16,7 @@ from .masking import mask_secrets
 from .models import Memory
 
 FRAME_OF = {BlockFormat.XML: XML_FRAME, BlockFormat.PLAIN: PLAIN_FRAME, BlockFormat.SECTIONS: SECTIONS_FRAME}
+OUTDATED = "no longer holds"
 PINNED_TITLE = "[Pinned context]"
 CONTEXTUAL_TITLE = "[Relevant to this message]"
 
@@ -35,11 +36,12 @@ _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One memory as the block shows it; `text` has no date."""
+    """One memory as the block shows it; `text` has no date. `outdated`: something else has taken its place."""
 
     memory: Memory
     text: str
     source: ItemSource
+    outdated: bool = False
 
 
 def flatten(text: str, limit: int) -> str:
@@ -61,9 +63,14 @@ def shown_text(content: str, limit: int, *, mask: bool) -> str:
 
 
 def dated(line: Line) -> str:
-    """`text (YYYY-MM-DD)`: the day it happened, else the day it was noted, in UTC; no date where neither is known."""
+    """`text (YYYY-MM-DD)`: the day it happened, else the day it was noted, in UTC; no date where neither is known.
+
+    What is outdated, which a task about the past may be told, says so: `text (YYYY-MM-DD, no longer holds)`.
+    """
     day: datetime | None = line.memory.occurred_at or line.memory.created_at
-    return f"{line.text} ({day:%Y-%m-%d})" if day else line.text
+    about = [f"{day:%Y-%m-%d}"] if day else []
+    about += [OUTDATED] if line.outdated else []
+    return f"{line.text} ({', '.join(about)})" if about else line.text
 
 
 def body(lines: Sequence[Line], style: BlockFormat) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -15,6 +16,8 @@ from .model_profile import SchemaKind
 from .models import Candidate, SelectionTask
 from .parsing import Choice, parse_choice
 from .prompts import Message, Prompt, clip_middle, estimate_messages, neutralise, quote
+from .ranking import is_superseded
+from .render import OUTDATED
 from .tokens import estimate_tokens
 
 VARIABLES = frozenset({"now", "task", "candidates", "most"})
@@ -123,6 +126,7 @@ class Conversation:
         self._prompt = prompt
         self._present = present
         self._shape = shape
+        self._now = task.now
         self._values = {"now": task.now.date().isoformat(), "task": task_lines(task, present), "most": str(shape.most)}
         self._tokens_left = shape.window - prompt.max_tokens - _MARGIN_TOKENS
         self.offered: list[Candidate] = []
@@ -182,7 +186,7 @@ class Conversation:
         """Lines of the candidates that fit, numbered in the order in which they are shown."""
         fitting: list[Candidate] = []
         for candidate in candidates:
-            cost = estimate_tokens(candidate_line(99, candidate, self._present)) + 1
+            cost = estimate_tokens(candidate_line(99, candidate, self._present, self._now)) + 1
             if cost > self._tokens_left:
                 break
             self._tokens_left -= cost
@@ -191,7 +195,7 @@ class Conversation:
             Random(self._shape.seed).shuffle(fitting)
         start = len(self.offered) + 1
         self.offered += fitting
-        return [candidate_line(number, candidate, self._present) for number, candidate in enumerate(fitting, start)]
+        return [candidate_line(number, one, self._present, self._now) for number, one in enumerate(fitting, start)]
 
     def _fill(self, template: str, lines: Sequence[str]) -> str:
         return self._prompt.fill(template, {**self._values, "candidates": "\n".join(lines) or "(none)"})
@@ -224,20 +228,24 @@ def _in_pattern(message: Message) -> Message:
     return _assistant(json.dumps(written))
 
 
-def candidate_line(number: int, candidate: Candidate, present: Callable[[str], str]) -> str:
+def candidate_line(number: int, candidate: Candidate, present: Callable[[str], str], now: datetime) -> str:
     """`[3] 2026-02-11 "text"`: a label of ours, the day it is about or was noted, and quoted data."""
-    return f"[{number}] {candidate_text(candidate, present)}"
+    return f"[{number}] {candidate_text(candidate, present, now)}"
 
 
-def candidate_text(candidate: Candidate, present: Callable[[str], str]) -> str:
-    """`2026-02-11 "text"`: the day that a memory is about or was noted, and its text as quoted data."""
+def candidate_text(candidate: Candidate, present: Callable[[str], str], now: datetime) -> str:
+    """`2026-02-11 "text"`: the day that a memory is about or was noted, and its text as quoted data.
+
+    What something else has taken the place of by `now` says so between the two.
+    """
     memory = candidate.memory
     moment = memory.occurred_at or memory.created_at
     day = f"{moment.date().isoformat()} " if moment else ""
     text = present(memory.content)
     if len(text) > _CANDIDATE_CHARACTERS:
         text = text[: _CANDIDATE_CHARACTERS - 1] + "…"
-    return f"{day}{quote(text)}"
+    state = f"({OUTDATED}) " if is_superseded(memory, now) else ""
+    return f"{day}{state}{quote(text)}"
 
 
 def task_lines(task: SelectionTask, present: Callable[[str], str]) -> str:

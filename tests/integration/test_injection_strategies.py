@@ -131,6 +131,9 @@ async def test_a_model_that_sees_a_question_about_the_past_gets_what_was_superse
         await service.put([*MEMORIES, old])
         result = await service.ask("Who tuned the reed organ before Pavel?")
     assert ids(result) == (["former"] if allowed else [])
+    marked = [said for request in model.requests for said in request.messages if "(no longer holds)" in said["content"]]
+    assert bool(marked) is allowed
+    assert ("no longer holds)" in (result.memory_context or "")) is allowed
 
 
 async def test_a_strategy_that_is_not_there_is_told_in_the_receipt(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The block: one frame, one line per memory, stored text is data."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -41,6 +42,14 @@ def test_unknown_date_is_left_out() -> None:
     whole = block([line_of("Ballast survey planned", created_at=None)], BlockFormat.XML)
     assert whole is not None
     assert "\nBallast survey planned\n" in whole
+
+
+def test_what_something_else_has_replaced_says_so() -> None:
+    old = replace(line_of("Gate code 4411"), outdated=True)
+    undated = replace(line_of("Gate code 17", created_at=None), outdated=True)
+    assert body([old, undated], BlockFormat.XML) == (
+        "Gate code 4411 (2026-01-10, no longer holds)\nGate code 17 (no longer holds)"
+    )
 
 
 def test_sections_separate_pinned_from_relevant() -> None:
