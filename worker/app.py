@@ -199,7 +199,7 @@ def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, i
         choosing = replace(parts, prompts=parts.prompts.with_prompt(prompt), verdicts=VerdictCache(0))
         strategies = _strategies(service, choosing, usable, DeterministicSelector(injecting.profile))
         own = replace(injecting, strategies=strategies, ledger=ledger, receipts=receipts)
-        return InjectionService(replace(own, config_for=lambda _: config, answered=None))
+        return InjectionService(replace(own, config_for=lambda _: config, answered=None, logs=False))
 
     return build
 
@@ -217,10 +217,11 @@ async def _opened(service: ServiceSettings, parts: Parts, config: InjectionConfi
 def _feedback(service: ServiceSettings, parts: Parts, store: WholeStore, build: Build) -> FeedbackOperations:
     """What is done with requests that were."""
     config_for = parts.live.for_agent
-    judge = UsageJudge(partial(_chat_model, parts), service.prompts_dir or default_prompts_dir())
+    prompts = service.prompts_dir or default_prompts_dir()
+    judge = UsageJudge(partial(_chat_model, parts), prompts)
     feedback = Feedback(FeedbackParts(parts.receipts, parts.ledger, parts.usage, store, config_for, utc_now, judge))
     return FeedbackOperations(
-        replayer=Replayer(ReplayParts(parts.receipts, store, config_for, build, MemoryLedger)),
+        replayer=Replayer(ReplayParts(parts.receipts, store, config_for, build, MemoryLedger, prompts)),
         feedback=feedback,
         receipts=parts.receipts,
         usage=parts.usage,

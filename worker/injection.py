@@ -88,6 +88,7 @@ class InjectionParts:
     """What the service is built from.
 
     `profile` is that of the embedder, missing where its vectors are not used. `answered` is told every new result.
+    `logs` says that each has a line in the log, which names its receipt: a replay's is not kept.
     """
 
     recall: Recall
@@ -98,6 +99,7 @@ class InjectionParts:
     clock: Callable[[], datetime]
     profile: EmbedderProfile | None = None
     answered: Callable[[InjectionResult], None] | None = None
+    logs: bool = True
 
 
 class InjectionService:
@@ -279,20 +281,25 @@ class InjectionService:
         self._background.spawn("receipt", self._record(turn, conclusion, result))
         if self._parts.answered is not None:
             self._parts.answered(result)
-        log.info(
-            "answered",
-            outcome=result.outcome,
-            reason=result.reason,
-            engine=result.engine,
-            items=len(result.items),
-            elapsed_ms=result.elapsed_ms,
-            receipt=result.receipt_id,
-        )
+        if self._parts.logs:
+            _log_answer(result)
         return Injection(result, delivery)
 
     async def _record(self, turn: Turn, conclusion: Conclusion, result: InjectionResult) -> None:
         await asyncio.sleep(RECEIPT_AFTER)
         await self._parts.receipts.write(receipt_of(turn, conclusion, result))
+
+
+def _log_answer(result: InjectionResult) -> None:
+    log.info(
+        "answered",
+        outcome=result.outcome,
+        reason=result.reason,
+        engine=result.engine,
+        items=len(result.items),
+        elapsed_ms=result.elapsed_ms,
+        receipt=result.receipt_id,
+    )
 
 
 def _by_source(recalled: Recalled) -> tuple[tuple[Candidate, ...], Recalled]:

@@ -4,17 +4,20 @@ What the session had been shown at that time is taken from the receipt, not from
 since. The memories are those of today's store, as far as they existed then; the settings those of the receipt.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import structlog
 from pydantic import Field, ValidationError
 
 from hooks.contract import MAX_DEADLINE_MS, Engine, InjectionRequest, Mode, Outcome, Reason, Text, new_turn_id
 
 from .deadline import Deadline
 from .decision import check_decision_prompt
-from .errors import NotFound, OperationError, SettingsError
+from .errors import NotFound, OperationError, PromptError, SettingsError
 from .injection import InjectionService
 from .kinds import ReceiptKeep
 from .ledger import LedgerEntry, LedgerKey
@@ -27,6 +30,8 @@ from .settings import InjectionConfig, Strategy
 from .settings_file import faults
 from .triage_prompt import check_prompt
 
+log = structlog.get_logger()
+
 NO_MODEL = "none"
 
 IN_A_REPLAY = {"receipt_keep": ReceiptKeep.EVERYTHING, "verdict_cache_s": 0}
@@ -36,9 +41,10 @@ IN_A_REPLAY = {"receipt_keep": ReceiptKeep.EVERYTHING, "verdict_cache_s": 0}
 class ReplayWish(DomainModel):
     """What is to be different this time; nothing is what it was unless it is said here.
 
-    `prompt` is the text of a prompt file, `model` a name in litellm's notation or `none`, `settings` are keys of
-    `[memory_injection]`. `current` takes the settings of today instead of those of the receipt. `deadline_ms` also
-    replaces that of the settings.
+    `prompt` is the text of a prompt file: by the id `decision` it is for decision models, by any other id for the
+    strategy `llm`, whichever prompt the settings name. `model` is a name in litellm's notation or `none`, `settings`
+    are keys of `[memory_injection]`. `current` takes the settings of today instead of those of the receipt.
+    `deadline_ms` also replaces that of the settings.
     """
 
     prompt: Text | None = None
@@ -91,9 +97,19 @@ class ChangedMemory(DomainModel):
     now: int | None
 
 
+class TriedPrompt(DomainModel):
+    """The prompt that a replay was given: its name, the strategy that it is for, and the id of the prompt whose place
+    it takes there. `used` says whether the choice was made with it."""
+
+    prompt: str
+    strategy: Strategy
+    replaces: str
+    used: bool
+
+
 class Replay(DomainModel):
     """A receipt's request and what comes out of it today. `same` says that the block has the same memories in the same
-    order; `ignored` are settings of the receipt that there are no more."""
+    order; `ignored` are settings of the receipt that there are no more; `tried` is the prompt that was given."""
 
     receipt_id: str
     same: bool
@@ -102,6 +118,7 @@ class Replay(DomainModel):
     fates: tuple[Fate, ...]
     changed_memories: tuple[ChangedMemory, ...]
     ignored: tuple[str, ...] = ()
+    tried: TriedPrompt | None = None
 
 
 Build = Callable[[InjectionConfig, Prompt | None, Ledger, ReceiptStore], Awaitable[InjectionService]]
@@ -110,13 +127,14 @@ Build = Callable[[InjectionConfig, Prompt | None, Ledger, ReceiptStore], Awaitab
 
 @dataclass(frozen=True, slots=True)
 class ReplayParts:
-    """What replays are made with; `ledger` makes an empty one."""
+    """What replays are made with; `ledger` makes an empty one, `prompts` is the folder of what a prompt extends."""
 
     receipts: ReceiptStore
     engine: StoreEngine
     config_for: Callable[[str], InjectionConfig]
     build: Build
     ledger: Callable[[], Ledger]
+    prompts: Path
 
 
 class Replayer:
@@ -136,10 +154,13 @@ class Replayer:
             text = f"receipt {receipt_id} keeps no texts (receipt_keep = {receipt.kept}), so it cannot be run again"
             raise OperationError(Reason.BAD_REQUEST, text)
         known = receipt.config if not wish.current else self._config(receipt).model_dump(mode="json")
-        config, ignored = config_of(known, wish)
-        again = await self._again(receipt, config, _prompt(wish.prompt), wish, deadline)
+        prompt = await asyncio.to_thread(prompt_of, wish.prompt, self._parts.prompts)
+        config, ignored = config_of(known, wish, prompt)
+        again = await self._again(receipt, config, prompt, wish, deadline)
         today = await self._parts.engine.tenant(tenant).get([one.id for one in receipt.considered])
-        return compared(receipt, again, today, ignored)
+        found = compared(receipt, again, today, ignored)
+        log.info("replayed", receipt=receipt_id, same=found.same, elapsed_ms=again.elapsed_ms)
+        return found.model_copy(update={"tried": tried_of(prompt, known, again)})
 
     def _config(self, receipt: Receipt) -> InjectionConfig:
         return self._parts.config_for(receipt.request.agent_id)
@@ -188,7 +209,9 @@ def request_of(receipt: Receipt, wish: ReplayWish) -> InjectionRequest:
     return receipt.request.model_copy(update=changes)
 
 
-def config_of(known: Mapping[str, object], wish: ReplayWish) -> tuple[InjectionConfig, tuple[str, ...]]:
+def config_of(
+    known: Mapping[str, object], wish: ReplayWish, prompt: Prompt | None = None
+) -> tuple[InjectionConfig, tuple[str, ...]]:
     """The settings of a replay, and those of the receipt that there are no more. Raises `SettingsError`. Pure."""
     fields = InjectionConfig.model_fields
     values: dict[str, Any] = {key: value for key, value in known.items() if key in fields}
@@ -198,6 +221,8 @@ def config_of(known: Mapping[str, object], wish: ReplayWish) -> tuple[InjectionC
         values["strategy"] = wish.settings.get("strategy", Strategy.AUTO)
     if wish.deadline_ms is not None:
         values["deadline_ms"] = wish.deadline_ms
+    if prompt is not None and prompt.id != DECISION_PROMPT:
+        values["prompt"] = prompt.id
     try:
         return InjectionConfig.model_validate(values), tuple(sorted(set(known) - set(fields)))
     except ValidationError as error:
@@ -210,15 +235,32 @@ def shown_then(receipt: Receipt) -> dict[str, LedgerEntry]:
     return {one.id: LedgerEntry(one.version, 0, "", lasting=True) for one in shown}
 
 
-def _prompt(text: str | None) -> Prompt | None:
+def prompt_of(text: str | None, folder: Path) -> Prompt | None:
+    """The prompt of a file's text, which may extend one of `folder` or a shipped one. Blocks. Raises `PromptError`."""
     if text is None:
         return None
-    prompt = parse_prompt(text, "the prompt")
-    checks = {TRIAGE_PROMPT: check_prompt, DECISION_PROMPT: check_decision_prompt}
-    if prompt.id not in checks:
-        raise OperationError(Reason.BAD_REQUEST, f"the prompt has the id {prompt.id}; say one of {', '.join(checks)}")
-    checks[prompt.id](prompt)
+    prompt = parse_prompt(text, "the prompt", folder)
+    if prompt.id == DECISION_PROMPT:
+        check_decision_prompt(prompt)
+        return prompt
+    try:
+        check_prompt(prompt)
+    except PromptError as error:
+        raise PromptError(f"the prompt chooses no memories, so a replay cannot try it: {error}") from error
     return prompt
+
+
+def tried_of(prompt: Prompt | None, known: Mapping[str, object], again: Receipt) -> TriedPrompt | None:
+    """What became of the prompt that a replay was given; `known` are the settings that it replaces one of. Pure."""
+    if prompt is None:
+        return None
+    decides = prompt.id == DECISION_PROMPT
+    return TriedPrompt(
+        prompt=prompt.name,
+        strategy=Strategy.DECISION if decides else Strategy.LLM,
+        replaces=DECISION_PROMPT if decides else str(known.get("prompt", TRIAGE_PROMPT)),
+        used=again.model is not None and again.model.prompt_id == prompt.name,
+    )
 
 
 def compared(before: Receipt, after: Receipt, today: Sequence[Memory], ignored: tuple[str, ...] = ()) -> Replay:

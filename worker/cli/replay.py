@@ -15,15 +15,18 @@ from worker.cli.evaluating import Set, setting
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import errors, fail, milliseconds, print_json, say, show, table
 from worker.cli.receipts import Degraded, OneAgent, OneEngine, OneOutcome, OneReason, Session, Since, filter_of
-from worker.errors import MeeseeksError, SettingsError
+from worker.errors import MeeseeksError, PromptError, SettingsError
 from worker.feedback_operations import REPLAY
 from worker.operations import RECEIPTS
+from worker.prompts import whole_prompt
 
 BUDGET_S = MAX_DEADLINE_MS / 1000
 MOST = 1000
 """Receipts that one command runs again."""
 
-Prompt = Annotated[Path | None, typer.Option("--prompt", help="Prompt file instead of the one in force.")]
+Prompt = Annotated[
+    Path | None, typer.Option("--prompt", help="Prompt file instead of the one in force; it may be an agent's own.")
+]
 Model = Annotated[str | None, typer.Option(help="Model instead of the configured one, or `none`.")]
 OneMode = Annotated[Mode | None, typer.Option("--mode", help="Mode instead of the request's.")]
 Current = Annotated[bool, typer.Option("--current", help="Settings of today instead of those of the receipt.")]
@@ -56,7 +59,8 @@ def replay(
         fail("say the id of a receipt, or --all", as_json=as_json)
     settings = settings_of(context, as_json=as_json)
     where = filter_of(session, agent, outcome, reason, engine, degraded, since)
-    wish = _wish(prompt, model, set_, mode, current, deadline_ms, as_json=as_json)
+    folders = [settings.service.prompts_dir] if settings.service.prompts_dir else []
+    wish = _wish(prompt, folders, model, set_, mode, current, deadline_ms, as_json=as_json)
 
     async def work() -> dict[str, Any]:
         async with open_backend(settings, with_model=True) as backend:
@@ -75,6 +79,7 @@ def replay(
 
 def _wish(
     prompt: Path | None,
+    folders: Sequence[Path],
     model: str | None,
     set_: Sequence[str] | None,
     mode: Mode | None,
@@ -84,9 +89,9 @@ def _wish(
     as_json: bool,
 ) -> dict[str, Any]:
     try:
-        text = prompt.read_text(encoding="utf-8") if prompt else None
+        text = whole_prompt(prompt, *folders)[1] if prompt else None
         values = dict(map(setting, set_ or ()))
-    except (OSError, UnicodeDecodeError, SettingsError) as error:
+    except (PromptError, SettingsError) as error:
         fail(str(error), as_json=as_json)
     wish = {"prompt": text, "model": model, "mode": mode, "settings": values, "current": current}
     return {**wish, "deadline_ms": deadline_ms}
@@ -155,6 +160,8 @@ def _tell(found: dict[str, Any]) -> None:
     rows = [[name.replace("_", " "), before[name], after[name]] for name in names]
     rows.append(["time", *(f"{side['elapsed_ms']:.0f} ms: {milliseconds(side['stages'])}" for side in (before, after))])
     show(table(None, ["", "before", "now"], rows))
+    if tried := found["tried"]:
+        say(_tried(tried))
     for note in after["notes"]:
         say(f"note: {note}")
     changed = [one for one in found["fates"] if _fate(one, "before") != _fate(one, "after") or one["place_after"]]
@@ -169,6 +176,13 @@ def _tell(found: dict[str, Any]) -> None:
         say(f"{one['id']}: version {one['then']} then, " + (f"{one['now']} now" if one["now"] else "gone since"))
     if found["ignored"]:
         say(f"settings that there are no more: {', '.join(found['ignored'])}")
+
+
+def _tried(tried: dict[str, Any]) -> str:
+    place = f"{tried['prompt']} in the place of {tried['replaces']}, for the strategy {tried['strategy']}"
+    if tried["used"]:
+        return place
+    return f"{place}: not used, the choice was not made by such a model (see --set strategy={tried['strategy']})"
 
 
 def _fate(one: dict[str, Any], side: str) -> str:
