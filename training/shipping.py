@@ -18,7 +18,7 @@ from worker.kinds import JudgePoint
 
 from .fitting import Fitted
 
-VERSION = "1"
+VERSION = "2"
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The time of every part of the archive, the first that its format has."""
 

@@ -25,9 +25,9 @@ class Growth:
     """How trees are grown. `columns` and `rows` are the shares of them that a tree is given; `prior` is how many rows'
     worth of doubt there is about a leaf."""
 
-    trees: int = 600
+    trees: int = 800
     depth: int = 4
-    rate: float = 0.05
+    rate: float = 0.04
     columns: float = 0.35
     rows: float = 0.25
     prior: float = 8.0

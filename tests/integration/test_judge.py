@@ -87,7 +87,7 @@ class TestFile:
         file = read_judge()
         assert file.judge.fingerprint == PROFILE.fingerprint
         assert file.card["license"] == "Apache-2.0"
-        assert file.card["fitted_to"]["worlds"] == 36
+        assert file.card["fitted_to"]["worlds"] == 48
         points = [
             file.judge.thresholds[point] for point in (JudgePoint.CLEAN98, JudgePoint.BALANCED, JudgePoint.RECALL)
         ]
