@@ -20,6 +20,10 @@ class CircuitBreaker:
     def is_open(self) -> bool:
         return self.blocked_until is not None
 
+    def paused_for(self, now: float) -> float | None:
+        """Seconds until the next probe, 0 where it is due; `None` while calls are made as usual."""
+        return None if self.blocked_until is None else max(0.0, self.blocked_until - now)
+
     def allow(self, now: float) -> bool:
         """Whether a call may be made now; while open, this also takes the probe."""
         if self.blocked_until is None:

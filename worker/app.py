@@ -181,9 +181,9 @@ async def _assemble(
         ledger_name=ledger_key,
         sessions=SessionService(parts.ledger, parts.live.for_agent),
         settings=parts.live,
+        models=parts.models.states if parts.models else tuple,
         about=_about(service, name, embedder, parts),
     )
-
     table = operations.table()
     feedback = _feedback(service, parts, store, _building(service, parts, usable, injecting))
     return Serving(name, store, embedder, usable is not None, table | feedback.table(table))

@@ -38,6 +38,18 @@ M = TypeVar("M", bound=AnyModel)
 
 
 @dataclass(frozen=True, slots=True)
+class ModelState:
+    """How an open model is: failures in a row, and whether it is left alone for them, for so many seconds more.
+
+    `paused_s` is `None` where it is asked as usual, and 0 where the next request tries it again.
+    """
+
+    name: str
+    failures: int
+    paused_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Opened(Generic[M]):
     """A model that can be asked, and the breaker of its failures."""
 
@@ -74,6 +86,11 @@ class ModelPool(Generic[M]):
         except MeeseeksError as error:
             raise ModelError(Reason.MODEL_ERROR, f"{name}: cannot be opened: {error}") from error
 
+    def states(self, now: float) -> list[ModelState]:
+        """Of every open model; `now` is in the seconds that breakers are told."""
+        opened = [(name, task.result().breaker) for name, task in self._opened.items() if _is_open(task)]
+        return [ModelState(name, one.failures, one.paused_for(now)) for name, one in opened]
+
     async def warmed(self) -> None:
         """Wait until the models that are open are warm, or have failed to be."""
         while self._warming:
@@ -96,6 +113,10 @@ class ModelPool(Generic[M]):
         self._warming.add(warming)
         warming.add_done_callback(self._warming.discard)
         return opened
+
+
+def _is_open(task: "asyncio.Task[Opened[M]]") -> bool:
+    return task.done() and not _failed(task)
 
 
 def _failed(task: "asyncio.Task[Opened[M]]") -> bool:

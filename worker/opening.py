@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -39,7 +40,7 @@ from .errors import EmbedderError, JudgeError, SettingsError
 from .hosts.subagents import PendingSubagents
 from .judging import Adjustment
 from .judging_fit import fitted_to_another, read_adjustment
-from .model_pool import ModelNames, ModelPool
+from .model_pool import ModelNames, ModelPool, ModelState
 from .model_profile import ModelKind, ModelProfile, kind_of, only_vetoes
 from .protocols import ChatModel, DecisionModel, Embedder, Ledger, ReceiptStore, UsageStore
 from .service_settings import ServiceSettings
@@ -203,6 +204,11 @@ class Models:
     names: ModelNames
     chat: "ModelPool[ChatModel]"
     decision: "ModelPool[DecisionModel]"
+
+    def states(self) -> list[ModelState]:
+        """Of every model that is open."""
+        now = monotonic()
+        return [*self.chat.states(now), *self.decision.states(now)]
 
     async def warm(self) -> None:
         """Wait until every model that is open has been asked once, for whoever measures."""

@@ -3,7 +3,7 @@
 The same table serves the queue's worker and the command line where that opens the store itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -20,6 +20,7 @@ from .injection import InjectionService
 from .kinds import Budget
 from .ledger import LedgerKey
 from .memory_operations import MemoryOperations, TenantPayload
+from .model_pool import ModelState
 from .models import DomainModel, Memory, MemoryType, RecallQuery, visible_to
 from .moments import LastMoment
 from .protocols import ReceiptStore, StoreEngine
@@ -162,6 +163,7 @@ class Operations:
         ledger_name: Callable[[LedgerKey], str],
         sessions: SessionService,
         settings: LiveSettings,
+        models: Callable[[], Sequence[ModelState]],
         about: dict[str, Any],
     ) -> None:
         self._injection = injection
@@ -174,6 +176,7 @@ class Operations:
         self._ledger_name = ledger_name
         self._sessions = sessions
         self._settings = settings
+        self._models = models
         self._about = about
 
     def table(self) -> dict[str, Operation]:
@@ -253,4 +256,6 @@ class Operations:
 
     async def health(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
         health = await self._engine.health()
-        return Answer({"store": asdict(health), **self._about, "settings": self._settings.status()})
+        models = [asdict(state) for state in self._models()]
+        about = {**self._about, "models": models, "settings": self._settings.status()}
+        return Answer({"store": asdict(health), **about})

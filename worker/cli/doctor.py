@@ -1,6 +1,7 @@
 """`meeseeks doctor`: what is reachable, and whether an injection works; with a host, whether its hooks do."""
 
 import uuid
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -48,7 +49,7 @@ async def _examine(settings: Settings, *, quick: bool) -> list[Check]:
     try:
         async with open_backend(settings, with_model=not quick) as backend:
             health = await backend.call(HEALTH, {}, budget=5.0)
-            checks = [Check("service", True, backend.where), *_findings(health)]
+            checks = [Check("service", True, backend.where), *_findings(health), *_paused(health, wrong=not quick)]
             return checks if quick else [*checks, _settings(health["settings"]), await _canary(backend)]
     except MeeseeksError as error:
         return [Check("service", False, str(error))]
@@ -66,6 +67,19 @@ def _findings(health: dict[str, Any]) -> list[Check]:
         Check("judge", not health["judge"].startswith("broken"), health["judge"]),
         Check("model", True, health["model"] or _without_model(health["judge"])),
     ]
+
+
+def _paused(health: dict[str, Any], *, wrong: bool) -> Iterator[Check]:
+    """The models that the worker which answered leaves alone after failures in a row.
+
+    Requests get the answer that needs none meanwhile: nothing for which whoever watches the service should restart it.
+    """
+    for state in health["models"]:
+        if state["paused_s"] is None:
+            continue
+        again = f"in {state['paused_s']:.0f} s" if state["paused_s"] > 0 else "by the next request"
+        detail = f"{state['name']} failed {state['failures']} times in a row and is tried again {again}"
+        yield Check("paused model", not wrong, f"{detail}; see `meeseeks receipt --degraded`")
 
 
 def _without_model(judge: str) -> str:

@@ -1,0 +1,68 @@
+"""Models that are left alone after failures, as the running service knows them and `meeseeks doctor` shows them."""
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from hooks.breaker import CircuitBreaker
+from hooks.wire import INJECT
+from tests.support.upstream import Mode, Upstream
+from worker.app import open_core
+from worker.backends import LocalBackend
+from worker.cli import app
+from worker.cli.doctor import _paused
+from worker.memory_operations import REMEMBER
+from worker.operations import HEALTH
+from worker.settings import Settings
+
+MODEL = "openai/scripted"
+
+
+async def test_a_model_that_keeps_failing_is_shown_and_so_is_its_return(tmp_path: Path) -> None:
+    async with Upstream(mode=Mode.ERROR_500) as upstream:
+        said = {
+            "MEESEEKS_MODEL": MODEL,
+            "MEESEEKS_MODEL_API_BASE": f"{upstream.url}/v1",
+            "MEESEEKS_MODEL_API_KEY": "k",
+        }
+        async with open_core(Settings.load(said, None, data_dir=tmp_path)) as core:
+            assert core.model is not None
+            breaker = (await core.model.chat.open(MODEL)).breaker
+            await core.model.warm()
+            breaker.record_success()
+            backend = LocalBackend(core.operations)
+            await backend.call(REMEMBER, {"memory": {"id": "hold", "content": "Cabin holds lapse in 12 minutes"}})
+            for number in range(breaker.threshold):
+                health = await backend.call(HEALTH, {})
+                assert health["models"] == [{"name": MODEL, "failures": number, "paused_s": None}]
+                assert list(_paused(health, wrong=True)) == []
+                request = {"session_id": f"s{number}", "message": "When do cabin holds lapse?", "deadline_ms": 20_000}
+                await backend.call(INJECT, {**request, "mode": "always"}, budget=20.0)
+            health = await backend.call(HEALTH, {})
+            (state,) = health["models"]
+            (shown,) = _paused(health, wrong=True)
+            (watched,) = _paused(health, wrong=False)
+            breaker.record_success()
+            assert list(_paused(await backend.call(HEALTH, {}), wrong=True)) == []
+    assert (state["name"], state["failures"], 0 < state["paused_s"] <= breaker.pause) == (MODEL, 5, True)
+    assert (shown.name, shown.ok, watched.ok) == ("paused model", False, True)
+    assert f"{MODEL} failed 5 times in a row and is tried again in" in shown.detail
+
+
+def test_how_long_a_breaker_waits() -> None:
+    breaker = CircuitBreaker(threshold=2, pause=20.0)
+    assert breaker.paused_for(0.0) is None
+    for now in (1.0, 2.0):
+        breaker.record_failure(now)
+    assert [breaker.paused_for(now) for now in (2.0, 12.0, 22.0, 99.0)] == [20.0, 10.0, 0.0, 0.0]
+    assert breaker.allow(30.0)
+    assert breaker.paused_for(30.0) == 20.0
+
+
+def test_the_command_says_it_as_json(tmp_path: Path) -> None:
+    options = ["--data-dir", str(tmp_path), "doctor", "--quick", "--json"]
+    done = CliRunner().invoke(app, options, env={"MEESEEKS_MODEL": "none", "MEESEEKS_EMBEDDER": "none"})
+    found = json.loads(done.stdout)
+    assert found["healthy"]
+    assert not [check for check in found["checks"] if check["name"] == "paused model"]
