@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from .breaker import CircuitBreaker
 from .contract import InjectionRequest, InjectionResult, Reason, SessionEvent, SessionEventResult, WireModel
-from .failing import elapsed_ms, event_not_done, no_memory, safely, skipped
+from .failing import elapsed_ms, event_not_done, no_memory, report_not_done, safely, skipped
 from .faults import BadReply, BadRequest
 from .memory_contract import ForgetResult, RecallRequest, RecallResult, RememberResult, cleaned
 from .service import DEFAULT_URL, HttpService
+from .usage_contract import AnswerReport, AnswerReportResult
 
 DEFAULT_TIMEOUT = 2.8
 """Seconds that a call may take: a little less than what hosts give a hook of three seconds."""
@@ -25,6 +26,9 @@ FAILURES = 3
 
 PAUSE = 5.0
 """Seconds for which it then is, or half a second where it failed at once; after that one call tries again."""
+
+NO_PATH = frozenset({"export", "import", ".", ".."})
+"""Ids of memories that no path can hold: what stands there is another endpoint, or is taken out by HTTP clients."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +97,13 @@ class MeeseeksClient:
         result = await self._answered(self._event(given), event_not_done)
         return result.model_copy(update={"elapsed_ms": elapsed_ms(started)})
 
+    async def report(self, report: AnswerReport | Mapping[str, Any] | None = None, **fields: Any) -> AnswerReportResult:
+        """Tell what a worker answered, so that it is counted which memories it used: `report(answer=..., ...)`."""
+        started = time.monotonic()
+        given = fields if report is None else report
+        result = await self._answered(self._report(given), report_not_done)
+        return result.model_copy(update={"elapsed_ms": elapsed_ms(started)})
+
     async def recall(self, query: str, **fields: Any) -> RecallResult:
         """Search by hand; `fields` are further ones of `memory_contract.RecallRequest`, such as `limit` and `types`."""
         return await self._answered(self._recall(query, fields), _nothing(RecallResult))
@@ -142,6 +153,12 @@ class MeeseeksClient:
         path = f"/v1/sessions/{quote(event.session_id, safe='')}/events"
         return _checked(SessionEventResult, await self._service.ask("POST", path, body, budget=budget))
 
+    async def _report(self, given: AnswerReport | Mapping[str, Any]) -> AnswerReportResult:
+        report = given if isinstance(given, AnswerReport) else AnswerReport.model_validate(given)
+        budget = min(self._timeout, report.deadline_ms / 1000)
+        body = report.model_dump(mode="json", exclude_none=True)
+        return _checked(AnswerReportResult, await self._service.ask("POST", "/v1/answers", body, budget=budget))
+
     async def _recall(self, query: str, fields: Mapping[str, Any]) -> RecallResult:
         request = RecallRequest.model_validate({**fields, "query": query})
         body = request.model_dump(mode="json", exclude_defaults=True)
@@ -152,7 +169,9 @@ class MeeseeksClient:
         return _checked(RememberResult, await self._service.ask("POST", "/v1/memories", body, budget=self._timeout))
 
     async def _forget(self, memory_id: str, tenant: str) -> ForgetResult:
-        path = f"/v1/memories/{quote(memory_id, safe='')}?tenant={quote(tenant, safe='')}"
+        named = quote(memory_id, safe="")
+        place = f"/v1/memory?id={named}&" if memory_id in NO_PATH else f"/v1/memories/{named}?"
+        path = f"{place}tenant={quote(tenant, safe='')}"
         return _checked(ForgetResult, await self._service.ask("DELETE", path, budget=self._timeout, again=False))
 
 

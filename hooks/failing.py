@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from .contract import InjectionRequest, InjectionResult, Mode, Outcome, Reason, SessionEventResult
 from .faults import Fault
+from .usage_contract import AnswerReportResult
 
 _TIMEOUTS = frozenset({Reason.NO_WORKER, Reason.NO_ACK, Reason.BUSY, Reason.DEADLINE})
 
@@ -42,6 +43,12 @@ def event_not_done(reason: Reason) -> SessionEventResult:
     """The result of an event that nobody took."""
     _log.warning("the ledger was not told of a session event: %s", reason.value)
     return SessionEventResult(done=False, reason=reason)
+
+
+def report_not_done(reason: Reason) -> AnswerReportResult:
+    """The result of a report that nobody took."""
+    _log.warning("the service was not told of an answer: %s", reason.value)
+    return AnswerReportResult.failed(reason)
 
 
 def skip_reason(request: InjectionRequest) -> Reason | None:

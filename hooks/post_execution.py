@@ -1,6 +1,5 @@
 """The `worker:post_execution` hook: tells the service what a worker answered, so that it learns which memories help."""
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -10,13 +9,11 @@ from pydantic import ValidationError
 from . import wire
 from .background import Blocking, Unfinished
 from .contract import Reason
-from .failing import elapsed_ms, safely
+from .failing import elapsed_ms, report_not_done, safely
 from .queue import QueueFault
 from .queue_hook import QueueHook
 from .sync import seconds_of
 from .usage_contract import DEFAULT_REPORT_DEADLINE_MS, AnswerReport, AnswerReportResult
-
-_log = logging.getLogger(__name__)
 
 
 class PostExecutionHook(QueueHook):
@@ -34,7 +31,7 @@ class PostExecutionHook(QueueHook):
     ) -> AnswerReportResult:
         """Report an answer, given as a model, a mapping or its fields; which memories it used, or the reason."""
         started = time.monotonic()
-        result = await safely(self._send(fields if report is None else report, started), _not_done)
+        result = await safely(self._send(fields if report is None else report, started), report_not_done)
         return result.model_copy(update={"elapsed_ms": elapsed_ms(started)})
 
     async def _send(self, given: AnswerReport | Mapping[str, Any], started: float) -> AnswerReportResult:
@@ -65,9 +62,4 @@ class SyncPostExecutionHook(Blocking):
         try:
             return self._wait_for(lambda: self._hook(given), seconds_of(given, DEFAULT_REPORT_DEADLINE_MS))
         except Unfinished:
-            return _not_done(Reason.DEADLINE)
-
-
-def _not_done(reason: Reason) -> AnswerReportResult:
-    _log.warning("the service was not told of an answer: %s", reason.value)
-    return AnswerReportResult.failed(reason)
+            return report_not_done(Reason.DEADLINE)

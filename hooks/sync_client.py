@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 from .background import Blocking, Unfinished
 from .client import DEFAULT_TIMEOUT, MeeseeksClient
 from .contract import InjectionRequest, InjectionResult, Reason, SessionEvent, SessionEventResult
-from .failing import event_not_done, no_memory
+from .failing import event_not_done, no_memory, report_not_done
 from .faults import DeadlinePassed
 from .memory_contract import ForgetResult, RecallResult, RememberResult
+from .usage_contract import AnswerReport, AnswerReportResult
 
 T = TypeVar("T")
 
@@ -50,6 +51,11 @@ class SyncMeeseeksClient(Blocking):
         """Tell what happened to a session, so that the ledger follows: `event(type="session.cleared", ...)`."""
         given = fields if event is None else event
         return self._do(lambda: self._client.event(given), event_not_done)
+
+    def report(self, report: AnswerReport | Mapping[str, Any] | None = None, **fields: Any) -> AnswerReportResult:
+        """Tell what a worker answered, so that it is counted which memories it used: `report(answer=..., ...)`."""
+        given = fields if report is None else report
+        return self._do(lambda: self._client.report(given), report_not_done)
 
     def recall(self, query: str, **fields: Any) -> RecallResult:
         """Search by hand; `fields` are further ones of `memory_contract.RecallRequest`, such as `limit` and `types`."""

@@ -30,6 +30,8 @@ PAGE = 200
 
 SHOWN_CHARS = 200
 
+MOST_LISTED = 10_000
+
 
 class ReplayPayload(TenantPayload):
     id: Key
@@ -46,7 +48,7 @@ class UsagePayload(TenantPayload):
 
     never_used: bool = False
     min_injected: int = Field(default=1, ge=1)
-    limit: int = Field(default=100, ge=1, le=10_000)
+    limit: int = Field(default=100, ge=1, le=MOST_LISTED)
 
 
 class FeedbackOperations:

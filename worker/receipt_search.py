@@ -3,6 +3,7 @@
 from hooks.contract import Engine, Key, Outcome, Reason, UtcTime
 
 from .models import DomainModel
+from .moments import LastMoment
 from .protocols import ReceiptStore
 from .receipt import Receipt
 
@@ -11,7 +12,7 @@ PAGE = 100
 
 
 class ReceiptFilter(DomainModel):
-    """Which receipts are wanted; what is `None` does not matter. `since` is a time of the request."""
+    """Which receipts are wanted; what is `None` does not matter. `since` and `until` are times of the request."""
 
     session_id: Key | None = None
     agent_id: Key | None = None
@@ -20,6 +21,7 @@ class ReceiptFilter(DomainModel):
     engine: Engine | None = None
     degraded: bool | None = None
     since: UtcTime | None = None
+    until: LastMoment | None = None
 
     def matches(self, receipt: Receipt) -> bool:
         """Whether a receipt is one of those that are wanted."""
@@ -32,6 +34,8 @@ class ReceiptFilter(DomainModel):
             (self.degraded, receipt.degraded),
         )
         if self.since is not None and receipt.at < self.since:
+            return False
+        if self.until is not None and receipt.at > self.until:
             return False
         return all(wanted is None or wanted == there for wanted, there in pairs)
 

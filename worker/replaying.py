@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import structlog
@@ -31,6 +32,9 @@ from .settings_file import faults
 from .triage_prompt import check_prompt
 
 log = structlog.get_logger()
+
+REPLAY_S = MAX_DEADLINE_MS / 1000
+"""Seconds that one replay may take."""
 
 NO_MODEL = "none"
 
@@ -121,6 +125,28 @@ class Replay(DomainModel):
     tried: TriedPrompt | None = None
 
 
+class ReplaySummary(DomainModel):
+    """What came of several replays, each in `replays`, where one that failed has a `receipt_id` and an `error`.
+
+    `memories_added` and `memories_removed` are counted over all blocks; medians are of milliseconds. `not_run` are the
+    receipts whose turn did not come in the time that there was.
+    """
+
+    replayed: int
+    failed: int
+    same: int
+    with_memory_before: int
+    with_memory_after: int
+    memories_added: int
+    memories_removed: int
+    degraded_before: int
+    degraded_after: int
+    median_ms_before: float | None
+    median_ms_after: float | None
+    not_run: tuple[str, ...] = ()
+    replays: tuple[dict[str, Any], ...]
+
+
 Build = Callable[[InjectionConfig, Prompt | None, Ledger, ReceiptStore], Awaitable[InjectionService]]
 """A service that is like the one in use but for its settings, its prompt, its ledger and where its receipts go."""
 
@@ -146,8 +172,8 @@ class Replayer:
     async def replay(self, tenant: str, receipt_id: str, wish: ReplayWish, deadline: Deadline) -> Replay:
         """The request of a receipt, then and now.
 
-        Raises `NotFound`; `OperationError` for a receipt without texts; `SettingsError` and `PromptError` for a wish
-        that cannot be.
+        Raises `NotFound`; `OperationError` for a receipt without texts and for a prompt that cannot be tried;
+        `SettingsError` for other wishes that cannot be.
         """
         receipt = await self._parts.receipts.read(tenant, receipt_id)
         if receipt.kept is not ReceiptKeep.EVERYTHING:
@@ -236,17 +262,17 @@ def shown_then(receipt: Receipt) -> dict[str, LedgerEntry]:
 
 
 def prompt_of(text: str | None, folder: Path) -> Prompt | None:
-    """The prompt of a file's text, which may extend one of `folder` or a shipped one. Blocks. Raises `PromptError`."""
+    """The prompt of a file's text, which may extend one of `folder` or a shipped one.
+
+    Blocks. Raises `OperationError` for one that cannot be tried.
+    """
     if text is None:
         return None
-    prompt = parse_prompt(text, "the prompt", folder)
-    if prompt.id == DECISION_PROMPT:
-        check_decision_prompt(prompt)
-        return prompt
     try:
-        check_prompt(prompt)
+        prompt = parse_prompt(text, "the prompt", folder)
+        (check_decision_prompt if prompt.id == DECISION_PROMPT else check_prompt)(prompt)
     except PromptError as error:
-        raise PromptError(f"the prompt chooses no memories, so a replay cannot try it: {error}") from error
+        raise OperationError(Reason.BAD_REQUEST, f"this cannot be tried as a prompt that chooses: {error}") from error
     return prompt
 
 
@@ -279,6 +305,31 @@ def compared(before: Receipt, after: Receipt, today: Sequence[Memory], ignored: 
         ),
         ignored=ignored,
     )
+
+
+def summed_up(replays: Sequence[dict[str, Any]], not_run: Sequence[str] = ()) -> ReplaySummary:
+    """Several replays together, each a `Replay` as JSON or a receipt's id and an error. Pure."""
+    done = [one for one in replays if "error" not in one]
+    pairs = [(set(one["before"]["chosen"]), set(one["after"]["chosen"])) for one in done]
+    return ReplaySummary(
+        replayed=len(done),
+        failed=len(replays) - len(done),
+        same=sum(one["same"] for one in done),
+        with_memory_before=sum(bool(before) for before, _ in pairs),
+        with_memory_after=sum(bool(after) for _, after in pairs),
+        memories_added=sum(len(after - before) for before, after in pairs),
+        memories_removed=sum(len(before - after) for before, after in pairs),
+        degraded_before=sum(one["before"]["degraded"] for one in done),
+        degraded_after=sum(one["after"]["degraded"] for one in done),
+        median_ms_before=_median([one["before"]["elapsed_ms"] for one in done]),
+        median_ms_after=_median([one["after"]["elapsed_ms"] for one in done]),
+        not_run=tuple(not_run),
+        replays=tuple(replays),
+    )
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return round(median(values), 1) if values else None
 
 
 def _run(receipt: Receipt) -> Run:

@@ -175,8 +175,8 @@ async def test_the_documentation_can_be_copied(tmp_path: Path) -> None:
         (tmp_path / "my-triage.md").write_bytes((default_prompts_dir() / "triage.md").read_bytes())
         asks = ["label", "ID"]
         for words in [*commands("receipts.md"), *commands("feedback.md")]:
-            if words == asks:
-                continue  # it asks a person at a terminal
+            if words == asks or words[0] == "calibrate":
+                continue  # the one asks a person at a terminal, the other measures an embedder, which is not here
             known = {"ID": receipt, "m1,m2": "deploy", "m7": "", "ollama_chat/qwen3:4b": "none"}
             done = stack.command(*(known.get(word, word) for word in words))
             assert done.returncode == 0, (words, done.stdout, done.stderr)

@@ -88,7 +88,7 @@ def test_what_the_page_gives_to_copy_works(stack: Stack, model: ModelServer, tmp
     line = ["bash", "-euo", "pipefail", "-c", script]
     done = subprocess.run(line, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     assert "<memory_context>" in done.stdout
     assert '"refused":1' in done.stdout
     assert '"memory_injection_overridden":true' in done.stdout

@@ -104,6 +104,9 @@ async def test_receipts_are_found_by_what_came_of_them(tmp_path: Path) -> None:
     for wanted in ({"degraded": True}, {"reason": "model_timeout"}, {"engine": "llm"}, {"outcome": "none_relevant"}):
         assert await found(**wanted) == ["odd"]
     assert await found(since=START + timedelta(hours=118)) == ["r119", "r118"]
+    assert await found(since=START + timedelta(hours=117), until=START + timedelta(hours=118)) == ["r118", "r117"]
+    day = [f"r{number}" for number in range(120) if (START + timedelta(hours=number)).date() == START.date()]
+    assert await found(until=START.date().isoformat()) == [*reversed(day), "odd"], "a day is meant whole"
     assert await found(limit=2) == ["r119", "r118"]
     assert len(await found()) == 121
     assert await found(session_id="another") == []

@@ -15,7 +15,7 @@ from tests.support.command_line import command_line
 from tests.support.upstream import Upstream, keeping
 from worker.app import open_core
 from worker.backends import Backend, LocalBackend
-from worker.errors import PromptError
+from worker.errors import OperationError
 from worker.feedback_operations import REPLAY
 from worker.memory_operations import REMEMBER
 from worker.operations import RECEIPTS
@@ -95,14 +95,14 @@ async def test_what_a_prompt_extends_may_lie_in_the_services_folder(tmp_path: Pa
     async with served(tmp_path, MEESEEKS_PROMPTS_DIR=str(folder)) as (_, backend, receipt):
         found = await replayed(backend, receipt, prompt=BASED, settings={"strategy": "llm"})
         assert found["tried"]["used"]
-        with pytest.raises(PromptError, match="extends 'nowhere'"):
+        with pytest.raises(OperationError, match="extends 'nowhere'"):
             await replayed(backend, receipt, prompt=OWN.replace("extends: triage", "extends: nowhere"))
 
 
 async def test_a_prompt_of_another_use_is_refused(tmp_path: Path) -> None:
     usage = (Path(__file__).parents[2] / "prompts" / "usage.md").read_text(encoding="utf-8")
     async with served(tmp_path) as (_, backend, receipt):
-        with pytest.raises(PromptError, match="chooses no memories"):
+        with pytest.raises(OperationError, match="cannot be tried"):
             await replayed(backend, receipt, prompt=usage)
 
 

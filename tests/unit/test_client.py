@@ -17,6 +17,7 @@ from hooks.breaker import CircuitBreaker
 from hooks.client import FAILURES, PAUSE
 from hooks.faults import AccessDenied, BadReply, BadRequest, ClientError, DeadlinePassed, ServiceUnavailable
 from hooks.service import SHORT_PAUSE
+from hooks.usage_contract import AnswerReport
 from tests.support.http_double import HttpDouble, running_http_double
 from tests.support.stack import NOISE_S, free_port
 
@@ -153,6 +154,48 @@ async def test_a_connection_that_was_closed_meanwhile_is_replaced(client: Meesee
     double.once = "close"
     assert (await client.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
     assert double.connections == 2
+
+
+async def test_an_answer_is_reported_by_model_mapping_and_fields(client: MeeseeksClient, double: HttpDouble) -> None:
+    double.answer({"done": True, "injected": ["m1"], "used": ["m1"], "judged_by": "words", "counted": True})
+    report = AnswerReport(session_id="s", turn_id="t", answer="On Tuesday", deadline_ms=5000)
+    for said, fields in ((report, {}), (report.model_dump(), {}), (None, report.model_dump())):
+        told = await client.report(said, **fields)
+        assert (told.done, told.injected, told.used, told.counted) == (True, ("m1",), ("m1",), True)
+    assert {(sent.method, sent.path) for sent in double.seen} == {("POST", "/v1/answers")}
+    assert double.seen[0].body == report.model_dump(mode="json", exclude_none=True)
+    assert int(double.seen[0].headers["x-deadline-ms"]) <= 5000
+
+
+async def test_a_report_that_fails_says_why(
+    hasty: MeeseeksClient, double: HttpDouble, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = {"session_id": "s", "turn_id": "t", "answer": "private words"}
+    assert (await hasty.report(session_id="s")).reason is Reason.BAD_REQUEST
+    double.answer({"done": False, "reason": "not_found"})
+    assert (await hasty.report(**said)).reason is Reason.NOT_FOUND
+    double.mode = "hang"
+    started = time.monotonic()
+    assert (await hasty.report(**said)).reason is Reason.DEADLINE
+    assert time.monotonic() - started < HASTY_S + NOISE_S
+    async with MeeseeksClient(double.url, timeout=HASTY_S, strict=True) as strict:
+        with pytest.raises(DeadlinePassed):
+            await strict.report(**said)
+    assert "private" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("memory_id", "path"),
+    [
+        ("a/b?c", "/v1/memories/a%2Fb%3Fc?tenant=t"),
+        ("exports", "/v1/memories/exports?tenant=t"),
+        *((name, f"/v1/memory?id={name}&tenant=t") for name in ("export", "import", ".", "..")),
+    ],
+)
+async def test_any_id_can_be_forgotten(client: MeeseeksClient, double: HttpDouble, memory_id: str, path: str) -> None:
+    double.answer({"forgotten": 1})
+    assert (await client.forget(memory_id, tenant="t")).forgotten == 1
+    assert (double.seen[0].method, double.seen[0].path) == ("DELETE", path)
 
 
 async def test_forgetting_is_not_told_twice(client: MeeseeksClient, double: HttpDouble) -> None:

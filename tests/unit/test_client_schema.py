@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from hooks.contract import InjectionRequest, InjectionResult, SessionEvent, SessionEventResult
 from hooks.memory_contract import ForgetResult, RecalledMemory, RecallRequest, RecallResult, RememberResult
+from hooks.usage_contract import AnswerReport, AnswerReportResult
 from tests.support.examples import DOCS
 
 SCHEMA: dict[str, Any] = json.loads((DOCS / "openapi.json").read_text(encoding="utf-8"))
@@ -57,6 +58,7 @@ def local_kinds(model: type[BaseModel], name: str) -> set[str]:
         (InjectionRequest, "/v1/inject"),
         (RecallRequest, "/v1/recall"),
         (SessionEvent, "/v1/sessions/{session_id}/events"),
+        (AnswerReport, "/v1/answers"),
     ],
 )
 def test_what_is_sent_is_what_is_taken(model: type[BaseModel], path: str) -> None:
@@ -71,6 +73,7 @@ def test_what_is_sent_is_what_is_taken(model: type[BaseModel], path: str) -> Non
     [
         (InjectionResult, "/v1/inject", "post"),
         (SessionEventResult, "/v1/sessions/{session_id}/events", "post"),
+        (AnswerReportResult, "/v1/answers", "post"),
         (RecallResult, "/v1/recall", "post"),
         (RememberResult, "/v1/memories", "post"),
         (ForgetResult, "/v1/memories/{memory_id}", "delete"),

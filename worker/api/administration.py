@@ -1,21 +1,20 @@
-"""Endpoints for those who run the service: receipts, settings, and how it is."""
+"""Endpoints for those who run the service: settings, and how it is."""
 
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Path, Query, Request
+from fastapi import FastAPI, Path, Request
 from starlette.responses import Response
 
 from hooks.contract import Key
 
 from ..errors import MeeseeksError
 from ..metrics import CONTENT_TYPE
-from ..operations import HEALTH, RECEIPT, RECEIPTS, SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RESET
-from ..receipt import Receipt
+from ..operations import HEALTH, SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RESET
 from .bodies import JsonAnswer
-from .door import Door, Tenant, only_for_all, tenant_of
+from .door import Door, only_for_all
 from .problems import Problem, problem_of
-from .shapes import ReceiptList, SettingsChange, SettingsView, Status
+from .shapes import SettingsChange, SettingsView, Status
 
 READY_S = 2.0
 """Seconds in which a service that is ready answers."""
@@ -25,28 +24,9 @@ ALL, ONE = "/v1/settings", "/v1/agents/{agent_id:segment}/settings"
 
 
 def add_administration(app: FastAPI, door: Door) -> None:
-    _add_receipts(app, door)
     _add_settings(app, door)
     _add_agent_settings(app, door)
     _add_status(app, door)
-
-
-def _add_receipts(app: FastAPI, door: Door) -> None:
-    @app.get("/v1/receipts", tags=["receipts"], operation_id="list_receipts", response_model=ReceiptList)
-    async def receipts(
-        request: Request, tenant: Tenant = "default", limit: Annotated[int, Query(ge=1, le=1000)] = 20
-    ) -> Response:
-        """The latest requests of a tenant, each with all that was considered."""
-        return await door.answer(request, RECEIPTS, {"tenant": tenant_of(request, tenant), "limit": limit})
-
-    @app.get("/v1/receipts/{receipt_id}", tags=["receipts"], operation_id="show_receipt", response_model=Receipt)
-    async def receipt(
-        request: Request,
-        receipt_id: Annotated[Key, Path(description="Which; results name theirs.")],
-        tenant: Tenant = "default",
-    ) -> Response:
-        """One request explained: what was considered, chosen and dropped, why, and how long it took."""
-        return await door.answer(request, RECEIPT, {"tenant": tenant_of(request, tenant), "id": receipt_id})
 
 
 def _add_settings(app: FastAPI, door: Door) -> None:

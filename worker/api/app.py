@@ -20,13 +20,16 @@ from hooks.contract import SCHEMA_VERSION, Reason
 from ..backends import LocalBackend
 from ..metrics import Metrics
 from .administration import add_administration
+from .answering import add_answering
 from .bodies import JsonRoute
 from .door import Door, Gone, left_alone
 from .gate import OPEN, Gate, Policy, refusal
 from .injecting import add_injecting
 from .memories import add_memories
+from .memories_by_id import add_memories_by_id
 from .paths import know_segments
 from .problems import MEDIA_TYPE, Problem, ProblemDocument, invalid, title_of
+from .receipts import add_receipts
 from .transfers import add_transfers
 
 DISTRIBUTION = "memory-meeseeks"
@@ -81,6 +84,9 @@ def create_app(door: Door, policy: Policy, *, mounts: Mapping[str, Starlette] | 
     add_injecting(app, door)
     add_transfers(app, door)
     add_memories(app, door)
+    add_memories_by_id(app, door)
+    add_answering(app, door)
+    add_receipts(app, door)
     add_administration(app, door)
     app.openapi = lambda: described(app)  # type: ignore[method-assign]
     return app

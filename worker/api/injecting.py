@@ -68,7 +68,7 @@ def _add_inject(app: FastAPI, door: Door) -> None:
         Trouble of the service is an answer without a block, as the hook gives it, never an error: only what the caller
         has to change is one. What the block shows counts as shown once the answer has been sent to a caller who waits.
         """
-        limit = _shortest(body.deadline_ms, deadline_ms, x_deadline_ms)
+        limit = shortest(body.deadline_ms, deadline_ms, x_deadline_ms)
         left, ends = seconds_left(request, limit)
         payload = body.model_dump(mode="json", exclude_none=True) | {"deadline_ms": limit}
         payload["scope"]["tenant"] = tenant_of(request, body.scope.tenant)
@@ -83,7 +83,8 @@ def _add_inject(app: FastAPI, door: Door) -> None:
         return door.delivery(answer, ends)
 
 
-def _shortest(*limits: int | None) -> int:
+def shortest(*limits: int | None) -> int:
+    """The shortest of the limits that were said."""
     return min(limit for limit in limits if limit is not None)
 
 
@@ -120,7 +121,7 @@ def _add_hooks(app: FastAPI, door: Door) -> None:
         A host shows errors to its user, who can do nothing about them. So trouble is `{}`, which is nothing for every
         host; an unknown host and a wrong token are errors, since only a change of the configuration mends those.
         """
-        limit = _shortest(DEFAULT_DEADLINE_MS, deadline_ms, x_deadline_ms)
+        limit = shortest(DEFAULT_DEADLINE_MS, deadline_ms, x_deadline_ms)
         scope = {"tenant": tenant, "user": user, "project": project, "channel": channel}
         said = {name: value for name, value in scope.items() if value is not None}
         if tenant_of(request, "") or tenant is not None:
@@ -155,7 +156,7 @@ def _add_sessions(app: FastAPI, door: Door) -> None:
         x_deadline_ms: LimitHeader = None,
     ) -> Response:
         """Tell what happened to a session, so that what it has been shown stays known. Trouble is `done: false`."""
-        limit = _shortest(body.deadline_ms, deadline_ms, x_deadline_ms)
+        limit = shortest(body.deadline_ms, deadline_ms, x_deadline_ms)
         told = body.model_dump(mode="json", exclude_none=True) | {"session_id": session_id, "deadline_ms": limit}
         told["tenant"] = tenant_of(request, body.tenant)
         try:
@@ -184,7 +185,7 @@ def _add_recall(app: FastAPI, door: Door) -> None:
         request: Request, body: RecallPayload, deadline_ms: Limit = None, x_deadline_ms: LimitHeader = None
     ) -> Response:
         """Search memories by hand, best first. `ungated` also brings what no floor lets pass."""
-        left, _ = seconds_left(request, _shortest(RECALL_DEADLINE_MS, deadline_ms, x_deadline_ms))
+        left, _ = seconds_left(request, shortest(RECALL_DEADLINE_MS, deadline_ms, x_deadline_ms))
         payload = body.model_dump(mode="json", exclude_none=True)
         payload["scope"]["tenant"] = tenant_of(request, body.scope.tenant)
         try:

@@ -35,7 +35,35 @@ TAGS: list[Any] = ["memories"]
 def add_memories(app: FastAPI, door: Door) -> None:
     _add_listing(app, door)
     _add_remember(app, door)
-    _add_changes(app, door)
+    _add_single(app, door)
+
+
+class Memories:
+    """What the endpoints of one memory do, wherever its id stands."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def show(self, request: Request, memory_id: str, tenant: str) -> Response:
+        return await self._door.answer(request, SHOW, {"tenant": tenant_of(request, tenant), "id": memory_id})
+
+    async def update(self, request: Request, memory_id: str, body: UpdateBody) -> Response:
+        payload = {"tenant": tenant_of(request, body.tenant), "id": memory_id, "changes": _changes(body.changes)}
+        return await self._door.answer(request, UPDATE, payload)
+
+    async def forget(self, request: Request, memory_id: str, tenant: str) -> Response:
+        payload = {"tenant": tenant_of(request, tenant), "ids": [memory_id]}
+        try:
+            done = await self._door.ask(request, FORGET, payload)
+        except MeeseeksError as error:
+            raise problem_of(error) from error
+        if not done.body["forgotten"]:
+            raise Problem(HTTPStatus.NOT_FOUND, "there is no memory by that id", reason=Reason.NOT_FOUND)
+        return JsonAnswer(done.body)
+
+    async def relate(self, request: Request, memory_id: str, body: RelateBody) -> Response:
+        payload = {"tenant": tenant_of(request, body.tenant), "source": memory_id}
+        return await self._door.answer(request, RELATE, {**payload, "kind": body.kind, "target": body.target})
 
 
 def _add_listing(app: FastAPI, door: Door) -> None:
@@ -51,11 +79,6 @@ def _add_listing(app: FastAPI, door: Door) -> None:
         """List memories page by page, superseded ones too, in no order that means anything."""
         payload = {"tenant": tenant_of(request, tenant), "types": types or [], "user": user}
         return await door.answer(request, EXPORT, {**payload, "limit": limit, "cursor": cursor})
-
-    @app.get(ONE, tags=TAGS, operation_id="show_memory", response_model=MemoryHistory)
-    async def show(request: Request, memory_id: MemoryId, tenant: Tenant = "default") -> Response:
-        """One memory, what it replaced, what replaced it, and what is related to it."""
-        return await door.answer(request, SHOW, {"tenant": tenant_of(request, tenant), "id": memory_id})
 
 
 def _add_remember(app: FastAPI, door: Door) -> None:
@@ -77,30 +100,28 @@ def _created(body: dict[str, Any]) -> int:
     return HTTPStatus.CREATED if body["stored"] == "created" else HTTPStatus.OK
 
 
-def _add_changes(app: FastAPI, door: Door) -> None:
+def _add_single(app: FastAPI, door: Door) -> None:
+    memories = Memories(door)
+
+    @app.get(ONE, tags=TAGS, operation_id="show_memory", response_model=MemoryHistory)
+    async def show(request: Request, memory_id: MemoryId, tenant: Tenant = "default") -> Response:
+        """One memory, what it replaced, what replaced it, and what is related to it."""
+        return await memories.show(request, memory_id, tenant)
+
     @app.patch(ONE, tags=TAGS, operation_id="update_memory", response_model=MemoryView)
     async def update(request: Request, memory_id: MemoryId, body: UpdateBody) -> Response:
         """Change a memory; what is not said stays as it is. A new text is its next version."""
-        payload = {"tenant": tenant_of(request, body.tenant), "id": memory_id, "changes": _changes(body.changes)}
-        return await door.answer(request, UPDATE, payload)
+        return await memories.update(request, memory_id, body)
 
     @app.delete(ONE, tags=TAGS, operation_id="forget", response_model=ForgetView)
     async def forget(request: Request, memory_id: MemoryId, tenant: Tenant = "default") -> Response:
         """Delete a memory for good, with every mention of it in others."""
-        payload = {"tenant": tenant_of(request, tenant), "ids": [memory_id]}
-        try:
-            done = await door.ask(request, FORGET, payload)
-        except MeeseeksError as error:
-            raise problem_of(error) from error
-        if not done.body["forgotten"]:
-            raise Problem(HTTPStatus.NOT_FOUND, "there is no memory by that id", reason=Reason.NOT_FOUND)
-        return JsonAnswer(done.body)
+        return await memories.forget(request, memory_id, tenant)
 
     @app.post(ONE + "/relations", tags=TAGS, operation_id="relate", response_model=MemoryView)
     async def relate(request: Request, memory_id: MemoryId, body: RelateBody) -> Response:
         """Relate a memory to another one."""
-        payload = {"tenant": tenant_of(request, body.tenant), "source": memory_id}
-        return await door.answer(request, RELATE, {**payload, "kind": body.kind, "target": body.target})
+        return await memories.relate(request, memory_id, body)
 
 
 def _changes(changes: MemoryChanges) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """What endpoints take and give beside the contract of the hook. Answers may grow fields that callers ignore."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hooks.contract import (
     DEFAULT_EVENT_DEADLINE_MS,
@@ -17,11 +17,17 @@ from hooks.contract import (
     WireModel,
 )
 
+from ..labelling import Labels
 from ..memory_operations import TenantPayload
 from ..models import DomainModel, Memory, MemoryScope, MemoryType, Relation
+from ..receipt_search import ReceiptFilter
+from ..replaying import ReplayWish
 
 MOST_REPORTED = 1000
 """Rejected entries of an import that its report lists one by one."""
+
+MOST_REPLAYS, MOST_REPLAYING_MS = 100, 600_000
+"""Receipts that one request runs again, and the milliseconds that it may take for that."""
 
 
 class SessionEventBody(WireModel):
@@ -203,8 +209,63 @@ class ImportReport(BaseModel):
     )
 
 
+class MemoryUsage(UsageView):
+    """One memory's counts, with the beginning of its text."""
+
+    id: str
+    text: str
+
+
+class UsageList(BaseModel):
+    """The counts of memories that are still there; `counted` is how many have any."""
+
+    memories: list[MemoryUsage]
+    counted: int
+
+
 class ReceiptList(BaseModel):
     receipts: list[dict[str, Any]]
+
+
+class ReceiptsQuery(ReceiptFilter):
+    """Which receipts are listed; what is not said does not matter."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    tenant: Key = Field(default="default", description="Whose; a token that is for one tenant goes before it.")
+    brief: bool = Field(default=False, description="Without texts, settings and what was considered.")
+    limit: int = Field(default=20, ge=1, le=1000)
+
+
+class ReplayBody(ReplayWish):
+    """What is to be different this time; `{}` changes nothing. Models are for tokens of every tenant to name."""
+
+    tenant: Key = "default"
+
+
+class ReplaysBody(TenantPayload):
+    """Which receipts are run again, the newest first, with what wish, and in how many milliseconds together."""
+
+    where: ReceiptFilter = ReceiptFilter()
+    wish: ReplayWish = ReplayWish()
+    limit: int = Field(default=20, ge=1, le=MOST_REPLAYS)
+    within_ms: int = Field(default=60_000, gt=0, le=MOST_REPLAYING_MS)
+
+
+class LabelBody(Labels):
+    """The labels of a receipt's memories; at least one, `accept`, or `nothing` where none was worth injecting."""
+
+    tenant: Key = "default"
+    nothing: bool = False
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        labelled = bool(self.essential or self.useful or self.accept)
+        if self.nothing and labelled:
+            raise ValueError("nothing: cannot be said beside essential, useful or accept")
+        if not (labelled or self.nothing or self.forbidden):
+            raise ValueError("say essential, useful, forbidden, accept or nothing")
+        return self
 
 
 class SettingValue(BaseModel):

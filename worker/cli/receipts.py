@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from hooks.contract import Engine, Outcome, Reason
 from worker.backends import Backend
@@ -13,6 +14,7 @@ from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import print_json, say, scores, show, summary, table
 from worker.models import Verdict
 from worker.operations import RECEIPT, RECEIPTS
+from worker.receipt_search import ReceiptFilter
 
 WHY = {
     Verdict.CHOSEN: "it is in the block",
@@ -40,6 +42,7 @@ OneReason = Annotated[str | None, typer.Option("--reason", help="Only with this 
 OneEngine = Annotated[Engine | None, typer.Option("--engine", help="Only where this made the choice.")]
 Degraded = Annotated[bool | None, typer.Option("--degraded/--sound", help="Only where something failed, or nothing.")]
 Since = Annotated[datetime | None, typer.Option(help="Only requests from this time on, in UTC.")]
+Until = Annotated[str | None, typer.Option(help="Only requests up to this time, in UTC; a day is meant whole.")]
 
 
 def filter_of(
@@ -50,6 +53,7 @@ def filter_of(
     engine: Engine | None,
     degraded: bool | None,
     since: datetime | None,
+    until: str | None = None,
 ) -> dict[str, Any]:
     """What is wanted, as `worker.receipt_search.ReceiptFilter` reads it. Raises `typer.BadParameter`."""
     if reason is not None and Reason(reason) is Reason.UNKNOWN:
@@ -62,7 +66,17 @@ def filter_of(
         "engine": engine,
         "degraded": degraded,
         "since": since.replace(tzinfo=since.tzinfo or UTC).isoformat() if since else None,
+        "until": _moment(until),
     }
+
+
+def _moment(until: str | None) -> str | None:
+    """The time as it was said, which the service reads. Raises `typer.BadParameter` for what is none."""
+    try:
+        ReceiptFilter.model_validate({"until": until})
+    except ValidationError as error:
+        raise typer.BadParameter(f"{until} is no time such as 2026-03-05", param_hint="--until") from error
+    return until
 
 
 def receipt(
@@ -78,12 +92,13 @@ def receipt(
     engine: OneEngine = None,
     degraded: Degraded = None,
     since: Since = None,
+    until: Until = None,
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
     """List requests, or explain one: what was considered, chosen and dropped, why, and how long it took."""
     settings = settings_of(context, as_json=as_json)
-    where = filter_of(session, agent, outcome, reason, engine, degraded, since)
+    where = filter_of(session, agent, outcome, reason, engine, degraded, since, until)
 
     async def work() -> dict[str, Any]:
         async with open_backend(settings) as backend:

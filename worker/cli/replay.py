@@ -2,25 +2,24 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hooks.contract import MAX_DEADLINE_MS, Mode
+from hooks.contract import Mode
 from worker.backends import Backend
 from worker.cli.backend import open_backend
 from worker.cli.evaluating import Set, setting
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import errors, fail, milliseconds, print_json, say, show, table
-from worker.cli.receipts import Degraded, OneAgent, OneEngine, OneOutcome, OneReason, Session, Since, filter_of
+from worker.cli.receipts import Degraded, OneAgent, OneEngine, OneOutcome, OneReason, Session, Since, Until, filter_of
 from worker.errors import MeeseeksError, PromptError, SettingsError
 from worker.feedback_operations import REPLAY
 from worker.operations import RECEIPTS
 from worker.prompts import whole_prompt
+from worker.replaying import REPLAY_S, summed_up
 
-BUDGET_S = MAX_DEADLINE_MS / 1000
 MOST = 1000
 """Receipts that one command runs again."""
 
@@ -51,6 +50,7 @@ def replay(
     engine: OneEngine = None,
     degraded: Degraded = None,
     since: Since = None,
+    until: Until = None,
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
@@ -58,7 +58,7 @@ def replay(
     if (receipt_id is None) is not every:
         fail("say the id of a receipt, or --all", as_json=as_json)
     settings = settings_of(context, as_json=as_json)
-    where = filter_of(session, agent, outcome, reason, engine, degraded, since)
+    where = filter_of(session, agent, outcome, reason, engine, degraded, since, until)
     folders = [settings.service.prompts_dir] if settings.service.prompts_dir else []
     wish = _wish(prompt, folders, model, set_, mode, current, deadline_ms, as_json=as_json)
 
@@ -68,7 +68,7 @@ def replay(
                 return await _one(backend, tenant, receipt_id, wish)
             listed = {"tenant": tenant, "limit": limit, "where": where, "brief": True}
             ids = [entry["id"] for entry in (await backend.call(RECEIPTS, listed))["receipts"]]
-            return _summed_up(await _many(backend, tenant, ids, wish, quiet=as_json))
+            return summed_up(await _many(backend, tenant, ids, wish, quiet=as_json)).model_dump(exclude={"not_run"})
 
     found = run(work(), as_json=as_json)
     if as_json:
@@ -98,7 +98,7 @@ def _wish(
 
 
 async def _one(backend: Backend, tenant: str, receipt_id: str, wish: dict[str, Any]) -> dict[str, Any]:
-    return await backend.call(REPLAY, {"tenant": tenant, "id": receipt_id, "wish": wish}, budget=BUDGET_S)
+    return await backend.call(REPLAY, {"tenant": tenant, "id": receipt_id, "wish": wish}, budget=REPLAY_S)
 
 
 async def _many(
@@ -114,30 +114,6 @@ async def _many(
             except MeeseeksError as error:
                 found.append({"receipt_id": receipt_id, "error": str(error)})
     return found
-
-
-def _summed_up(replays: list[dict[str, Any]]) -> dict[str, Any]:
-    done = [one for one in replays if "error" not in one]
-    pairs = [(set(one["before"]["chosen"]), set(one["after"]["chosen"])) for one in done]
-    return {
-        "replayed": len(done),
-        "failed": len(replays) - len(done),
-        "same": sum(one["same"] for one in done),
-        "with_memory_before": sum(bool(before) for before, _ in pairs),
-        "with_memory_after": sum(bool(after) for _, after in pairs),
-        "memories_added": sum(len(after - before) for before, after in pairs),
-        "memories_removed": sum(len(before - after) for before, after in pairs),
-        "degraded_before": sum(one["before"]["degraded"] for one in done),
-        "degraded_after": sum(one["after"]["degraded"] for one in done),
-        "median_ms_before": _median(one["before"]["elapsed_ms"] for one in done),
-        "median_ms_after": _median(one["after"]["elapsed_ms"] for one in done),
-        "replays": replays,
-    }
-
-
-def _median(values: Any) -> float | None:
-    listed = list(values)
-    return round(median(listed), 1) if listed else None
 
 
 def _tell_all(found: dict[str, Any]) -> None:
