@@ -128,7 +128,8 @@ def threshold_for(data: Data, scores: Floats, worlds: Flags, clean: float, preci
     rows = np.flatnonzero(running)
     rows = rows[np.argsort(-scores[rows], kind="stable")]
     share = np.cumsum(data.rows.relevant[rows] > 0) / np.arange(1, len(rows) + 1)
-    good = np.flatnonzero(share >= precision)
+    last = np.append(scores[rows][1:] != scores[rows][:-1], True)[: len(rows)]  # equal scores pass together
+    good = np.flatnonzero((share >= precision) & last)
     return Threshold(opens, float(scores[rows[good[-1]]]) if len(good) else float(np.max(scores)) + 1.0)
 
 
