@@ -10,13 +10,15 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from .contract import Key, Reason, Scope, Text, UtcTime, WireModel, clean_text
+from .moments import LastMoment
 
 
 class RecallRequest(WireModel):
     """A search by hand: what it is to find, for whom, and how many at most.
 
-    `budget` is `low`, `mid` or `high`; `since` and `until` bound when a memory happened or was noted; `history` also
-    finds memories that have been superseded. Unknown fields are refused.
+    `budget` is `low`, `mid` or `high`; `since` and `until` bound when a memory happened or was noted, and an
+    `until` without a time holds the whole day; `history` also finds memories that have been superseded.
+    Unknown fields are refused.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,7 +29,7 @@ class RecallRequest(WireModel):
     types: tuple[Text, ...] = ()
     entities: tuple[Text, ...] = ()
     since: UtcTime | None = None
-    until: UtcTime | None = None
+    until: LastMoment | None = None
     channels: tuple[Text, ...] = ()
     budget: Text | None = None
     history: bool = False

@@ -117,7 +117,7 @@ async def _attempted(
         if isinstance(error, MeeseeksError):
             raise
         raise OperationError(reason, _message(error)) from error
-    except Exception as error:
+    except Exception as error:  # what nobody foresaw ends one job, never the worker, and its caller is told
         _log.error("job_crashed", error=type(error).__name__)
         raise OperationError(Reason.INTERNAL, type(error).__name__) from error
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from hooks.contract import InjectionRequest, Key, Scope, SessionEvent, Text, UtcTime
+from hooks.moments import LastMoment
 from hooks.wire import INJECT, SESSION_EVENT
 
 from .answers import Answer, Operation
@@ -22,7 +23,6 @@ from .ledger import LedgerKey
 from .memory_operations import MemoryOperations, TenantPayload
 from .model_pool import ModelState
 from .models import DomainModel, Memory, MemoryType, RecallQuery, visible_to
-from .moments import LastMoment
 from .protocols import ReceiptStore, StoreEngine
 from .ranking import keyword_unit
 from .recall import Recall, RecallScope

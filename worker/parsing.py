@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from hooks.moments import end_of_day
+
 from .kinds import Budget
 from .models import MemoryType, RecallQuery
-from .moments import end_of_day
 
 _MOST_CHARACTERS = 20_000
 _MOST_STARTS = 64

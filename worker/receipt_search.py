@@ -1,9 +1,9 @@
 """Finding receipts: by what a request was and by what came of it."""
 
 from hooks.contract import Engine, Key, Outcome, Reason, UtcTime
+from hooks.moments import LastMoment
 
 from .models import DomainModel
-from .moments import LastMoment
 from .protocols import ReceiptStore
 from .receipt import Receipt
 

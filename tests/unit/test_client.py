@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,16 @@ async def test_any_id_can_be_forgotten(client: MeeseeksClient, double: HttpDoubl
     double.answer({"forgotten": 1})
     assert (await client.forget(memory_id, tenant="t")).forgotten == 1
     assert (double.seen[0].method, double.seen[0].path) == ("DELETE", path)
+
+
+@pytest.mark.parametrize("day", ["2026-03-05", date(2026, 3, 5), datetime(2026, 3, 5, 23, 59, 59, 999999, UTC)])
+async def test_a_search_up_to_a_day_holds_the_whole_day(client: MeeseeksClient, double: HttpDouble, day: Any) -> None:
+    double.answer({"memories": []})
+    await client.recall("x", since="2026-03-05", until=day)
+    assert (double.seen[0].body["since"], double.seen[0].body["until"]) == (
+        "2026-03-05T00:00:00Z",
+        "2026-03-05T23:59:59.999999Z",
+    )
 
 
 async def test_forgetting_is_not_told_twice(client: MeeseeksClient, double: HttpDouble) -> None:

@@ -79,7 +79,7 @@ def vendor_errors(doing: str) -> Iterator[None]:
     """
     try:
         yield
-    except BaseException as error:
+    except BaseException as error:  # a panic has no type that can be named here; all that is not the engine's goes on
         vendors = type(error) in (Exception, ValueError, OverflowError) or isinstance(error, OSError)
         if not vendors and type(error).__name__ != "PanicException":
             raise
