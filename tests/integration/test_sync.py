@@ -108,7 +108,7 @@ def test_the_client_has_every_call_of_its_twin() -> None:
     assert (
         calls(SyncMeeseeksClient)
         == calls(MeeseeksClient)
-        == {"inject", "prefix", "event", "recall", "remember", "forget"}
+        == {"inject", "prefix", "event", "recall", "remember", "forget", "report"}
     )
 
 
