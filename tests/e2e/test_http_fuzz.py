@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -101,13 +102,29 @@ def hostile() -> Iterator[Sent]:
             yield from (("POST", f"/v1/hooks/{host}", given) for given in (value, event, {"prompt": [value]}))
         event = {"type": "session.forked", "parent_session_id": value, "visible_blocks": [value], "agent_id": value}
         yield "POST", "/v1/sessions/s/events", event
+        yield from past(value)
     for value in NUMBERS:
+        wish = {"deadline_ms": value, "settings": {"max_items": value}}
+        yield "POST", "/v1/replays", {"limit": value, "within_ms": value, "wish": wish}
         yield "POST", "/v1/sessions/s/events", {"type": "context.pruned", "kept_turns": value, "deadline_ms": value}
         yield "POST", "/v1/recall", {"query": "q", "limit": value}
         yield "POST", "/v1/inject", {**said, "deadline_ms": value, "render": {"max_chars": value}}
         for name in ("max_items", "max_chars", "rrf_k", "recency_half_life_days", "keyword_min_score", "deadline_ms"):
             yield "PATCH", "/v1/agents/b/settings", {"values": {name: value}}
             yield "POST", "/v1/inject", {**said, "agent_id": "b"}
+
+
+def past(value: Any) -> Iterator[Sent]:
+    """Requests about those that were."""
+    yield "POST", "/v1/answers", {"session_id": value, "turn_id": value, "answer": value, "block_id": value}
+    where = {"session_id": value, "outcome": value, "reason": value, "since": value, "until": value}
+    yield "POST", "/v1/replays", {"where": where, "tenant": value}
+    wish = {"prompt": value, "mode": value, "settings": {"prompt": value, "languages": [value], "strategy": value}}
+    yield "POST", "/v1/replays", {"limit": 1, "wish": wish}
+    yield "POST", "/v1/replays", {"limit": 1, "wish": {"prompt": f"---\nid: x\nextends: {value}\n---\n# User\n{value}"}}
+    yield "POST", "/v1/receipts/none/replay", wish
+    yield "POST", "/v1/receipts/none/label", {"essential": [value], "category": value, "accept": value}
+    yield "PATCH", f"/v1/memory?id={quote(str(value), errors='replace')}", {"changes": {"content": value}}
 
 
 @pytest.mark.slow
