@@ -21,7 +21,8 @@ QUESTION = "Whom was the barge Keel7 of registry Oak49 sold to?"
 def barge(number: int) -> str:
     """Long enough that embedding all of them takes several times as long as the store waits before it flushes."""
     sheets = (f"Sheet {number * 31 + sheet}: hull, engine, anchor and berth were inspected." for sheet in range(8))
-    return f"The barge Keel{number} of registry Oak{number * 7} was sold to the harbour master of town {number % 17}. {' '.join(sheets)}"
+    sale = f"The barge Keel{number} of registry Oak{number * 7} was sold to the harbour master of town {number % 17}."
+    return f"{sale} {' '.join(sheets)}"
 
 
 def barges(count: int) -> list[dict[str, Any]]:
