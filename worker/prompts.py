@@ -242,11 +242,17 @@ def _extended(
     )
 
 
+_YAML_SLIPS = (ValueError, KeyError, AttributeError, RecursionError)
+"""What PyYAML raises besides its own errors: for dates that there are not, unfit tags, brackets in their thousands."""
+
+
 def _front_matter(text: str, source: str) -> _FrontMatter:
     try:
-        return _FrontMatter.model_validate(yaml.safe_load(text))
-    except yaml.YAMLError as error:
+        read = yaml.safe_load(text)
+    except (yaml.YAMLError, *_YAML_SLIPS) as error:
         raise PromptError(f"{source}: the front matter is not YAML: {error}") from error
+    try:
+        return _FrontMatter.model_validate(read)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in fault["loc"]) or "front matter"

@@ -122,6 +122,8 @@ def past(value: Any) -> Iterator[Sent]:
     wish = {"prompt": value, "mode": value, "settings": {"prompt": value, "languages": [value], "strategy": value}}
     yield "POST", "/v1/replays", {"limit": 1, "wish": wish}
     yield "POST", "/v1/replays", {"limit": 1, "wish": {"prompt": f"---\nid: x\nextends: {value}\n---\n# User\n{value}"}}
+    for crafted in ("id: 2001-99-99", "id: !!bool x", "id: !!int x", "id: !!timestamp x", "[" * 5000):
+        yield "POST", "/v1/replays", {"limit": 1, "wish": {"prompt": f"---\n{crafted}\n---\n# User\nu"}}
     yield "POST", "/v1/receipts/none/replay", wish
     yield "POST", "/v1/receipts/none/label", {"essential": [value], "category": value, "accept": value}
     yield "PATCH", f"/v1/memory?id={quote(str(value), errors='replace')}", {"changes": {"content": value}}
