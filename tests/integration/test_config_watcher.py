@@ -154,6 +154,7 @@ async def test_a_watcher_ends_even_when_a_step_loses_its_cancellation() -> None:
     await begun.wait()
     async with asyncio.timeout(PROMISED_S + NOISE_S):
         await watcher.aclose()
+    assert "watch-deaf" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
 @pytest.fixture

@@ -171,4 +171,5 @@ async def test_it_ends_with_connections_open(backend: Any) -> None:
         async with serving(backend) as served:
             idle.connect(("127.0.0.1", int(served.url.split(":")[2].split("/")[0])))
             async with served.client() as client:
-                await client.list_tools()
+                assert await client.list_tools()
+        assert idle.recv(1) == b""

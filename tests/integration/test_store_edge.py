@@ -274,6 +274,9 @@ async def test_a_crash_while_the_store_was_made_leaves_nothing_in_the_way(tmp_pa
     shutil.copytree(tmp_path / "whole" / "points", tmp_path / "half" / "points.new")
     (tmp_path / "half" / "points.new" / "edge_config.json").write_text("{")
     await filled(tmp_path / "half", 2)
+    store = await reopen(tmp_path / "half")
+    assert (await store.health()).points == 2
+    await store.aclose()
 
 
 DAMAGED = (

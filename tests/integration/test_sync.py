@@ -192,7 +192,7 @@ def run(script: str, url: str) -> str:
 
 
 def test_after_a_fork_the_child_has_a_loop_of_its_own(worker_url: str) -> None:
-    run(FORK, worker_url)
+    assert run(FORK, worker_url) == ""
 
 
 def test_the_process_ends_cleanly_and_calls_at_its_very_end_still_get_an_outcome(worker_url: str) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from worker.answers import Answer
 from worker.deadline import Deadline
 from worker.switching import OperationSwitch, WriteGate
@@ -44,14 +46,13 @@ async def test_the_gate_waits_for_writers_and_then_makes_writers_wait() -> None:
 
 
 async def test_the_gate_opens_again_when_what_it_was_closed_for_fails() -> None:
-    gate = WriteGate()
-    try:
+    gate, written = WriteGate(), False
+    with pytest.raises(KeyError):
         async with gate.closed():
             raise KeyError
-    except KeyError:
-        pass
     async with asyncio.timeout(1), gate.writing():
-        pass
+        written = True
+    assert written
 
 
 async def test_calls_go_to_the_table_of_their_beginning_and_the_former_one_says_when_it_is_idle() -> None:
