@@ -151,14 +151,6 @@ def unseen_choice(
     return picked, found
 
 
-def auroc(wanted: Flags, scores: Floats) -> float:
-    """How often a wanted one has the higher score of a pair; ties count half."""
-    _, place, number = np.unique(scores, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(number) - (number - 1) / 2.0)[place]
-    good = int(wanted.sum())
-    return float((rank[wanted].sum() - good * (good + 1) / 2.0) / (good * (len(wanted) - good)))
-
-
 def by_category(data: Data, choice: Choice) -> Mapping[str, Measures]:
     """The measures of the tasks of each category."""
     categories = np.array([case.labels.category for case in data.cases])

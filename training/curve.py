@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from worker.judging_measures import share_of_pairs
 from worker.kinds import JudgePoint
 
-from .choosing import WANTED, auroc, best_of, counts, unseen_choice
+from .choosing import WANTED, best_of, counts, unseen_choice
 from .fitting import Recipe, fit, folds, rows_of
 from .table import Data, Flags, Floats, Integers
 
@@ -57,8 +58,8 @@ def measured(data: Data, worlds: Flags, parts: Integers, scores: Floats, size: i
     found = counts(data, choice).measures(np.flatnonzero(worlds))
     return Step(
         size,
-        auroc(data.rows.relevant[rows] > 0, scores[rows]),
-        auroc(data.tasks.needs[tasks], best_of(data, scores)[tasks]),
+        share_of_pairs(data.rows.relevant[rows] > 0, scores[rows]),
+        share_of_pairs(data.tasks.needs[tasks], best_of(data, scores)[tasks]),
         found.precision,
         found.recall,
         found.clean,

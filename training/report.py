@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from worker.judging import Threshold
+from worker.judging_measures import share_of_pairs
 from worker.judging_selector import BESIDE_THE_POINT
 from worker.judging_texts import UNSPACED_SCRIPTS, foreign
 from worker.kinds import JudgePoint
@@ -16,7 +17,6 @@ from .choosing import (
     WANTED,
     Choice,
     Measures,
-    auroc,
     best_of,
     by_category,
     chosen,
@@ -156,11 +156,11 @@ def _against(outcome: Outcome) -> str:
     for name, scores in _plain_scores(outcome).items():
         choice, _ = unseen_choice(data, scores, parts_of(outcome), 0.97, 0.8 if name == "judge" else None)
         found = counts(data, choice).measures()
-        tasks = auroc(data.tasks.needs, best_of(data, scores))
+        tasks = share_of_pairs(data.tasks.needs, best_of(data, scores))
         rows.append(
             (
                 name,
-                f"{auroc(data.rows.relevant > 0, scores):.3f}",
+                f"{share_of_pairs(data.rows.relevant > 0, scores):.3f}",
                 f"{tasks:.3f}",
                 *(f"{getattr(found, key):.3f}" for key in ("precision", "recall", "clean", "forbidden")),
             )

@@ -110,11 +110,15 @@ def _as_clean(rated: Sequence[Rated], clean: float) -> Threshold:
 def auroc(wanted: npt.NDArray[np.bool_], values: npt.NDArray[np.floating]) -> float | None:
     """How often a wanted value is the higher one of a pair, ties counting half; `None` where there is no pair."""
     good, other = int(wanted.sum()), int((~wanted).sum())
-    if not good or not other:
-        return None
+    return round(share_of_pairs(wanted, values), 4) if good and other else None
+
+
+def share_of_pairs(wanted: npt.NDArray[np.bool_], values: npt.NDArray[np.floating]) -> float:
+    """As `auroc`, not rounded, for values of which some are wanted and some are not."""
     _, place, number = np.unique(values, return_inverse=True, return_counts=True)
     rank = (np.cumsum(number) - (number - 1) / 2.0)[place]
-    return round(float((rank[wanted].sum() - good * (good + 1) / 2.0) / (good * other)), 4)
+    good = int(wanted.sum())
+    return float((rank[wanted].sum() - good * (good + 1) / 2.0) / (good * (len(wanted) - good)))
 
 
 def measured(rated: Sequence[Rated], threshold: Threshold, most: int) -> Effect:

@@ -8,7 +8,6 @@ from rich.progress import Progress
 
 from training.agreement import Agreement, Reading, agreement, read_readings
 from training.choosing import (
-    auroc,
     best_of,
     chosen,
     counts,
@@ -26,6 +25,7 @@ from training.variants import origin, variants_of
 from worker.adapters.judge_model import read_judge
 from worker.judging import Threshold
 from worker.judging_head import runs_of
+from worker.judging_measures import share_of_pairs
 from worker.worlds import read_world, read_worlds
 
 WORLDS = Path("training/worlds")
@@ -52,7 +52,7 @@ class TestTrees:
         trees = grow(rows, wanted, np.ones(3000, np.float32), groups, Growth(trees=60, depth=3, rate=0.2))
         fresh = random.normal(size=(2000, 6)).astype(np.float32)
         right = (fresh[:, 1] > 0.3) & (fresh[:, 4] < 0.5)
-        assert auroc(right, trees(fresh)) > 0.98
+        assert share_of_pairs(right, trees(fresh)) > 0.98
         assert {1, 4} <= set(trees.columns[:5].ravel().tolist())
 
     def test_the_seed_alone_decides(self) -> None:
@@ -81,7 +81,7 @@ class TestHead:
         wanted = np.array([place % 2 == 0 for place in range(120)], dtype=np.float32)
         head = HeadFitter(vectors, [runs_of(text) for text in texts]).fit(np.arange(100), wanted[:100])
         scores = np.array([head(vector, text) for vector, text in zip(vectors, texts, strict=True)], dtype=np.float32)
-        assert auroc(wanted[100:] > 0, scores[100:]) == 1.0
+        assert share_of_pairs(wanted[100:] > 0, scores[100:]) == 1.0
 
 
 def test_calibration_finds_the_line() -> None:
@@ -98,7 +98,7 @@ def test_calibration_finds_the_line() -> None:
     [([1, 0], [2.0, 1.0], 1.0), ([0, 1], [2.0, 1.0], 0.0), ([1, 0, 1, 0], [1.0, 1.0, 1.0, 1.0], 0.5)],
 )
 def test_auroc_is_the_share_of_pairs(wanted: list[int], scores: list[float], share: float) -> None:
-    assert auroc(np.array(wanted, dtype=bool), np.array(scores, dtype=np.float32)) == share
+    assert share_of_pairs(np.array(wanted, dtype=bool), np.array(scores, dtype=np.float32)) == share
 
 
 def test_a_second_reader_is_measured_like_a_judge(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ class TestOnWorlds:
         other = fit(data, np.array([False, True]), SMALL)
         rows = rows_of(data, np.array([True, False]))
         assert np.array_equal(scores[rows], other.scores(data, rows))
-        assert auroc(data.rows.relevant > 0, scores) > 0.7
+        assert share_of_pairs(data.rows.relevant > 0, scores) > 0.7
 
     def test_thresholds_keep_what_they_promise_where_they_are_taken(self, data: Data) -> None:
         both = np.array([True, True])

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from hooks.contract import Mode
 from worker.backends import Backend
 from worker.cli.backend import open_backend
-from worker.cli.evaluating import Set, setting
+from worker.cli.evaluating import Set, own_folder, setting
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import errors, fail, milliseconds, print_json, say, show, table
 from worker.cli.receipts import Degraded, OneAgent, OneEngine, OneOutcome, OneReason, Session, Since, Until, filter_of
@@ -59,8 +59,7 @@ def replay(
         fail("say the id of a receipt, or --all", as_json=as_json)
     settings = settings_of(context, as_json=as_json)
     where = filter_of(session, agent, outcome, reason, engine, degraded, since, until)
-    folders = [settings.service.prompts_dir] if settings.service.prompts_dir else []
-    wish = _wish(prompt, folders, model, set_, mode, current, deadline_ms, as_json=as_json)
+    wish = _wish(prompt, own_folder(settings), model, set_, mode, current, deadline_ms, as_json=as_json)
 
     async def work() -> dict[str, Any]:
         async with open_backend(settings, with_model=True) as backend:
