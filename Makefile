@@ -20,11 +20,8 @@ run: $(SERVICE) ## Start everything here and send labelled tasks through the hoo
 run-local-llm: $(SERVICE) $(LOCAL_LLM) ## The same with a tiny local model: shows that the parts fit, not quality
 	@$(BIN)/python .ci/local_llm_demo.py
 
-# What a test frees goes back to the system (glibc's thresholds, in bytes): the suite would hold some gigabytes otherwise.
-GIVING_BACK := MALLOC_MMAP_THRESHOLD_=1000000 MALLOC_TRIM_THRESHOLD_=1000000
-
 test: $(DEV) ## Run the tests, two files at a time (the packaging tests have a target of their own)
-	@$(GIVING_BACK) $(BIN)/pytest -q -n 2 --dist loadfile --ignore=tests/packaging $(ARGS)
+	@$(BIN)/pytest -q -n 2 --dist loadfile --ignore=tests/packaging $(ARGS)
 
 packaging: $(DEV) ## Build both distributions, install them into empty environments and use them
 	@$(BIN)/pytest -q tests/packaging $(ARGS)
