@@ -7,14 +7,15 @@ from dataclasses import dataclass
 class CircuitBreaker:
     """Opens after `threshold` failures in a row; `pause` seconds later lets one probe through, then one per `pause`.
 
-    Times are monotonic seconds given by the caller. A probe whose outcome is never recorded (its request was
-    cancelled) costs one more pause, never more.
+    Times are monotonic seconds given by the caller; `last` is the reason of the last failure in a row. A probe whose
+    outcome is never recorded (its request was cancelled) costs one more pause, never more.
     """
 
     threshold: int = 5
     pause: float = 20.0
     failures: int = 0
     blocked_until: float | None = None
+    last: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -36,9 +37,11 @@ class CircuitBreaker:
     def record_success(self) -> None:
         self.failures = 0
         self.blocked_until = None
+        self.last = None
 
-    def record_failure(self, now: float, pause: float | None = None) -> None:
+    def record_failure(self, now: float, pause: float | None = None, *, reason: str | None = None) -> None:
         """`pause` is for a failure after which a shorter one than usual will do."""
         self.failures += 1
+        self.last = reason
         if self.failures >= self.threshold:
             self.blocked_until = now + (self.pause if pause is None else min(pause, self.pause))

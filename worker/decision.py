@@ -5,18 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
-from hooks.contract import Engine, Reason
+from hooks.contract import Engine
 
-from .breaker import CircuitBreaker
+from .breaker import CircuitBreaker, Guard
 from .deadline import Deadline
 from .decision_scale import DecisionScale
-from .errors import ModelError, PromptError
+from .errors import PromptError
 from .model_calls import DecisionReply, DecisionRequest, ModelUsage
 from .models import Candidate, Dropped, Recalled, RecallTool, Selection, SelectionTask, Verdict
 from .prompts import Prompt
 from .protocols import DecisionModel
 from .settings import InjectionConfig
-from .triage import BREAKING, MIN_CALL_S
 from .triage_prompt import candidate_text, task_lines
 from .triage_turns import add_usage
 
@@ -63,8 +62,7 @@ class DecisionSelector:
         check_decision_prompt(prompt)
         self._model = model
         self._prompt = prompt
-        self._breaker = breaker
-        self._clock = clock
+        self._guard = Guard(model.name, breaker, clock)
         self._present = present
         self._limits = limits
 
@@ -91,18 +89,7 @@ class DecisionSelector:
 
     async def _answers(self, request: DecisionRequest, deadline: Deadline) -> list[DecisionReply]:
         """The replies to all batches, asked at the same time."""
-        if deadline.remaining() < MIN_CALL_S:
-            raise ModelError(Reason.MODEL_NO_TIME, f"{self._model.name}: too little time for a call")
-        if not self._breaker.allow(self._clock()):
-            raise ModelError(Reason.MODEL_PAUSED, f"{self._model.name}: paused after repeated failures")
-        try:
-            replies = await all_answers(self._model, request, deadline, self._limits.questions)
-        except ModelError as error:
-            if error.reason in BREAKING:
-                self._breaker.record_failure(self._clock())
-            raise
-        self._breaker.record_success()
-        return replies
+        return await self._guard(lambda: all_answers(self._model, request, deadline, self._limits.questions), deadline)
 
 
 async def all_answers(

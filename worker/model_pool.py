@@ -39,13 +39,15 @@ M = TypeVar("M", bound=AnyModel)
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """How an open model is: failures in a row, and whether it is left alone for them, for so many seconds more.
+    """How an open model is: failures in a row, the reason of the last of them, and whether it is left alone for them,
+    for so many seconds more.
 
     `paused_s` is `None` where it is asked as usual, and 0 where the next request tries it again.
     """
 
     name: str
     failures: int
+    last: str | None
     paused_s: float | None
 
 
@@ -89,7 +91,7 @@ class ModelPool(Generic[M]):
     def states(self, now: float) -> list[ModelState]:
         """Of every open model; `now` is in the seconds that breakers are told."""
         opened = [(name, task.result().breaker) for name, task in self._opened.items() if _is_open(task)]
-        return [ModelState(name, one.failures, one.paused_for(now)) for name, one in opened]
+        return [ModelState(name, one.failures, one.last, one.paused_for(now)) for name, one in opened]
 
     async def warmed(self) -> None:
         """Wait until the models that are open are warm, or have failed to be."""

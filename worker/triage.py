@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from hooks.contract import Engine, Reason
+from hooks.contract import Engine
 
-from .breaker import CircuitBreaker
+from .breaker import CircuitBreaker, Guard
 from .deadline import Deadline
-from .errors import ModelError
 from .model_calls import ChatReply, ChatRequest
 from .models import Candidate, Dropped, Recalled, RecallTool, Selection, SelectionTask, Verdict
 from .prompts import Prompt
@@ -16,12 +15,6 @@ from .settings import CandidateOrder, FirstRecall, InjectionConfig
 from .triage_prompt import Conversation, Shape, check_prompt, shuffle_seed
 from .triage_searches import Searches
 from .triage_turns import Rules, Turns
-
-MIN_CALL_S = 0.15
-"""Less time than this is not worth a call."""
-
-BREAKING = frozenset({Reason.MODEL_TIMEOUT, Reason.MODEL_UNREACHABLE, Reason.MODEL_RATE_LIMITED, Reason.MODEL_ERROR})
-"""Failures that say something about the server; an answer out of shape does not."""
 
 
 class LlmSelector:
@@ -45,8 +38,7 @@ class LlmSelector:
         check_prompt(prompt)
         self._model = model
         self._prompt = prompt
-        self._breaker = breaker
-        self._clock = clock
+        self._guard = Guard(model.name, breaker, clock)
         self._present = present
         self._window = window
 
@@ -97,18 +89,7 @@ class LlmSelector:
         return Turns(self._complete, conversation, searches, rules, deadline)
 
     async def _complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
-        if deadline.remaining() < MIN_CALL_S:
-            raise ModelError(Reason.MODEL_NO_TIME, f"{self._model.name}: too little time for a call")
-        if not self._breaker.allow(self._clock()):
-            raise ModelError(Reason.MODEL_PAUSED, f"{self._model.name}: paused after repeated failures")
-        try:
-            reply = await self._model.complete(request, deadline)
-        except ModelError as error:
-            if error.reason in BREAKING:
-                self._breaker.record_failure(self._clock())
-            raise
-        self._breaker.record_success()
-        return reply
+        return await self._guard(lambda: self._model.complete(request, deadline), deadline)
 
 
 def _as_found(chosen: Sequence[Candidate], order: Sequence[Candidate]) -> list[Candidate]:

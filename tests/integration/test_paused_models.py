@@ -35,7 +35,8 @@ async def test_a_model_that_keeps_failing_is_shown_and_so_is_its_return(tmp_path
             await backend.call(REMEMBER, {"memory": {"id": "hold", "content": "Cabin holds lapse in 12 minutes"}})
             for number in range(breaker.threshold):
                 health = await backend.call(HEALTH, {})
-                assert health["models"] == [{"name": MODEL, "failures": number, "paused_s": None}]
+                last = "model_error" if number else None
+                assert health["models"] == [{"name": MODEL, "failures": number, "last": last, "paused_s": None}]
                 assert list(_paused(health, wrong=True)) == []
                 request = {"session_id": f"s{number}", "message": "When do cabin holds lapse?", "deadline_ms": 20_000}
                 await backend.call(INJECT, {**request, "mode": "always"}, budget=20.0)
@@ -47,7 +48,7 @@ async def test_a_model_that_keeps_failing_is_shown_and_so_is_its_return(tmp_path
             assert list(_paused(await backend.call(HEALTH, {}), wrong=True)) == []
     assert (state["name"], state["failures"], 0 < state["paused_s"] <= breaker.pause) == (MODEL, 5, True)
     assert (shown.name, shown.ok, watched.ok) == ("paused model", False, True)
-    assert f"{MODEL} failed 5 times in a row and is tried again in" in shown.detail
+    assert f"{MODEL} failed 5 times in a row, last with model_error, and is tried again in" in shown.detail
 
 
 def test_how_long_a_breaker_waits() -> None:

@@ -78,7 +78,8 @@ def _paused(health: dict[str, Any], *, wrong: bool) -> Iterator[Check]:
         if state["paused_s"] is None:
             continue
         again = f"in {state['paused_s']:.0f} s" if state["paused_s"] > 0 else "by the next request"
-        detail = f"{state['name']} failed {state['failures']} times in a row and is tried again {again}"
+        often = f"{state['failures']} times in a row, last with {state['last']}"
+        detail = f"{state['name']} failed {often}, and is tried again {again}"
         yield Check("paused model", not wrong, f"{detail}; see `meeseeks receipt --degraded`")
 
 
