@@ -77,7 +77,7 @@ class AdjustedJudge:
 def probabilities(scores: Scores, change: Adjustment) -> Column:
     """Scores as probabilities, 0..1."""
     odds = change.scale * scores.items + change.head * scores.head + change.shift
-    found: npt.NDArray[np.float32] = (1.0 / (1.0 + np.exp(-odds))).astype(np.float32)
+    found: npt.NDArray[np.float32] = np.exp(-np.logaddexp(0.0, -odds)).astype(np.float32)
     return found
 
 

@@ -276,3 +276,9 @@ def test_probabilities_are_shifted_and_scaled() -> None:
     shifted: Column = probabilities(scores, Adjustment(scale=0.5, head=1.0, shift=-1.0))
     assert shifted.tolist() == pytest.approx([0.5, 0.7311], abs=1e-4)
     assert json.dumps([float(value) for value in shifted])
+
+
+def test_scores_beyond_what_an_exponent_holds_are_still_probabilities() -> None:
+    scores = Scores(np.array([-1e6, -200.0, 200.0], dtype=np.float32), 0.0)
+    with np.errstate(over="raise"):
+        assert probabilities(scores, Adjustment()).tolist() == [0.0, 0.0, 1.0]
