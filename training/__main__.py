@@ -1,6 +1,6 @@
 """`python -m training`: from the labelled worlds to the judge's files and the report on them.
 
-Everything in one go, two hours at most on two cores and ten minutes on a quiet machine: the tasks go through the
+Everything in one go, two hours at most on two cores and half an hour on a quiet machine: the tasks go through the
 product's own recall, worlds are scored by judges that never saw them, the judge is fitted to all of them and written.
 """
 

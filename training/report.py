@@ -38,6 +38,8 @@ CLEANS = (0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6)
 FIRST = (3, 5, 8, 12, 20)
 MOST_EXAMPLES = 8
 SHOWN_CHARS = 150
+FIRST_TASKS = 50
+"""Tasks that a world was written with; those from `t51` on were added where a judge of such worlds erred."""
 
 
 def write_report(outcome: Outcome, steps: Sequence[Step], second: Agreement, docs: Path) -> None:
@@ -70,6 +72,8 @@ def write_report(outcome: Outcome, steps: Sequence[Step], second: Agreement, doc
         "## By category\n",
         _categories_table(categories),
         "![categories](img/judge-categories.png)\n",
+        "## By writing\n",
+        _writings_table(outcome, choice),
         "## By language of the message\n",
         _languages_table(outcome, choice),
         "## Learning curve\n",
@@ -79,6 +83,7 @@ def write_report(outcome: Outcome, steps: Sequence[Step], second: Agreement, doc
         _table(("probability", "relevant", "candidates"), [(f"{a:.3f}", f"{b:.3f}", str(c)) for a, b, c in points]),
         "![reliability](img/judge-reliability.png)\n",
         "## Where it fails\n",
+        _losses_table(outcome, choice),
         _examples(outcome, choice),
     )
     (docs / NAME).write_text("\n".join(parts), encoding="utf-8")
@@ -244,14 +249,32 @@ def _categories_table(found: Mapping[str, Measures]) -> str:
 
 def _languages_table(outcome: Outcome, choice: Choice) -> str:
     """English, other languages in Latin script, and other scripts, told apart by function words and characters."""
-    data = outcome.data
-    groups = np.array([_language(case.labels.request.message) for case in data.cases])
-    rows = []
-    for name in ("English", "unclear", "other, Latin script", "other script"):
-        found = measures_of(data, choice, groups == name)
-        shares = (f"{getattr(found, key):.3f}" for key in ("precision", "recall", "clean"))
-        rows.append((name, str(int((groups == name).sum())), *shares))
-    return _table(("", "tasks", "precision", "recall of essential", "clean turns"), rows)
+    languages = [_language(case.labels.request.message) for case in outcome.data.cases]
+    return _groups_table(outcome, choice, languages, ("English", "unclear", "other, Latin script", "other script"))
+
+
+def _writings_table(outcome: Outcome, choice: Choice) -> str:
+    """The tasks that worlds began with, those that were added where a judge had erred, and `prompts/cases`."""
+    data, names = outcome.data, (f"the first {FIRST_TASKS} of each world", "added where it erred", "`prompts/cases`")
+    fitted = outcome.fitting[data.tasks.world]
+    numbers = [int(case.labels.key.removeprefix("t")) for case in data.cases]
+    writings = [
+        names[number > FIRST_TASKS] if mine else names[2] for number, mine in zip(numbers, fitted.tolist(), strict=True)
+    ]
+    return _groups_table(outcome, choice, writings, names)
+
+
+def _groups_table(outcome: Outcome, choice: Choice, groups: Sequence[str], names: Sequence[str]) -> str:
+    """The measures of each group of tasks, and how much of the essential is among the candidates at all."""
+    data, rows = outcome.data, []
+    for name in names:
+        mine = np.array([group == name for group in groups])
+        found = measures_of(data, choice, mine)
+        pool = data.rows.essential[mine[data.rows.task]].sum() / max(1, data.tasks.essential[mine].sum())
+        shares = (pool, found.precision, found.recall, found.clean, found.forbidden)
+        rows.append((name, str(int(mine.sum())), *(f"{share:.3f}" for share in shares)))
+    heads = ("", "tasks", "essential in the pool", "precision", "recall of essential", "clean turns", "forbidden")
+    return _table(heads, rows)
 
 
 def _language(message: str) -> str:
@@ -271,6 +294,24 @@ def _curve_table(steps: Sequence[Step]) -> str:
         for step in steps
     ]
     return _table(("worlds", "AUROC, candidates", "AUROC, tasks", "precision", "recall", "clean turns"), rows)
+
+
+def _losses_table(outcome: Outcome, choice: Choice) -> str:
+    """What becomes of the essential memories, by the number of words that they share with the message."""
+    data = outcome.data
+    shared = data.rows.table[:, data.columns.index("m_shared")]
+    opened = np.zeros(len(data.cases), dtype=bool)
+    opened[data.rows.task[choice]] = True
+    closed, total = ~opened[data.rows.task], int(data.tasks.essential.sum())
+    groups = {"no word": shared == 0, "one": shared == 1, "two and more": shared > 1, "all candidates": shared >= 0}
+    rows = []
+    for name, flags in groups.items():
+        mine = data.rows.essential & flags
+        fates = (choice, closed & ~choice, ~closed & ~choice)
+        shares = (mine.sum() / total, *((mine & fate).sum() / max(1, mine.sum()) for fate in fates))
+        rows.append((name, *(f"{share:.3f}" for share in shares)))
+    heads = ("words shared", "of the essential", "injected", "nothing is injected", "others are injected")
+    return _table(heads, rows)
 
 
 def _examples(outcome: Outcome, choice: Choice) -> str:

@@ -19,6 +19,9 @@ Doubles = npt.NDArray[np.float64]
 BINS = 48
 """Most values that a column is told apart by."""
 
+BITS = 14
+"""Binary digits of a limit: far fewer than a score of the search is the same in from run to run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Growth:
@@ -39,9 +42,16 @@ def limits_of(rows: Floats) -> list[Floats]:
     shares = np.linspace(0.0, 1.0, BINS + 1)[1:-1]
     found = []
     for column in rows.T:
-        limits = np.unique(np.quantile(column, shares, method="lower").astype(np.float32))
+        limits = np.unique(_coarse(np.quantile(column, shares, method="lower").astype(np.float32)))
         found.append(limits[limits < column.max()])
     return found
+
+
+def _coarse(values: Floats) -> Floats:
+    """The next numbers of few digits, not below: what was under a limit stays there."""
+    mantissas, exponents = np.frexp(values)
+    rounded: Floats = np.ldexp(np.ceil(mantissas * 2.0**BITS) / 2.0**BITS, exponents).astype(np.float32)
+    return rounded
 
 
 def coded(rows: Floats, limits: list[Floats]) -> Codes:

@@ -15,9 +15,11 @@ from training.choosing import (
     thresholds_for,
     unseen_choice,
 )
+from training.curve import Step
 from training.fitting import Recipe, calibration, fit, folds, rows_of, unseen_scores
 from training.head import HeadFitter
 from training.making import fitted_worlds, make
+from training.report import write_report
 from training.shipping import card_of, numbers_of
 from training.table import Data, numbered, observed
 from training.trees import Growth, grow
@@ -30,6 +32,7 @@ from worker.worlds import read_world, read_worlds
 
 WORLDS = Path("training/worlds")
 SECOND_READING = Path("training/second-reading.jsonl")
+PAIR = ("photographer", "newsroom")
 SMALL = Recipe(Growth(trees=12, depth=3), seeds=1)
 
 
@@ -37,10 +40,14 @@ SMALL = Recipe(Growth(trees=12, depth=3), seeds=1)
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     """Two worlds, as the product's recall brings them."""
     folder = tmp_path_factory.mktemp("worlds")
-    for name in ("photographer", "newsroom"):
+    for name in PAIR:
         (folder / name).symlink_to((WORLDS / name).resolve())
     with Progress(disable=True) as progress:
         return numbered(observed([folder], 0, progress), read_judge().table)
+
+
+def _tasks() -> int:
+    return sum(len(read_world(WORLDS / name).tasks) for name in PAIR)
 
 
 class TestTrees:
@@ -63,6 +70,16 @@ class TestTrees:
         same = [grow(rows, wanted, weights, groups, Growth(trees=5, depth=2, seed=seed)) for seed in (7, 7, 8)]
         assert np.array_equal(same[0].leaves, same[1].leaves)
         assert not np.array_equal(same[0].columns, same[2].columns)
+
+    def test_the_last_bit_of_a_score_changes_nothing(self) -> None:
+        random = np.random.default_rng(2)
+        rows = random.normal(size=(400, 3)).astype(np.float32)
+        other = np.where(random.random(rows.shape) < 0.1, np.nextafter(rows, np.float32(9.0)), rows)
+        wanted = (rows[:, 0] > 0).astype(np.float32)
+        weights, groups = np.ones(400, np.float32), np.arange(400)
+        one, same = (grow(table, wanted, weights, groups, Growth(trees=20, depth=3)) for table in (rows, other))
+        for name in ("columns", "limits", "leaves"):
+            assert np.array_equal(getattr(one, name), getattr(same, name))
 
     def test_a_column_of_one_value_is_never_asked_about(self) -> None:
         random = np.random.default_rng(3)
@@ -170,16 +187,17 @@ class TestVariants:
 
     def test_measuring_takes_a_part(self, data: Data) -> None:
         written, rows = data.only(data.written)
-        assert len(written.cases) == 100
+        assert len(written.cases) == _tasks()
         assert np.array_equal(written.rows.table, data.rows.table[rows])
-        assert written.rows.task.max() < 100
+        assert written.rows.task.max() < _tasks()
 
 
 class TestOnWorlds:
     def test_labels_and_candidates_meet(self, data: Data) -> None:
         assert data.worlds == ("newsroom", "photographer")
-        assert data.written.sum() == 100
-        assert len(data.cases) == 100 + 50 + 100 + 2 * 5 * 50
+        number = _tasks()
+        assert data.written.sum() == number
+        assert len(data.cases) == number + number // 2 + number + 5 * number  # written, plain, small, tiny and holes
         assert data.rows.table.shape == (len(data.rows.task), len(data.columns))
         assert np.isfinite(data.rows.table).all()
         found = data.rows.essential.sum() / data.tasks.essential.sum()
@@ -220,6 +238,20 @@ class TestOnWorlds:
         assert best_of(data, scores).shape == (len(data.cases),)
         low, high = counts(data, picked).interval("clean")
         assert 0.0 <= low <= high <= 1.0
+
+    def test_the_report_tells_what_becomes_of_the_essential(self, data: Data, tmp_path: Path) -> None:
+        outcome = make(data, read_judge().table, fitted_worlds(data.cases, PAIR), SMALL, 2)
+        (tmp_path / "img").mkdir()
+        write_report(outcome, [Step(1, 0.8, 0.8, 0.8, 0.2, 0.9)], Agreement(1, 1, 1.0, 1.0, 1.0, 1.0), tmp_path)
+        lines = (tmp_path / "judge-results.md").read_text(encoding="utf-8").splitlines()
+        tables = {line.split(" | ")[0].removeprefix("| "): line.removesuffix(" |").split(" | ")[1:] for line in lines}
+        first, added = tables["the first 50 of each world"], tables["added where it erred"]
+        assert [int(first[0]), int(added[0])] == [100, _tasks() - 100]
+        groups = [[float(value) for value in tables[name]] for name in ("no word", "one", "two and more")]
+        every = [float(value) for value in tables["all candidates"]]
+        assert sum(group[0] for group in groups) == pytest.approx(every[0], abs=0.002)
+        for _, *fates in (*groups, every):
+            assert sum(fates) == pytest.approx(1.0, abs=0.002)
 
     def test_the_same_seed_makes_the_same_bytes(self, data: Data) -> None:
         table = read_judge().table
