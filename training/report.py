@@ -256,12 +256,17 @@ def _languages_table(outcome: Outcome, choice: Choice) -> str:
 def _writings_table(outcome: Outcome, choice: Choice) -> str:
     """The tasks that worlds began with, those that were added where a judge had erred, and `prompts/cases`."""
     data, names = outcome.data, (f"the first {FIRST_TASKS} of each world", "added where it erred", "`prompts/cases`")
-    fitted = outcome.fitting[data.tasks.world]
-    numbers = [int(case.labels.key.removeprefix("t")) for case in data.cases]
+    fitted = outcome.fitting[data.tasks.world].tolist()
     writings = [
-        names[number > FIRST_TASKS] if mine else names[2] for number, mine in zip(numbers, fitted.tolist(), strict=True)
+        names[is_added(case.labels.key)] if mine else names[2] for case, mine in zip(data.cases, fitted, strict=True)
     ]
     return _groups_table(outcome, choice, writings, names)
+
+
+def is_added(key: str) -> bool:
+    """Whether a task is one of those that came later; worlds with ids of another kind have none."""
+    number = key.removeprefix("t")
+    return number.isdecimal() and int(number) > FIRST_TASKS
 
 
 def _groups_table(outcome: Outcome, choice: Choice, groups: Sequence[str], names: Sequence[str]) -> str:

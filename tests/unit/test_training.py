@@ -19,7 +19,7 @@ from training.curve import Step
 from training.fitting import Recipe, calibration, fit, folds, rows_of, unseen_scores
 from training.head import HeadFitter
 from training.making import fitted_worlds, make
-from training.report import write_report
+from training.report import is_added, write_report
 from training.shipping import card_of, numbers_of
 from training.table import Data, numbered, observed
 from training.trees import Growth, grow
@@ -141,6 +141,11 @@ def test_the_second_readings_are_of_tasks_that_there_are() -> None:
     found = agreement(read_worlds(WORLDS), read_readings(SECOND_READING))
     assert found.tasks >= 24
     assert found.kappa > 0.5
+
+
+@pytest.mark.parametrize(("key", "added"), [("t50", False), ("t51", True), ("t100", True), ("case-99", False)])
+def test_added_tasks_are_told_by_their_ids(key: str, added: bool) -> None:
+    assert is_added(key) is added
 
 
 class TestVariants:
