@@ -48,7 +48,7 @@ ci: ## Everything that has to pass before a change lands
 lock: ## Write requirements/*.txt anew (UPGRADE=1 takes the newest versions)
 	@bash .ci/lock.sh
 
-meeseeks.toml: worker/settings.py .ci/example_config.py $(SERVICE) ## Write the example settings anew
+meeseeks.toml: worker/settings/injection.py .ci/example_config.py $(SERVICE) ## Write the example settings anew
 	@$(BIN)/python .ci/example_config.py $@
 
 clean: ## Remove the environment and what builds and tools leave behind

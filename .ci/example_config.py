@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from worker.service_settings import ENV_PREFIX, ServiceSettings
-from worker.settings import InjectionConfig
+from worker.settings.injection import InjectionConfig
+from worker.settings.service import ENV_PREFIX, ServiceSettings
 
 HEAD = f"""\
 # Settings of Meeseeks. Every line that begins with "#" and a name shows a default; take the "# " away to change it.

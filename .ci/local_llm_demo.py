@@ -11,7 +11,7 @@ NOTE = (
 
 def main() -> int:
     """Serve the model on a free port, run `meeseeks demo` against it, end both; the demo's exit code."""
-    server = [sys.executable, "-m", "worker.adapters.local_llm", "0"]
+    server = [sys.executable, "-m", "tests.support.local_llm_server", "0"]
     with subprocess.Popen(server, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program
         try:
             assert process.stdout is not None

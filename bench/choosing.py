@@ -11,18 +11,18 @@ import structlog
 from rich.progress import Progress
 
 from hooks.contract import InjectionRequest
-from worker.adapters.file_receipts import FileReceipts
-from worker.adapters.memory_ledger import MemoryLedger
-from worker.deadline import Deadline
-from worker.evals.measures import Measure, Table
-from worker.evals.results import TaskRun
-from worker.evals.running import labelled
-from worker.fallback import DeterministicSelector
-from worker.injection import Injection, InjectionParts, InjectionService
-from worker.recall import Recall
-from worker.settings import InjectionConfig
-from worker.strategies import Strategies
-from worker.worlds import World
+from worker.adapters.local.ledger import MemoryLedger
+from worker.adapters.local.receipts import FileReceipts
+from worker.domain.deadline import Deadline
+from worker.injection.search_only import DeterministicSelector
+from worker.injection.service import Injection, InjectionParts, InjectionService
+from worker.injection.strategies import Strategies
+from worker.recall.recall import Recall
+from worker.settings.injection import InjectionConfig
+from worker.tuning.evals.measures import Measure, Table
+from worker.tuning.evals.results import TaskRun
+from worker.tuning.evals.runner import labelled
+from worker.tuning.labelled_worlds import World
 
 from .measure import Check, Result, Series
 from .measure import Table as Shown

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from worker.models import Memory, MemoryType, Relation
+from worker.domain.memory import Memory, MemoryType, Relation
 
 TENANT = "bench"
 RECIPE = 2

@@ -11,16 +11,16 @@ from statistics import median
 
 from rich.progress import Progress
 
-from worker.adapters.edge_store import EdgeStore
-from worker.deadline import Deadline
-from worker.focus import focus
-from worker.kinds import SortKey
-from worker.legs import first_query
-from worker.models import Hit, HybridQuery, MemoryFilter, StoredMemory, visible_to
-from worker.recall import Recall, RecallScope
-from worker.settings import Enrichment, InjectionConfig
-from worker.stages import Stages
-from worker.worlds import Task, World
+from worker.adapters.qdrant.edge.store import EdgeStore
+from worker.domain.deadline import Deadline
+from worker.domain.kinds import SortKey
+from worker.domain.memory import Hit, HybridQuery, MemoryFilter, StoredMemory, visible_to
+from worker.domain.timings import Stages
+from worker.query.focus import focus
+from worker.recall.recall import Recall, RecallScope
+from worker.recall.searches import first_query
+from worker.settings.injection import Enrichment, InjectionConfig
+from worker.tuning.labelled_worlds import Task, World
 
 from .measure import Check, Result, Series, Table
 from .options import Options

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Any
 
-from worker.adapters.valkey import EmbeddedValkey
+from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 
 ROOT = Path(__file__).parents[1]
 READY_WITHIN_S = 120.0

@@ -13,9 +13,9 @@ from arq.typing import StartupShutdown, WorkerCoroutine
 from arq.worker import Worker, func
 
 from hooks.contract import InjectionResult, Outcome, Reason
-from worker.adapters.arq_worker import MeeseeksWorker
-from worker.answers import Answer
-from worker.deadline import Deadline
+from worker.adapters.redis.job_worker import MeeseeksWorker
+from worker.domain.deadline import Deadline
+from worker.domain.operation import Answer
 
 MEESEEKS = "meeseeks"
 POLL_S = {"arq, defaults": 0.5, "arq, tuned": 0.01}

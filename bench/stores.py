@@ -11,15 +11,17 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import Progress
 
-from worker import naming, payload
-from worker.adapters import edge_shard, edge_wire
-from worker.adapters.bm25 import Bm25Encoder
-from worker.adapters.edge_store import EdgeStore
-from worker.adapters.minilm import PROFILE, MiniLmEmbedder
-from worker.models import StoredMemory, Vector
-from worker.naming import keyword_text
-from worker.opening import store_path
-from worker.service_settings import ServiceSettings
+from worker.adapters.models.minilm import PROFILE, MiniLmEmbedder
+from worker.adapters.qdrant import payload
+from worker.adapters.qdrant.bm25 import Bm25Encoder
+from worker.adapters.qdrant.edge import shard as edge_shard
+from worker.adapters.qdrant.edge import wire as edge_wire
+from worker.adapters.qdrant.edge.store import EdgeStore
+from worker.bootstrap.opening import store_path
+from worker.domain.memory import StoredMemory, Vector
+from worker.settings.service import ServiceSettings
+from worker.text import names as naming
+from worker.text.names import keyword_text
 
 from .corpus import RECIPE, TENANT, digest, memories
 from .progress import bar

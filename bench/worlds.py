@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from worker.adapters.bm25 import Bm25Encoder
-from worker.adapters.edge_store import EdgeStore
-from worker.adapters.minilm import MiniLmEmbedder
-from worker.errors import MeeseeksError
-from worker.keeper import Keeper
-from worker.worlds import World, read_worlds
+from worker.adapters.models.minilm import MiniLmEmbedder
+from worker.adapters.qdrant.bm25 import Bm25Encoder
+from worker.adapters.qdrant.edge.store import EdgeStore
+from worker.domain.errors import MeeseeksError
+from worker.store.memories import Keeper
+from worker.tuning.labelled_worlds import World, read_worlds
 
 from .processes import BenchError, scratch
 from .progress import bar

@@ -23,11 +23,11 @@ sys.path.insert(0, str(ROOT))
 
 from worker.api.app import document  # noqa: E402
 from worker.cli import app  # noqa: E402
+from worker.domain.model_profile import ModelProfile  # noqa: E402
 from worker.hosts import HOSTS  # noqa: E402
 from worker.hosts.profile import HostProfile, Role  # noqa: E402
-from worker.model_profile import ModelProfile  # noqa: E402
-from worker.service_settings import ENV_PREFIX, ServiceSettings  # noqa: E402
-from worker.settings import InjectionConfig  # noqa: E402
+from worker.settings.injection import InjectionConfig  # noqa: E402
+from worker.settings.service import ENV_PREFIX, ServiceSettings  # noqa: E402
 
 NOTE = "<!-- Made by docs/generate.py; edit the code instead. -->\n"
 

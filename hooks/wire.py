@@ -32,7 +32,7 @@ PERMANENT_KEYS = frozenset({QUEUE})
 """Keys without a time to live: only the sorted set of job ids, which workers sweep twice a second."""
 
 INJECT = "inject"
-"""Name of the job that serves the hook; the other jobs are named in `worker.operations`."""
+"""Name of the job that serves the hook; the other jobs are named in `worker.operations.requests`."""
 
 SESSION_EVENT = "session_event"
 """Name of the job that takes what happened to a session."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from bench.progress import bar, make_progress
-from worker.worlds import read_worlds
+from worker.tuning.labelled_worlds import read_worlds
 
 from .agreement import agreement, read_readings
 from .curve import SIZES, SPLITS, Step, learning_curve, measured

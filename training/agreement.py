@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from worker.worlds import Task, World
+from worker.tuning.labelled_worlds import Task, World
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from worker.judging import Threshold
-from worker.kinds import JudgePoint
+from worker.domain.kinds import JudgePoint
+from worker.relevance.model import Threshold
 
 from .table import Data, Flags, Floats, Integers
 
@@ -85,7 +85,7 @@ def best_of(data: Data, scores: Floats) -> Floats:
 
 
 def chosen(data: Data, scores: Floats, threshold: Threshold) -> Choice:
-    """What a threshold chooses, as `worker.judging.decide` does."""
+    """What a threshold chooses, as `worker.relevance.model.decide` does."""
     opened = best_of(data, scores)[data.rows.task] >= threshold.opens
     picked: Choice = opened & (scores >= threshold.keeps) & (ranks(data, scores) < MOST_ITEMS)
     return picked

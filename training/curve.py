@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from worker.judging_measures import share_of_pairs
-from worker.kinds import JudgePoint
+from worker.domain.kinds import JudgePoint
+from worker.tuning.relevance_measures import share_of_pairs
 
 from .choosing import WANTED, best_of, counts, unseen_choice
 from .fitting import Recipe, fit, folds, rows_of

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from worker.judging_head import Head
-from worker.judging_trees import Trees, together
+from worker.relevance.need import Head
+from worker.relevance.trees import Trees, together
 
 from .table import Data, Flags, Floats, Integers, Rows
 from .trees import Growth, grow

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from worker.judging_head import CELLS, Floats, Head, Integers, Runs, weighed
+from worker.relevance.need import CELLS, Floats, Head, Integers, Runs, weighed
 
 STRENGTH = 3.0
 """How much each task counts against the wish for small weights."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from worker.adapters.judge_model import Table
-from worker.judging import Threshold
-from worker.judging_cases import Case
+from worker.adapters.models.relevance_file import Table
+from worker.relevance.model import Threshold
+from worker.tuning.relevance_cases import Case
 
 from .choosing import thresholds_for
 from .fitting import Fitted, Recipe, calibration, fit, rows_of, unseen_scores

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import onnxruntime
 from tokenizers import Tokenizer
 
-from worker.adapters.judge_model import Table, make_tokenizer
-from worker.adapters.minilm import MODEL_FILE, MODEL_PACKAGE, MODEL_SHA256, read_checked
-from worker.judging_features import Column, Matrix
+from worker.adapters.models.minilm import MODEL_FILE, MODEL_PACKAGE, MODEL_SHA256, read_checked
+from worker.adapters.models.relevance_file import Table, make_tokenizer
+from worker.relevance.features import Column, Matrix
 
 DIMENSIONS = 64
 BATCH = 512

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from worker.judging import Threshold
-from worker.judging_measures import share_of_pairs
-from worker.judging_selector import BESIDE_THE_POINT
-from worker.judging_texts import UNSPACED_SCRIPTS, foreign
-from worker.kinds import JudgePoint
+from worker.domain.kinds import JudgePoint
+from worker.relevance.model import Threshold
+from worker.relevance.selector import BESIDE_THE_POINT
+from worker.relevance.text_features import UNSPACED_SCRIPTS, foreign
+from worker.tuning.relevance_measures import share_of_pairs
 
 from .agreement import Agreement
 from .charts import category_chart, curve_chart, reliability, reliability_chart, tradeoff_chart

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from worker.adapters.judge_model import CARD, FORMAT, NUMBERS, Table
-from worker.adapters.minilm import PROFILE
-from worker.judging import HEAD, Threshold
-from worker.kinds import JudgePoint
+from worker.adapters.models.minilm import PROFILE
+from worker.adapters.models.relevance_file import CARD, FORMAT, NUMBERS, Table
+from worker.domain.kinds import JudgePoint
+from worker.relevance.model import HEAD, Threshold
 
 from .fitting import Fitted
 

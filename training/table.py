@@ -11,12 +11,12 @@ from rich.progress import Progress
 
 from bench.processes import scratch
 from bench.progress import bar
-from worker.adapters.judge_model import PieceCutter, Table, make_tokenizer
-from worker.adapters.judge_stand import open_stand
-from worker.judging_cases import Case
-from worker.judging_features import features, table_of
-from worker.judging_head import Runs, runs_of
-from worker.worlds import World, read_worlds
+from worker.adapters.models.relevance_file import PieceCutter, Table, make_tokenizer
+from worker.relevance.features import features, table_of
+from worker.relevance.need import Runs, runs_of
+from worker.tuning.labelled_worlds import World, read_worlds
+from worker.tuning.relevance_cases import Case
+from worker.tuning.world_store import open_stand
 
 from .head import HeadFitter
 from .variants import origin, variants_of

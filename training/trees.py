@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from worker.judging_trees import Floats, Trees
+from worker.relevance.trees import Floats, Trees
 
 Codes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]

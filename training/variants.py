@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from worker.models import Memory, MemoryType
-from worker.worlds import Task, World
+from worker.domain.memory import Memory, MemoryType
+from worker.tuning.labelled_worlds import Task, World
 
 GROUP = 5
 """Tasks that are asked of one small store."""

@@ -1,1 +1,6 @@
-"""The service: decides which memories one worker run is given."""
+"""The service: recall, choose and inject memories for agents."""
+
+from pathlib import Path
+
+PACKAGE_ROOT = Path(__file__).parent
+"""The folder that holds the package's code and its data files; in a checkout, the repository is its parent."""

@@ -10,16 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from .. import wire
-from .model import (
-    Automation,
-    AutomationMissing,
-    AutomationRejected,
-    Kind,
-    Lifetime,
-    RegistryUnavailable,
-    Status,
-    check,
-)
+from .model import Automation, AutomationMissing, AutomationRejected, Kind, Lifetime, RegistryUnavailable, Status, check
 
 FILE_NAME = "automations.db"
 

@@ -23,7 +23,7 @@ from tests.support.stack import (
     put,
     shim,
 )
-from worker.operations import RECALL, RECEIPT, RECEIPTS
+from worker.operations.requests import RECALL, RECEIPT, RECEIPTS
 
 pytestmark = pytest.mark.timeout(150)
 

@@ -16,8 +16,8 @@ from hooks import PostExecutionHook, PreExecutionHook, Reason
 from hooks.post_execution import SyncPostExecutionHook
 from hooks.usage_contract import AnswerReport, AnswerReportResult
 from tests.support.stack import DEPLOYMENT, MIGRATION, ModelServer, Stack, ask, put, running_stack
-from worker.prompts import default_prompts_dir
-from worker.worlds import read_cases
+from worker.triage.prompt_files import default_prompts_dir
+from worker.tuning.labelled_worlds import read_cases
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.hosts import event_of
 from tests.support.stack import FACTS, Stack, command, environment, free_port, put, running_stack
-from worker.cli.host_setup import command_path
+from worker.cli.hosts.host_setup import command_path
 
 pytestmark = pytest.mark.timeout(150)
 

@@ -19,8 +19,8 @@ import pytest
 
 from hooks.contract import InjectionRequest
 from tests.support.stack import FACTS, Stack, put, running_stack
+from worker.api.access import QUIET
 from worker.api.app import document
-from worker.api.gate import QUIET
 from worker.transfer import Format
 
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))

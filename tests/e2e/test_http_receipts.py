@@ -12,8 +12,8 @@ import pytest
 from hooks import MeeseeksClient, SyncMeeseeksClient
 from hooks.usage_contract import AnswerReportResult
 from tests.support.stack import DEPLOYMENT, FACTS, MIGRATION, Stack, fact, put, running_stack
-from worker.labelling import Case, add_to_file
-from worker.worlds import read_cases
+from worker.receipts.cases import Case, add_to_file
+from worker.tuning.labelled_worlds import read_cases
 
 pytestmark = pytest.mark.timeout(150)
 

@@ -7,7 +7,7 @@ import pytest
 
 from hooks import Engine, Outcome, PreExecutionHook, Reason
 from tests.support.stack import INVOICES, KEEP_ALL, MIGRATION, NOISE_S, ModelServer, ask
-from worker.breaker import CircuitBreaker
+from worker.triage.breaker import CircuitBreaker
 
 pytestmark = pytest.mark.timeout(150)
 

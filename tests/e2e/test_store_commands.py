@@ -11,7 +11,7 @@ import pytest
 
 from hooks.queue import QueueClient
 from tests.support.stack import command, environment, fact, put, running_stack
-from worker.operations import RECALL
+from worker.operations.requests import RECALL
 
 KEYWORDS = {"MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none"}
 VECTORS = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}

@@ -31,8 +31,8 @@ from tests.support.stack import (
     running_stack,
 )
 from tests.support.valkey import running_valkey, sync_redis
-from worker.adapters.valkey import EmbeddedValkey
-from worker.operations import HEALTH
+from worker.adapters.redis.embedded_valkey import EmbeddedValkey
+from worker.operations.requests import HEALTH
 
 pytestmark = pytest.mark.timeout(150)
 

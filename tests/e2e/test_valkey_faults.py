@@ -23,7 +23,7 @@ from tests.support.stack import (
     running_stack,
 )
 from tests.support.valkey import running_valkey, sync_redis
-from worker.adapters.valkey import EmbeddedValkey
+from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 
 pytestmark = pytest.mark.timeout(150)
 

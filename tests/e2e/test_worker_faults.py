@@ -26,7 +26,7 @@ from tests.support.stack import (
     shim,
 )
 from tests.support.valkey import running_valkey
-from worker.operations import RECEIPTS
+from worker.operations.requests import RECEIPTS
 
 pytestmark = pytest.mark.timeout(150)
 

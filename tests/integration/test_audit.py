@@ -11,13 +11,13 @@ import pytest
 from hooks.contract import ItemSource, Outcome
 from tests.support.embedders import HashingEmbedder
 from tests.support.service import NOW, Service, fact, ids, open_service
-from worker.deadline import Deadline
-from worker.kinds import Leg, SortKey
-from worker.models import Hit, HybridQuery, MemoryFilter, RecallQuery, Vector, Verdict, Visibility
-from worker.protocols import MemoryStore, StoreEngine
-from worker.recall import Recall, RecallScope
-from worker.stages import Stages
-from worker.tokens import estimate_tokens
+from worker.domain.deadline import Deadline
+from worker.domain.kinds import Leg, SortKey
+from worker.domain.memory import Hit, HybridQuery, MemoryFilter, RecallQuery, Vector, Verdict, Visibility
+from worker.domain.timings import Stages
+from worker.ports.store import MemoryStore, StoreEngine
+from worker.recall.recall import Recall, RecallScope
+from worker.text.tokens import estimate_tokens
 
 OPEN: dict[str, Any] = {
     "contextual_min_score": -1.0,

@@ -11,16 +11,7 @@ from typing import Any
 
 import pytest
 
-from hooks.automations import (
-    Automation,
-    AutomationRunner,
-    HookOutcome,
-    HookPoint,
-    Kind,
-    Lifetime,
-    Registry,
-    RunStatus,
-)
+from hooks.automations import Automation, AutomationRunner, HookOutcome, HookPoint, Kind, Lifetime, Registry, RunStatus
 from hooks.automations.runner import MOST_HANGING, MOST_IN_BACKGROUND
 from hooks.automations.scripts import MAX_OUTPUT_BYTES, PASSED_ON
 from tests.support.automation_entries import Counting

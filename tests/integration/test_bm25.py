@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from worker.adapters.bm25 import Bm25Encoder, languages
-from worker.errors import SettingsError
-from worker.models import SparseVector
+from worker.adapters.qdrant.bm25 import Bm25Encoder, languages
+from worker.domain.errors import SettingsError
+from worker.domain.memory import SparseVector
 
 
 @pytest.fixture(scope="module")

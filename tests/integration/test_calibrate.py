@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import CommandLine, command_line
-from worker.adapters.minilm import PROFILE
-from worker.calibration import FILE, Thresholds, write_calibration
+from worker.adapters.models.minilm import PROFILE
+from worker.recall.thresholds import FILE, Thresholds, write_calibration
 
 CASES = Path(__file__).parents[2] / "prompts/cases"
 TOWNS = ("Aldersund", "Brannik", "Corvale", "Dremmen", "Eskholm", "Farrow", "Grelling", "Hestad", "Ibsel", "Jorvane")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.command_line import CommandLine, command_line
 from tests.support.http_double import HttpDouble, Seen, running_http_double
-from worker.decision_scale import FILE
+from worker.triage.decision_scale import FILE
 
 WORLD = Path(__file__).parents[2] / "prompts" / "cases" / "backend-team"
 MODEL = "ollama/tev1:0.8b"

@@ -13,12 +13,12 @@ import pytest
 
 from hooks.queue import connect
 from tests.support.valkey import running_valkey, sync_redis
-from worker.adapters.config_watcher import ASK_S, ConfigWatcher
-from worker.adapters.redis_overrides import KEY, RedisOverrides
-from worker.adapters.valkey import EmbeddedValkey
-from worker.config import LiveSettings
-from worker.errors import QueueError, SettingsError
-from worker.settings import SavedSettings, Settings
+from worker.adapters.local.config_watcher import ASK_S, ConfigWatcher
+from worker.adapters.redis.embedded_valkey import EmbeddedValkey
+from worker.adapters.redis.overrides import KEY, RedisOverrides
+from worker.domain.errors import QueueError, SettingsError
+from worker.settings.injection import SavedSettings, Settings
+from worker.settings.live import LiveSettings
 
 PROMISED_S = 1.0
 NOISE_S = 1.5

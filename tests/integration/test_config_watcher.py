@@ -11,14 +11,14 @@ import pytest
 
 from tests.support.scripted_model import ScriptedModel, offered
 from tests.support.triage import Memories, candidate, live_triage, task
-from worker.adapters.config_watcher import LOOK_S, ConfigWatcher, FileWatch
-from worker.config import LiveSettings
-from worker.deadline import Deadline
-from worker.errors import PromptError
-from worker.live_triage import LivePrompts
-from worker.models import Recalled
-from worker.prompts import default_prompts_dir
-from worker.settings import InjectionConfig, Settings
+from worker.adapters.local.config_watcher import LOOK_S, ConfigWatcher, FileWatch
+from worker.domain.deadline import Deadline
+from worker.domain.errors import PromptError
+from worker.domain.memory import Recalled
+from worker.settings.injection import InjectionConfig, Settings
+from worker.settings.live import LiveSettings
+from worker.triage.live_selector import LivePrompts
+from worker.triage.prompt_files import default_prompts_dir
 
 PROMISED_S = 1.0
 NOISE_S = 1.5

@@ -20,7 +20,8 @@ from hooks.queue import QueueClient, QueueFault
 from hooks.wire import INJECT
 from tests.support.stack import Stack, command, running_stack
 from tests.support.valkey import running_valkey
-from worker.operations import HEALTH, RECEIPTS, SETTINGS_PATCH, SETTINGS_RESET
+from worker.operations.requests import HEALTH, RECEIPTS
+from worker.operations.settings import SETTINGS_PATCH, SETTINGS_RESET
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from worker.adapters.fastembed_embedder import FastEmbedEmbedder
-from worker.adapters.minilm import MiniLmEmbedder
-from worker.errors import EmbedderError
+from worker.adapters.models.fastembed import FastEmbedEmbedder
+from worker.adapters.models.minilm import MiniLmEmbedder
+from worker.domain.errors import EmbedderError
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 needs_fastembed = pytest.mark.skipif(find_spec("fastembed") is None, reason="fastembed is not installed")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.support.embedders import DIMENSION, SECRET_BODY, EmbeddingServer, Fault, hashed_vector
-from worker.adapters.litellm_environment import prepare_environment
-from worker.errors import EmbedderError
+from worker.adapters.models.litellm_process import prepare_environment
+from worker.domain.errors import EmbedderError
 
 MODELS = ["ollama/some-model", "openai/some-model"]
 
@@ -21,7 +21,7 @@ MODELS = ["ollama/some-model", "openai/some-model"]
 @pytest.fixture(scope="module")
 def adapter() -> Any:
     prepare_environment(os.environ)
-    return import_module("worker.adapters.litellm_embedder")
+    return import_module("worker.adapters.models.litellm_embedder")
 
 
 @pytest.fixture

@@ -15,19 +15,19 @@ import pytest
 from hooks.contract import Engine, Outcome, Reason
 from tests.support.oracle import adversary, oracle
 from tests.support.upstream import Mode, Responder, Upstream
-from worker.app import open_core
-from worker.backends import Backend, LocalBackend
-from worker.errors import SettingsError
-from worker.evals.measures import Measure, summary
-from worker.evals.plan import Plan
-from worker.evals.planning import Wish, plan_of
-from worker.evals.prompt_files import prompts_in_force, read_chooser, with_first
-from worker.evals.results import Report, read_report
-from worker.evals.running import evaluate
-from worker.evals.shelf import Shelf
-from worker.prompts import default_prompts_dir
-from worker.settings import Settings, Strategy
-from worker.worlds import World, read_cases, read_worlds
+from worker.bootstrap.core import open_core
+from worker.domain.errors import SettingsError
+from worker.operations.client import Backend, LocalBackend
+from worker.settings.injection import Settings, Strategy
+from worker.triage.prompt_files import default_prompts_dir
+from worker.tuning.evals.archive import Shelf
+from worker.tuning.evals.measures import Measure, summary
+from worker.tuning.evals.plan import Plan
+from worker.tuning.evals.planning import Wish, plan_of
+from worker.tuning.evals.prompt_files import prompts_in_force, read_chooser, with_first
+from worker.tuning.evals.results import Report, read_report
+from worker.tuning.evals.runner import evaluate
+from worker.tuning.labelled_worlds import World, read_cases, read_worlds
 
 CASES = default_prompts_dir() / "cases"
 WORLDS = sorted(path.name for path in CASES.iterdir() if path.is_dir())
@@ -216,7 +216,7 @@ async def test_the_prompt_that_the_settings_name_is_the_one_that_is_evaluated(tm
 
 
 async def test_a_model_that_was_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.evals.running.WAKE_TRIES", 1)
+    monkeypatch.setattr("worker.tuning.evals.runner.WAKE_TRIES", 1)
     path, shelf = small(tmp_path), Shelf(tmp_path / "evals")
     async with asked(tmp_path, oracle(read_cases(path)), worlds=path) as (upstream, plan):
         upstream.mode = Mode.ERROR_500
@@ -242,7 +242,7 @@ async def test_it_stops_when_the_money_is_spent(tmp_path: Path) -> None:
 
 
 async def test_a_hung_model_is_a_fallback_within_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.evals.running.WAKE_TRIES", 1)
+    monkeypatch.setattr("worker.tuning.evals.runner.WAKE_TRIES", 1)
     path = small(tmp_path)
     async with asked(tmp_path, oracle(read_cases(path)), worlds=path, deadline_ms=400) as (upstream, plan):
         upstream.mode = Mode.HANG

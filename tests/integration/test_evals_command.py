@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.command_line import CommandLine, command_line
 from tests.support.stack import ROOT
-from worker.evals.measures import Measure
+from worker.tuning.evals.measures import Measure
 
 PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
 WORLD = ("--world", "research-lab")

@@ -6,9 +6,9 @@ import pytest
 
 from tests.integration.test_evals import CASE_LINES, case_file, evaluated, loaded, measures
 from tests.support.local_llm import MISSING, SKIP_REASON, local_llm
-from worker.evals.measures import Measure
-from worker.evals.planning import Wish, plan_of
-from worker.settings import Strategy
+from worker.settings.injection import Strategy
+from worker.tuning.evals.measures import Measure
+from worker.tuning.evals.planning import Wish, plan_of
 
 pytestmark = [pytest.mark.local_llm, pytest.mark.skipif(bool(MISSING), reason=SKIP_REASON), pytest.mark.timeout(180)]
 

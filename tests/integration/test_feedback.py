@@ -10,19 +10,19 @@ from hooks.contract import InjectionResult
 from hooks.usage_contract import AnswerReport
 from tests.support.scripted_model import Say, ScriptedModel, Step
 from tests.support.service import NOW, Service, fact, ids, open_service
-from worker.adapters.file_usage import FileUsage
-from worker.deadline import Deadline
-from worker.errors import NotFound
-from worker.feedback import Feedback, FeedbackParts
-from worker.model_calls import Reason
-from worker.models import RecallQuery, Visibility
-from worker.prompts import default_prompts_dir
-from worker.protocols import ChatModel
-from worker.recall import Recall, RecallScope
-from worker.settings import InjectionConfig
-from worker.stages import Stages
-from worker.usage import Usage
-from worker.usage_judge import UsageJudge
+from worker.adapters.local.usage import FileUsage
+from worker.domain.deadline import Deadline
+from worker.domain.errors import NotFound
+from worker.domain.memory import RecallQuery, Visibility
+from worker.domain.model_calls import Reason
+from worker.domain.timings import Stages
+from worker.domain.usage import Usage
+from worker.ports.models import ChatModel
+from worker.recall.recall import Recall, RecallScope
+from worker.receipts.answer_usage import Feedback, FeedbackParts
+from worker.receipts.usage_by_model import UsageJudge
+from worker.settings.injection import InjectionConfig
+from worker.triage.prompt_files import default_prompts_dir
 
 HOLD = "Cabin holds in berth now lapse after 12 minutes"
 QUESTION = "How long are cabin holds kept before they lapse in berth?"

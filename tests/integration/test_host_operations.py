@@ -14,18 +14,18 @@ from hooks.blocks import find_blocks
 from hooks.queue import connect
 from tests.support.hosts import Fixture, event_of, fixtures
 from tests.support.valkey import forget, running_valkey
-from worker.adapters.memory_subagents import MOST_KINDS, MemorySubagents
-from worker.adapters.redis_subagents import RedisSubagents
-from worker.answers import Answer
-from worker.app import Core, open_core
-from worker.deadline import Deadline
-from worker.errors import NotFound, QueueError
-from worker.host_operations import CANARY_SESSION, CANARY_TENANT, HostOperations
+from worker.adapters.local.subagents import MOST_KINDS, MemorySubagents
+from worker.adapters.redis.subagents import RedisSubagents
+from worker.bootstrap.core import Core, open_core
+from worker.domain.deadline import Deadline
+from worker.domain.errors import NotFound, QueueError
+from worker.domain.operation import Answer
 from worker.hosts import HOSTS, SubagentKind, SubagentTask
 from worker.hosts.subagents import WAIT_S, PendingSubagents
-from worker.memory_operations import PUT
-from worker.operations import SESSION_SHOW
-from worker.settings import load_settings
+from worker.operations.hosts import CANARY_SESSION, CANARY_TENANT, HostOperations
+from worker.operations.memories import PUT
+from worker.operations.sessions import SESSION_SHOW
+from worker.settings.injection import load_settings
 
 ALEMBIC = "Database migrations are written with Alembic and never by hand"
 TUESDAY = "Deployments to production happen on Tuesdays after the stand-up"

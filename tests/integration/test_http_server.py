@@ -16,11 +16,11 @@ from hooks.queue import connect
 from tests.support.http import Recorder
 from tests.support.queue_worker import running_worker
 from tests.support.valkey import running_valkey, sync_redis
-from worker.adapters.queue_state import LIMIT_S, look_at_queue
+from worker.adapters.redis.queue_state import LIMIT_S, look_at_queue
 from worker.api.server import HttpServer, listen
-from worker.backends import LocalBackend, QueueState
-from worker.errors import SettingsError
-from worker.service_settings import ServiceSettings
+from worker.domain.errors import SettingsError
+from worker.operations.client import LocalBackend, QueueState
+from worker.settings.service import ServiceSettings
 
 SECRET = "words-of-somebody"
 

@@ -8,7 +8,7 @@ import pytest
 from hooks.contract import BlockFormat, Engine, Outcome, Reason
 from tests.support.scripted_model import Say, ScriptedModel, oracle
 from tests.support.service import Service, fact, ids, open_service
-from worker.models import Verdict
+from worker.domain.memory import Verdict
 
 KEY = fact("key", "The spare boat-shed key hangs behind the kayak rack at Lindholm")
 HULL = fact("hull", "Ottilie sands the hull of the boat every second April")

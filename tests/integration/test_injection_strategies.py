@@ -12,11 +12,11 @@ from tests.support.decisions import ScriptedDecisions, by_text
 from tests.support.scripted_model import Say, ScriptedModel, offered, oracle
 from tests.support.service import fact, ids, open_service
 from tests.support.triage import live_triage
-from worker.breaker import CircuitBreaker
-from worker.decision import DecisionSelector, Limits
-from worker.model_calls import ChatRequest
-from worker.models import MemoryType
-from worker.prompts import default_prompts_dir, load_prompts
+from worker.domain.memory import MemoryType
+from worker.domain.model_calls import ChatRequest
+from worker.triage.breaker import CircuitBreaker
+from worker.triage.decision_selector import DecisionSelector, Limits
+from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
 MEMORIES = [
     fact("organ", "The reed organ is tuned by Pavel Novak every autumn"),

@@ -14,9 +14,9 @@ import pytest
 
 from tests.support.command_line import CommandLine, command_line
 from tests.support.hosts import event_of
-from worker.adapters.host_files import HostFile
-from worker.cli.host_setup import command_path
-from worker.errors import SettingsError
+from worker.adapters.local.host_files import HostFile
+from worker.cli.hosts.host_setup import command_path
+from worker.domain.errors import SettingsError
 from worker.hosts import HOSTS, gobby, nexus
 
 THEIRS = '{\n    "model": "opus",\n    "hooks": {"Stop": [ {"hooks": []} ]}\n}'

@@ -17,17 +17,17 @@ import pytest
 from hooks.contract import Engine, Reason
 from tests.support.scripted_model import Say, ScriptedModel, offered
 from tests.support.service import fact, ids, open_service, shared_minilm
-from worker.adapters.judge_model import CARD, NUMBERS, JudgeModel, find_folder, read_judge
-from worker.adapters.minilm import PROFILE
-from worker.deadline import Deadline
-from worker.errors import JudgeError
-from worker.fallback import DeterministicSelector
-from worker.judging import Adjustment, Judge
-from worker.judging_features import Column, Judged
-from worker.judging_selector import JudgeSelector, worth_asking
-from worker.kinds import JudgePoint, Leg
-from worker.models import Candidate, Memory, Recalled, RecallQuery, Selection, SelectionTask, Verdict
-from worker.settings import InjectionConfig
+from worker.adapters.models.minilm import PROFILE
+from worker.adapters.models.relevance_file import CARD, NUMBERS, JudgeModel, find_folder, read_judge
+from worker.domain.deadline import Deadline
+from worker.domain.errors import JudgeError
+from worker.domain.kinds import JudgePoint, Leg
+from worker.domain.memory import Candidate, Memory, Recalled, RecallQuery, Selection, SelectionTask, Verdict
+from worker.injection.search_only import DeterministicSelector
+from worker.relevance.features import Column, Judged
+from worker.relevance.model import Adjustment, Judge
+from worker.relevance.selector import JudgeSelector, worth_asking
+from worker.settings.injection import InjectionConfig
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 WORLDS = Path(__file__).parents[2] / "prompts/cases"

@@ -11,8 +11,8 @@ from tests.support.command_line import CommandLine, command_line
 from tests.support.service import fact
 from tests.support.upstream import keeping
 from tests.support.upstream_thread import upstream_thread
-from worker.adapters import judge_model
-from worker.adapters.judge_model import CARD, NUMBERS, find_folder, read_judge
+from worker.adapters.models import relevance_file as judge_model
+from worker.adapters.models.relevance_file import CARD, NUMBERS, find_folder, read_judge
 
 WORLDS = Path(__file__).parents[2] / "prompts/cases"
 

@@ -9,8 +9,8 @@ import pytest
 from tests.support.embedders import HashingEmbedder
 from tests.support.service import NOW, as_memory, fact, open_service
 from tests.support.store import ENCODER
-from worker.errors import EmbedderError, MemoryRejected, NotFound
-from worker.models import HybridQuery, Memory, MemoryFilter, MemoryType, Visibility
+from worker.domain.errors import EmbedderError, MemoryRejected, NotFound
+from worker.domain.memory import HybridQuery, Memory, MemoryFilter, MemoryType, Visibility
 
 
 async def put(service: Any, *memories: dict[str, Any]) -> Any:

@@ -9,11 +9,11 @@ import pytest
 from hooks.contract import Reason
 from hooks.queue import connect
 from tests.support.valkey import forget, running_valkey, sync_redis
-from worker.adapters.memory_ledger import MemoryLedger
-from worker.adapters.redis_ledger import KEPT_TURNS, RedisLedger, ledger_key
-from worker.errors import QueueError
-from worker.ledger import LedgerEntry, LedgerKey
-from worker.protocols import Ledger
+from worker.adapters.local.ledger import MemoryLedger
+from worker.adapters.redis.ledger import KEPT_TURNS, RedisLedger, ledger_key
+from worker.domain.errors import QueueError
+from worker.domain.ledger import LedgerEntry, LedgerKey
+from worker.ports.state import Ledger
 
 KEY = LedgerKey("tenant", "session", "agent")
 DEPTH = 100

@@ -17,20 +17,20 @@ from tests.support.http_double import HttpDouble, running_http_double
 from tests.support.local_llm import MISSING, SKIP_REASON, local_llm
 from tests.support.triage import Memories, candidate, ids, many, task
 from tests.support.upstream import Mode, Upstream
-from worker.adapters.litellm_environment import prepare_environment
-from worker.breaker import CircuitBreaker
-from worker.deadline import Deadline
-from worker.decision import DecisionSelector, Limits
-from worker.decision_scale import DecisionScale
-from worker.errors import ModelError
-from worker.model_calls import DecisionRequest
-from worker.models import Recalled
-from worker.prompts import default_prompts_dir, load_prompts
-from worker.protocols import DecisionModel
-from worker.settings import InjectionConfig
+from worker.adapters.models.litellm_process import prepare_environment
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.memory import Recalled
+from worker.domain.model_calls import DecisionRequest
+from worker.ports.models import DecisionModel
+from worker.settings.injection import InjectionConfig
+from worker.triage.breaker import CircuitBreaker
+from worker.triage.decision_scale import DecisionScale
+from worker.triage.decision_selector import DecisionSelector, Limits
+from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
 if TYPE_CHECKING:
-    from worker.adapters.local_llm import LocalServer
+    from tests.support.local_llm_server import LocalServer
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -55,7 +55,7 @@ def double() -> Iterator[HttpDouble]:
 @pytest.fixture
 async def model(double: HttpDouble, request: pytest.FixtureRequest) -> AsyncIterator[DecisionModel]:
     prepare_environment(os.environ)
-    from worker.adapters.litellm_decision import LiteLLMDecisionModel
+    from worker.adapters.models.litellm_decision import LiteLLMDecisionModel
 
     provider = getattr(request, "param", "ollama")
     made = LiteLLMDecisionModel(f"{provider}/unheard-of", api_base=double.url)
@@ -154,7 +154,7 @@ async def test_the_deadline_is_kept(model: DecisionModel, double: HttpDouble) ->
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_cancelling_closes_the_connection_at_once(provider: str) -> None:
     prepare_environment(os.environ)
-    from worker.adapters.litellm_decision import LiteLLMDecisionModel
+    from worker.adapters.models.litellm_decision import LiteLLMDecisionModel
 
     delays = []
     async with Upstream(mode=Mode.HANG) as upstream:
@@ -208,7 +208,7 @@ NOTES = ("The regatta starts at pier 6", "Dana is lactose intolerant", "Staging 
 @pytest.fixture(scope="module")
 def decision_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[LocalServer]":
     """llama.cpp with a chat model that is told to be a decision model."""
-    from worker.adapters.local_llm import find_weights
+    from tests.support.local_llm_server import find_weights
 
     weights: Path = tmp_path_factory.mktemp("weights") / "decision.gguf"
     make_decision_model(find_weights(), weights)
@@ -223,7 +223,7 @@ def decision_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Local
 async def test_llama_cpp_decides_for_real(decision_server: "LocalServer") -> None:
     """Real logits over real HTTP; that they mean nothing is the model's fault, and told by the scale's tests."""
     prepare_environment(os.environ)
-    from worker.adapters.litellm_decision import LiteLLMDecisionModel
+    from worker.adapters.models.litellm_decision import LiteLLMDecisionModel
 
     model = LiteLLMDecisionModel("hosted_vllm/smollm2-135m", api_base=decision_server.url)
     candidates = tuple(candidate(f"m{n}", text) for n, text in enumerate(NOTES))
@@ -253,7 +253,7 @@ async def test_llama_cpp_decides_for_real(decision_server: "LocalServer") -> Non
 @pytest.mark.timeout(180)
 async def test_a_chat_model_of_llama_cpp_is_no_decision_model() -> None:
     prepare_environment(os.environ)
-    from worker.adapters.litellm_decision import LiteLLMDecisionModel
+    from worker.adapters.models.litellm_decision import LiteLLMDecisionModel
 
     with local_llm() as server:
         model = LiteLLMDecisionModel("hosted_vllm/smollm2-135m", api_base=server.url)

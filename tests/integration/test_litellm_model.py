@@ -17,15 +17,15 @@ import pytest
 
 from hooks.contract import Reason
 from tests.support.upstream import Answer, Mode, Upstream, always, keeping, script
-from worker.adapters.litellm_environment import prepare_environment
-from worker.deadline import Deadline
-from worker.errors import ModelError
-from worker.model_calls import ChatRequest, ToolCall
-from worker.protocols import ChatModel
-from worker.triage_prompt import RECALL_TOOL
+from worker.adapters.models.litellm_process import prepare_environment
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.model_calls import ChatRequest, ToolCall
+from worker.ports.models import ChatModel
+from worker.triage.chat_prompt import RECALL_TOOL
 
 if TYPE_CHECKING:
-    from worker.adapters.litellm_model import LiteLLMModel
+    from worker.adapters.models.litellm_chat import LiteLLMModel
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -62,7 +62,7 @@ async def upstream() -> AsyncIterator[Upstream]:
 async def make(upstream: Upstream) -> AsyncIterator[Make]:
     """Makes models of a provider that talk to the fake server, each connected by one call that was answered."""
     prepare_environment(os.environ)
-    from worker.adapters.litellm_model import LiteLLMModel
+    from worker.adapters.models.litellm_chat import LiteLLMModel
 
     models: list[ChatModel] = []
 
@@ -340,7 +340,7 @@ async def test_no_prompt_text_is_logged_even_at_debug(
 
 PROGRAM = """
 import asyncio, logging, os, sys
-from worker.adapters.litellm_environment import prepare_environment
+from worker.adapters.models.litellm_process import prepare_environment
 
 def local_only(event, args):
     if event == "socket.connect" and args[1][0] not in ("127.0.0.1", "::1"):
@@ -349,10 +349,10 @@ def local_only(event, args):
 sys.addaudithook(local_only)
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
 prepare_environment(os.environ)
-from worker.adapters.litellm_model import LiteLLMModel
-from worker.deadline import Deadline
-from worker.errors import ModelError
-from worker.model_calls import ChatRequest
+from worker.adapters.models.litellm_chat import LiteLLMModel
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.model_calls import ChatRequest
 
 async def main():
     for name, base in (("openai/unheard-of", sys.argv[1] + "/v1"), ("ollama/unheard-of", sys.argv[1])):

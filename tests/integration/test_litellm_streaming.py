@@ -11,13 +11,13 @@ import pytest
 from hooks.contract import Reason
 from tests.support.triage import Memories, ids, many, selector, task
 from tests.support.upstream import Answer, Mode, Upstream, always, script
-from worker.adapters.litellm_environment import prepare_environment
-from worker.deadline import Deadline
-from worker.errors import ModelError
-from worker.model_calls import ChatRequest
-from worker.models import Recalled, Selection
-from worker.protocols import ChatModel
-from worker.settings import InjectionConfig
+from worker.adapters.models.litellm_process import prepare_environment
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.memory import Recalled, Selection
+from worker.domain.model_calls import ChatRequest
+from worker.ports.models import ChatModel
+from worker.settings.injection import InjectionConfig
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -33,7 +33,7 @@ async def upstream() -> AsyncIterator[Upstream]:
 @pytest.fixture(params=["openai", "ollama_chat"])
 async def model(request: pytest.FixtureRequest, upstream: Upstream) -> AsyncIterator[ChatModel]:
     prepare_environment(os.environ)
-    from worker.adapters.litellm_model import LiteLLMModel
+    from worker.adapters.models.litellm_chat import LiteLLMModel
 
     base = upstream.url + ("" if request.param == "ollama_chat" else "/v1")
     chat = LiteLLMModel(f"{request.param}/m", api_base=base, stream=True)

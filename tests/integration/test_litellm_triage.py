@@ -10,15 +10,15 @@ import pytest
 
 from hooks.contract import Reason
 from tests.support.upstream import Answer, Mode, Upstream, keeping, script
-from worker.adapters.litellm_environment import prepare_environment
-from worker.breaker import CircuitBreaker
-from worker.deadline import Deadline
-from worker.errors import ModelError
-from worker.models import Candidate, Memory, Recalled, RecallQuery, Selection, SelectionTask
-from worker.prompts import default_prompts_dir, load_prompts
-from worker.protocols import ChatModel
-from worker.settings import InjectionConfig
-from worker.triage import LlmSelector
+from worker.adapters.models.litellm_process import prepare_environment
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.memory import Candidate, Memory, Recalled, RecallQuery, Selection, SelectionTask
+from worker.ports.models import ChatModel
+from worker.settings.injection import InjectionConfig
+from worker.triage.breaker import CircuitBreaker
+from worker.triage.chat_selector import LlmSelector
+from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -44,7 +44,7 @@ async def upstream() -> AsyncIterator[Upstream]:
 @pytest.fixture(params=["openai", "ollama_chat"])
 async def model(request: pytest.FixtureRequest, upstream: Upstream) -> AsyncIterator[ChatModel]:
     prepare_environment(os.environ)
-    from worker.adapters.litellm_model import LiteLLMModel
+    from worker.adapters.models.litellm_chat import LiteLLMModel
 
     base = upstream.url + ("" if request.param == "ollama_chat" else "/v1")
     chat = LiteLLMModel(f"{request.param}/m", api_base=base)

@@ -17,22 +17,22 @@ import pytest
 
 from hooks.contract import Reason
 from tests.support.local_llm import MISSING, SKIP_REASON, local_llm
-from worker.adapters.litellm_environment import prepare_environment
-from worker.breaker import CircuitBreaker
-from worker.deadline import Deadline
-from worker.errors import ModelError
-from worker.model_calls import ChatRequest
-from worker.model_profile import SchemaKind
-from worker.models import Candidate, Memory, Recalled, RecallQuery, SelectionTask
-from worker.parsing import Choice, parse_choice
-from worker.prompts import default_prompts_dir, load_prompts
-from worker.protocols import ChatModel
-from worker.settings import InjectionConfig
-from worker.triage import LlmSelector
-from worker.triage_prompt import Conversation, Shape
+from worker.adapters.models.litellm_process import prepare_environment
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.memory import Candidate, Memory, Recalled, RecallQuery, SelectionTask
+from worker.domain.model_calls import ChatRequest
+from worker.domain.model_profile import SchemaKind
+from worker.ports.models import ChatModel
+from worker.settings.injection import InjectionConfig
+from worker.triage.answer_parsing import Choice, parse_choice
+from worker.triage.breaker import CircuitBreaker
+from worker.triage.chat_prompt import Conversation, Shape
+from worker.triage.chat_selector import LlmSelector
+from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
 if TYPE_CHECKING:
-    from worker.adapters.local_llm import LocalServer
+    from tests.support.local_llm_server import LocalServer
 
 pytestmark = [pytest.mark.local_llm, pytest.mark.skipif(bool(MISSING), reason=SKIP_REASON), pytest.mark.timeout(180)]
 
@@ -70,8 +70,8 @@ def server() -> "Iterator[LocalServer]":
 @pytest.fixture
 async def model(server: "LocalServer") -> AsyncIterator[ChatModel]:
     prepare_environment(os.environ)
-    from worker.adapters.litellm_model import LiteLLMModel
-    from worker.adapters.local_llm import MODEL_NAME
+    from tests.support.local_llm_server import MODEL_NAME
+    from worker.adapters.models.litellm_chat import LiteLLMModel
 
     chat = LiteLLMModel(MODEL_NAME, api_base=server.url)
     yield chat
@@ -99,8 +99,8 @@ async def test_the_schema_makes_even_a_tiny_model_answer_in_shape(model: ChatMod
 async def test_a_pattern_leaves_no_room_for_anything_but_numbers(server: "LocalServer") -> None:
     """llama.cpp makes a grammar of the pattern, with numbers of two digits as well."""
     prepare_environment(os.environ)
-    from worker.adapters.litellm_model import LiteLLMModel
-    from worker.adapters.local_llm import MODEL_NAME
+    from tests.support.local_llm_server import MODEL_NAME
+    from worker.adapters.models.litellm_chat import LiteLLMModel
 
     held = LiteLLMModel(MODEL_NAME, api_base=server.url, output=SchemaKind.PATTERN)
     free = LiteLLMModel(MODEL_NAME, api_base=server.url)
@@ -153,7 +153,7 @@ def test_the_server_runs_as_a_program_and_ends_when_told() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "worker.adapters.local_llm", str(port)]
+    command = [sys.executable, "-m", "tests.support.local_llm_server", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -12,11 +12,11 @@ from fastmcp import Client
 
 from hooks.queue import QueueClient
 from tests.support.mcp import call, client_of, open_store, texts, told
-from worker.backends import QueueBackend
 from worker.mcp import Backend, Whose
 from worker.mcp.results import MAX_CHARS, NOTICE
-from worker.memory_operations import PUT, SHOW
-from worker.operations import RecallPayload
+from worker.operations.client import QueueBackend
+from worker.operations.memories import PUT, SHOW
+from worker.operations.requests import RecallPayload
 
 OSCAR, MIA = Whose("acme", user="oscar"), Whose("acme", user="mia")
 

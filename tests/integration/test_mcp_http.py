@@ -18,7 +18,7 @@ from tests.support.mcp import call, open_store, texts, told
 from worker.api.server import HttpServer
 from worker.mcp import Backend
 from worker.mcp.mount import mcp_mount
-from worker.service_settings import ServiceSettings
+from worker.settings.service import ServiceSettings
 
 BOUND, FREE = "acme-token-0123456789", "free-token-0123456789"
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from worker.adapters import minilm
-from worker.adapters.minilm import MiniLmEmbedder, read_checked
-from worker.errors import EmbedderError
-from worker.models import Vector
+from worker.adapters.models import minilm
+from worker.adapters.models.minilm import MiniLmEmbedder, read_checked
+from worker.domain.errors import EmbedderError
+from worker.domain.memory import Vector
 
 QUERY = "Which database do we use for the billing service?"
 RELEVANT = "The billing service stores its data in PostgreSQL 16."

@@ -15,13 +15,13 @@ import pytest
 from hooks.contract import Reason
 from tests.support.http_double import HttpDouble, running_http_double
 from tests.support.triage import Memories, candidate, ids, selector, task
-from worker.adapters.litellm_environment import prepare_environment
-from worker.deadline import Deadline
-from worker.errors import ModelError
-from worker.model_profile import SchemaKind
-from worker.models import Recalled, Selection
-from worker.protocols import ChatModel
-from worker.settings import FirstRecall, InjectionConfig
+from worker.adapters.models.litellm_process import prepare_environment
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.memory import Recalled, Selection
+from worker.domain.model_profile import SchemaKind
+from worker.ports.models import ChatModel
+from worker.settings.injection import FirstRecall, InjectionConfig
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -43,7 +43,7 @@ def double() -> Iterator[HttpDouble]:
 @asynccontextmanager
 async def vendor(double: HttpDouble, exchange: dict[str, Any], **options: Any) -> AsyncIterator[ChatModel]:
     prepare_environment(os.environ)
-    from worker.adapters.litellm_model import LiteLLMModel
+    from worker.adapters.models.litellm_chat import LiteLLMModel
 
     model = LiteLLMModel(exchange["model"], api_base=double.url + exchange["base"], api_key="sk-test", **options)
     yield model
@@ -164,6 +164,6 @@ KNOWN: list[tuple[str, Callable[[ChatModel], bool]]] = [
 @pytest.mark.parametrize(("name", "holds"), KNOWN, ids=[name for name, _ in KNOWN])
 async def test_what_models_can_do_is_known(name: str, holds: Callable[[ChatModel], bool]) -> None:
     prepare_environment(os.environ)
-    from worker.adapters.litellm_model import LiteLLMModel
+    from worker.adapters.models.litellm_chat import LiteLLMModel
 
     assert holds(LiteLLMModel(name, api_key="sk-test"))

@@ -12,7 +12,7 @@ from tests.support.http_double import HttpDouble, Seen, running_http_double
 from tests.support.stack import free_port
 from tests.support.upstream import Upstream, keeping
 from tests.support.upstream_thread import upstream_thread
-from worker.prompts import default_prompts_dir, load_prompt
+from worker.triage.prompt_files import default_prompts_dir, load_prompt
 
 pytestmark = pytest.mark.timeout(120)
 

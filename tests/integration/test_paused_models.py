@@ -8,13 +8,13 @@ from typer.testing import CliRunner
 from hooks.breaker import CircuitBreaker
 from hooks.wire import INJECT
 from tests.support.upstream import Mode, Upstream
-from worker.app import open_core
-from worker.backends import LocalBackend
+from worker.bootstrap.core import open_core
 from worker.cli import app
 from worker.cli.doctor import _paused
-from worker.memory_operations import REMEMBER
-from worker.operations import HEALTH
-from worker.settings import Settings
+from worker.operations.client import LocalBackend
+from worker.operations.memories import REMEMBER
+from worker.operations.requests import HEALTH
+from worker.settings.injection import Settings
 
 MODEL = "openai/scripted"
 

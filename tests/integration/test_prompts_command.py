@@ -10,9 +10,9 @@ from tests.support.command_line import CommandLine, command_line
 from tests.support.oracle import heeding
 from tests.support.upstream import Responder
 from tests.support.upstream_thread import upstream_thread
-from worker.evals.promotion import FORMER, RECORD
-from worker.prompts import default_prompts_dir, load_prompts
-from worker.worlds import read_worlds
+from worker.triage.prompt_files import default_prompts_dir, load_prompts
+from worker.tuning.evals.promotion import FORMER, RECORD
+from worker.tuning.labelled_worlds import read_worlds
 
 CASES = default_prompts_dir() / "cases"
 SHIPPED = (default_prompts_dir() / "triage.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from hooks.contract import Reason
 from hooks.queue import QueueClient, QueueFault
 from tests.support.queue_worker import running_worker
 from tests.support.valkey import running_valkey, sync_redis
-from worker.adapters.valkey import EmbeddedValkey
+from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 
 SLACK_S = 0.25
 

@@ -10,14 +10,14 @@ import pytest
 
 from tests.support.embedders import HashingEmbedder
 from tests.support.service import NOW, Service, fact, open_service
-from worker.deadline import Deadline
-from worker.errors import StoreError
-from worker.kinds import Budget, Leg, SortKey
-from worker.models import Hit, HybridQuery, MemoryFilter, MemoryType, Recalled, RecallQuery, Verdict, Visibility
-from worker.protocols import MemoryStore, StoreEngine
-from worker.recall import Recall, RecallScope
-from worker.settings import InjectionConfig
-from worker.stages import Stages
+from worker.domain.deadline import Deadline
+from worker.domain.errors import StoreError
+from worker.domain.kinds import Budget, Leg, SortKey
+from worker.domain.memory import Hit, HybridQuery, MemoryFilter, MemoryType, Recalled, RecallQuery, Verdict, Visibility
+from worker.domain.timings import Stages
+from worker.ports.store import MemoryStore, StoreEngine
+from worker.recall.recall import Recall, RecallScope
+from worker.settings.injection import InjectionConfig
 
 OPEN = {"contextual_min_score": -1.0, "recall_min_score": -1.0}
 

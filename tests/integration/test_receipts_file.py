@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from hooks.contract import Engine, InjectionRequest, Outcome, Reason, Scope
-from worker.adapters import file_receipts
-from worker.adapters.file_receipts import FileReceipts
-from worker.errors import NotFound
-from worker.receipt import Receipt, turn_of
-from worker.receipt_search import ReceiptFilter, find_receipts
+from worker.adapters.local import receipts as file_receipts
+from worker.adapters.local.receipts import FileReceipts
+from worker.domain.errors import NotFound
+from worker.domain.receipt import Receipt, turn_of
+from worker.receipts.search import ReceiptFilter, find_receipts
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

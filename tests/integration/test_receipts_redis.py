@@ -9,10 +9,10 @@ import pytest
 from hooks.contract import InjectionRequest, Outcome, Reason, Scope
 from hooks.queue import connect
 from tests.support.valkey import forget, running_valkey, sync_redis
-from worker.adapters import redis_receipts
-from worker.adapters.redis_receipts import RECEIPT_PREFIX, RedisReceipts
-from worker.errors import NotFound, QueueError
-from worker.receipt import Receipt, turn_of
+from worker.adapters.redis import receipts as redis_receipts
+from worker.adapters.redis.receipts import RECEIPT_PREFIX, RedisReceipts
+from worker.domain.errors import NotFound, QueueError
+from worker.domain.receipt import Receipt, turn_of
 
 
 @pytest.fixture(scope="module")

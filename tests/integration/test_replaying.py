@@ -14,13 +14,13 @@ import pytest
 from hooks.contract import InjectionRequest, Outcome, Scope
 from tests.support.command_line import CommandLine, command_line
 from tests.support.stack import environment
-from worker.errors import OperationError, SettingsError
-from worker.kinds import ReceiptKeep
-from worker.labelling import Case, Labels, add_to_file, added, case_of, labels_of
-from worker.models import Memory, MemoryScope, MemoryType, Verdict
-from worker.receipt import ConsideredMemory, Receipt
-from worker.replaying import ReplayWish, compared, config_of, shown_then
-from worker.worlds import read_cases
+from worker.domain.errors import OperationError, SettingsError
+from worker.domain.kinds import ReceiptKeep
+from worker.domain.memory import Memory, MemoryScope, MemoryType, Verdict
+from worker.domain.receipt import ConsideredMemory, Receipt
+from worker.receipts.cases import Case, Labels, add_to_file, added, case_of, labels_of
+from worker.receipts.replay import ReplayWish, compared, config_of, shown_then
+from worker.tuning.labelled_worlds import read_cases
 
 HOLD, ELSE = "Cabin holds in berth lapse after 12 minutes", "Cabin holds in berth lapse when sailing begins"
 QUESTION = "When do cabin holds in berth lapse?"

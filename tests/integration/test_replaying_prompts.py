@@ -13,13 +13,13 @@ from structlog.testing import capture_logs
 from hooks.wire import INJECT
 from tests.support.command_line import command_line
 from tests.support.upstream import Upstream, keeping
-from worker.app import open_core
-from worker.backends import Backend, LocalBackend
-from worker.errors import OperationError
-from worker.feedback_operations import REPLAY
-from worker.memory_operations import REMEMBER
-from worker.operations import RECEIPTS
-from worker.settings import Settings
+from worker.bootstrap.core import open_core
+from worker.domain.errors import OperationError
+from worker.operations.client import Backend, LocalBackend
+from worker.operations.memories import REMEMBER
+from worker.operations.receipts import REPLAY
+from worker.operations.requests import RECEIPTS
+from worker.settings.injection import Settings
 
 HOLD = "Cabin holds in berth lapse after 12 minutes"
 QUESTION = "When do cabin holds in berth lapse?"

@@ -14,9 +14,9 @@ from tests.support.cases import case
 from tests.support.embedders import DIMENSION, HashingEmbedder
 from tests.support.scripted_model import Say, ScriptedModel, offered, oracle
 from tests.support.service import NOW, fact, ids, open_service
-from worker.errors import EmbedderError, MemoryRejected
-from worker.model_calls import ChatRequest
-from worker.models import Vector, Verdict
+from worker.domain.errors import EmbedderError, MemoryRejected
+from worker.domain.memory import Vector, Verdict
+from worker.domain.model_calls import ChatRequest
 from worker.transfer import memory_from
 
 

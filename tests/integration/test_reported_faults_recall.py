@@ -11,8 +11,8 @@ from tests.support.cases import case
 from tests.support.embedders import HashingEmbedder
 from tests.support.scripted_model import ScriptedModel, offered, oracle
 from tests.support.service import fact, ids, open_service
-from worker.errors import EmbedderError
-from worker.model_calls import ChatRequest
+from worker.domain.errors import EmbedderError
+from worker.domain.model_calls import ChatRequest
 
 PATHS = pytest.mark.parametrize("by_model", [True, False], ids=["model", "deterministic"])
 EVERYTHING_PINNED = {"ambient_enabled": True, "pinned_types": ["fact", "goal"], "pinned_limit": 10}

@@ -16,14 +16,14 @@ from tests.support.cases import case
 from tests.support.scripted_model import ScriptedModel, offered
 from tests.support.service import Service, fact, ids, open_service
 from tests.support.valkey import forget, running_valkey
-from worker import injection
-from worker.adapters.redis_ledger import RedisLedger
-from worker.deadline import Deadline
-from worker.ledger import LedgerKey
-from worker.model_calls import ChatRequest
-from worker.models import Verdict
-from worker.sessions import SessionService
-from worker.tokens import estimate_tokens
+from worker.adapters.redis.ledger import RedisLedger
+from worker.domain.deadline import Deadline
+from worker.domain.ledger import LedgerKey
+from worker.domain.memory import Verdict
+from worker.domain.model_calls import ChatRequest
+from worker.injection.service import service as injection
+from worker.injection.sessions import SessionService
+from worker.text.tokens import estimate_tokens
 
 TOWNS = (
     *("Aldersund", "Brannik", "Corvale", "Dremmen", "Eskholm", "Farrow"),

@@ -10,20 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.store import (
-    CREATED,
-    DIMENSION,
-    ENGINES,
-    direction,
-    memory,
-    near,
-    opened,
-    query,
-    stored,
-)
-from worker.errors import StoreError
-from worker.models import Hit, MemoryFilter, MemoryScope, MemoryType, StoredMemory, Vector, Visibility
-from worker.protocols import MemoryStore, StoreEngine
+from tests.support.store import CREATED, DIMENSION, ENGINES, direction, memory, near, opened, query, stored
+from worker.domain.errors import StoreError
+from worker.domain.memory import Hit, MemoryFilter, MemoryScope, MemoryType, StoredMemory, Vector, Visibility
+from worker.ports.store import MemoryStore, StoreEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 

@@ -16,9 +16,9 @@ import pytest
 import structlog
 
 from tests.support.store import ENCODER, direction, memory, near, profile, query, stored
-from worker.adapters.edge_store import EdgeStore
-from worker.errors import StoreDamaged, StoreError, StoreLocked
-from worker.models import EmbedderProfile, MemoryFilter
+from worker.adapters.qdrant.edge.store import EdgeStore
+from worker.domain.errors import StoreDamaged, StoreError, StoreLocked
+from worker.domain.memory import EmbedderProfile, MemoryFilter
 
 ROOT = Path(__file__).parents[2]
 QUESTION = direction("question")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.store import CREATED, ENGINES, direction, memory, near, opened, query, stored
-from worker.errors import StoreError
-from worker.kinds import SortKey
-from worker.models import Hit, MemoryFilter, MemoryScope, Relation, Visibility
-from worker.protocols import MemoryStore
+from worker.domain.errors import StoreError
+from worker.domain.kinds import SortKey
+from worker.domain.memory import Hit, MemoryFilter, MemoryScope, Relation, Visibility
+from worker.ports.store import MemoryStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 

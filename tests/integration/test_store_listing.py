@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.store import CREATED, direction, memory, opened, profile, query, stored
-from worker.models import Memory, MemoryFilter, MemoryType
-from worker.payload import embedder_record
-from worker.protocols import StoreEngine
+from worker.domain.memory import Memory, MemoryFilter, MemoryType
+from worker.ports.store import StoreEngine
+from worker.ports.store_record import embedder_record
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.support.qdrant_double import QdrantDouble, qdrant_double
 from tests.support.store import ENCODER, direction, memory, near, profile, query, stored
-from worker.adapters.server_store import ServerStore
-from worker.errors import StoreError
-from worker.models import MemoryFilter
-from worker.payload import FRACTION_KEYS, KEYWORD_KEYS, NUMBER_KEYS
+from worker.adapters.qdrant.payload import FRACTION_KEYS, KEYWORD_KEYS, NUMBER_KEYS
+from worker.adapters.qdrant.server.store import ServerStore
+from worker.domain.errors import StoreError
+from worker.domain.memory import MemoryFilter
 
 QUESTION = direction("question")
 

@@ -14,14 +14,14 @@ import pytest
 from tests.support.embedders import HashingEmbedder
 from tests.support.house import Kept, large, open_house, recipe, small
 from tests.support.service import fact
-from worker.adapters.bm25 import Bm25Encoder
-from worker.adapters.edge_shelf import EdgeShelf, read_generations
-from worker.copying import Progress
-from worker.deadline import Deadline
-from worker.errors import EmbedderError, MemoryRejected, NotFound, StoreDamaged, StoreError
-from worker.memory_operations import FORGET, UPDATE
-from worker.models import EmbedderProfile, Vector
-from worker.store_operations import STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS, StoreOperations
+from worker.adapters.qdrant.bm25 import Bm25Encoder
+from worker.adapters.qdrant.edge.generations import EdgeShelf, read_generations
+from worker.domain.deadline import Deadline
+from worker.domain.errors import EmbedderError, MemoryRejected, NotFound, StoreDamaged, StoreError
+from worker.domain.memory import EmbedderProfile, Vector
+from worker.operations.memories import FORGET, UPDATE
+from worker.operations.store import STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS, StoreOperations
+from worker.store.copying import Progress
 
 BARGE = "Barge {} was sold to the harbour master"
 
@@ -179,7 +179,7 @@ async def test_a_reindex_that_breaks_off_goes_on_where_it_was(tmp_path: Path) ->
 
 
 async def test_a_reindex_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.copying.PAUSE", 0.001)
+    monkeypatch.setattr("worker.store.copying.PAUSE", 0.001)
     down = HashingEmbedder(128, "down", fault=EmbedderError("out of order"))
     async with open_house(tmp_path, small(), named={"down": down}) as kept:
         await kept.put(*barges(10))

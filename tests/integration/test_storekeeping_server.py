@@ -11,12 +11,12 @@ from tests.support.house import Kept, large, open_house, recipe, small
 from tests.support.qdrant_double import QdrantDouble, qdrant_double
 from tests.support.service import fact
 from tests.support.store import stored
-from worker.adapters.edge_shelf import EdgeShelf
-from worker.adapters.server_shelf import ServerShelf
-from worker.errors import StoreError
-from worker.memory_operations import FORGET
-from worker.models import Memory
-from worker.shelf import Recipe, WholeStore
+from worker.adapters.qdrant.edge.generations import EdgeShelf
+from worker.adapters.qdrant.server.generations import ServerShelf
+from worker.domain.errors import StoreError
+from worker.domain.memory import Memory
+from worker.operations.memories import FORGET
+from worker.ports.store import Recipe, WholeStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 
@@ -26,7 +26,7 @@ SETTLE_S = 0.4
 @pytest.fixture
 async def double(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QdrantDouble]:
     """A server whose users notice within a fraction of a second what else takes seconds."""
-    monkeypatch.setattr("worker.adapters.server_store.FOLLOW_S", 0.1)
+    monkeypatch.setattr("worker.adapters.qdrant.server.connection.FOLLOW_S", 0.1)
     monkeypatch.setattr(ServerShelf, "settle_s", property(lambda self: SETTLE_S))
     async with qdrant_double() as running:
         yield running

@@ -13,8 +13,8 @@ from tests.support.command_line import CommandLine, command_line
 from tests.support.oracle import heeding
 from tests.support.upstream import Answer, Responder, candidate_lines
 from tests.support.upstream_thread import upstream_thread
-from worker.prompts import default_prompts_dir, load_prompt, whole_prompt
-from worker.worlds import read_cases, read_worlds
+from worker.triage.prompt_files import default_prompts_dir, load_prompt, whole_prompt
+from worker.tuning.labelled_worlds import read_cases, read_worlds
 
 PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
 WARMING = 4

@@ -10,11 +10,11 @@ import pytest
 from hooks.contract import Reason
 from hooks.queue import connect
 from tests.support.valkey import forget, running_valkey, sync_redis
-from worker.adapters.file_usage import FileUsage
-from worker.adapters.redis_usage import RedisUsage
-from worker.errors import QueueError
-from worker.protocols import UsageStore
-from worker.usage import Usage
+from worker.adapters.local.usage import FileUsage
+from worker.adapters.redis.usage import RedisUsage
+from worker.domain.errors import QueueError
+from worker.domain.usage import Usage
+from worker.ports.state import UsageStore
 
 FIRST, SECOND = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
 

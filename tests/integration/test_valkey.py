@@ -14,8 +14,8 @@ import pytest
 from hooks import wire
 from tests.support.queue_worker import ROOT
 from tests.support.valkey import sync_redis
-from worker.adapters.valkey import EmbeddedValkey
-from worker.errors import QueueError
+from worker.adapters.redis.embedded_valkey import EmbeddedValkey
+from worker.domain.errors import QueueError
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_long_path_gets_a_socket_elsewhere_that_clients_find(tmp_path: Path) -
 
 def test_it_ends_when_its_owner_is_killed(home: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from worker.adapters.valkey import EmbeddedValkey\n"
+        "import sys, time; from pathlib import Path; from worker.adapters.redis.embedded_valkey import EmbeddedValkey\n"
         "server = EmbeddedValkey(Path(sys.argv[1])); server.start(); print(server.pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen(

@@ -227,7 +227,7 @@ def test_the_service_runs_from_its_wheel(built: Built, tmp_path: Path) -> None:
     install(python, "--no-deps", "--ignore-installed", built.root)
     meeseeks = python.parent / "meeseeks"
     assert "inject" in run([meeseeks, "--help"], tmp_path)
-    where = "import worker, worker.prompts as p; print(worker.__file__); print(p.default_prompts_dir())"
+    where = "import worker, worker.triage.prompt_files as p; print(worker.__file__); print(p.default_prompts_dir())"
     module, prompts = run([python, "-c", where], tmp_path).split()
     assert Path(module).is_relative_to(tmp_path / "env")
     assert Path(prompts) == Path(module).parent / "_prompts"

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hooks.contract import Reason
-from worker.deadline import Deadline
-from worker.errors import ModelError
-from worker.model_calls import DecisionReply, DecisionRequest, ModelUsage
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.model_calls import DecisionReply, DecisionRequest, ModelUsage
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
-from worker.models import EmbedderProfile, Vector
+from worker.domain.memory import EmbedderProfile, Vector
 
 DIMENSION = 64
 

@@ -8,20 +8,21 @@ from typing import Any
 
 from tests.support.embedders import HashingEmbedder
 from tests.support.service import NOW
-from worker.adapters.bm25 import Bm25Encoder
-from worker.adapters.edge_shelf import EdgeShelf
-from worker.adapters.file_receipts import FileReceipts
-from worker.answers import Answer
-from worker.copying import Journal, Progress
-from worker.deadline import Deadline
-from worker.errors import StoreError
-from worker.hosting import Host, Serving
-from worker.keeper import Keeper
-from worker.memory_operations import EXPORT, MAX_BATCH, PUT, MemoryOperations
-from worker.models import HybridQuery, MemoryFilter
-from worker.protocols import Embedder
-from worker.shelf import Recipe, Shelf, WholeStore
-from worker.storekeeping import House, StoreKeeper
+from worker.adapters.local.receipts import FileReceipts
+from worker.adapters.qdrant.bm25 import Bm25Encoder
+from worker.adapters.qdrant.edge.generations import EdgeShelf
+from worker.bootstrap.live_core import Host, Serving
+from worker.domain.deadline import Deadline
+from worker.domain.errors import StoreError
+from worker.domain.memory import HybridQuery, MemoryFilter
+from worker.domain.operation import Answer
+from worker.operations.memories import EXPORT, PUT, MemoryOperations
+from worker.operations.payloads import MAX_BATCH
+from worker.ports.models import Embedder
+from worker.ports.store import Recipe, Shelf, WholeStore
+from worker.store.copying import Journal, Progress
+from worker.store.maintenance import House, StoreKeeper
+from worker.store.memories import Keeper
 
 SEARCH = "search"
 SPARSE = Bm25Encoder("english")

@@ -11,15 +11,15 @@ from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message
 
-from worker.answers import Answer, Operation
+from worker.api.access import Policy
 from worker.api.app import create_app
-from worker.api.door import Door
-from worker.api.gate import Policy
+from worker.api.execution import Door
 from worker.api.tokens import Caller, Token, Tokens, read_tokens
-from worker.backends import LocalBackend, QueueState
-from worker.deadline import Deadline
-from worker.metrics import Metrics
-from worker.service_settings import ServiceSettings
+from worker.domain.deadline import Deadline
+from worker.domain.operation import Answer, Operation
+from worker.operations.client import LocalBackend, QueueState
+from worker.operations.metrics import Metrics
+from worker.settings.service import ServiceSettings
 
 TOKEN = "a-token-for-every-tenant"
 ACME_TOKEN = "a-token-for-acme-alone"

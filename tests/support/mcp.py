@@ -7,12 +7,12 @@ from typing import Any
 
 from fastmcp import Client
 
-from worker.app import open_core
-from worker.backends import LocalBackend
+from worker.bootstrap.core import open_core
 from worker.mcp import Backend, Whose
 from worker.mcp.environment import prepare_environment
 from worker.mcp.server import make_server
-from worker.settings import Settings
+from worker.operations.client import LocalBackend
+from worker.settings.injection import Settings
 
 VARIABLES = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
 

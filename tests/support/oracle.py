@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.support.upstream import Answer, Responder, candidate_lines, last_text
-from worker.live_triage import TRIAGE_TEXT_CHARS
-from worker.models import SUPERSEDING, Memory
-from worker.prompts import clip_middle, quote
-from worker.render import shown_text
-from worker.worlds import Task, World
+from worker.domain.memory import SUPERSEDING, Memory
+from worker.text.rendering import shown_text
+from worker.triage.live_selector import TRIAGE_TEXT_CHARS
+from worker.triage.prompt_files import clip_middle, quote
+from worker.tuning.labelled_worlds import Task, World
 
 MESSAGE_CHARS = 1600
 QUERY_CHARS = 300

@@ -14,12 +14,12 @@ import redis
 
 from hooks import wire
 from hooks.contract import InjectedItem, InjectionResult, Outcome, Reason, SessionEventResult
-from worker.adapters.arq_worker import MeeseeksWorker
-from worker.adapters.memory_subagents import MemorySubagents
-from worker.answers import Answer
-from worker.deadline import Deadline
-from worker.errors import StoreLocked
-from worker.host_operations import HostOperations
+from worker.adapters.local.subagents import MemorySubagents
+from worker.adapters.redis.job_worker import MeeseeksWorker
+from worker.domain.deadline import Deadline
+from worker.domain.errors import StoreLocked
+from worker.domain.operation import Answer
+from worker.operations.hosts import HostOperations
 
 ROOT = Path(__file__).parents[2]
 

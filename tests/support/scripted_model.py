@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hooks.contract import Reason
-from worker.deadline import Deadline
-from worker.errors import ModelError
-from worker.model_calls import ChatReply, ChatRequest, ModelUsage, ToolCall
-from worker.model_profile import ModelAbilities
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.model_calls import ChatReply, ChatRequest, ModelUsage, ToolCall
+from worker.domain.model_profile import ModelAbilities
 
 
 @dataclass(frozen=True)

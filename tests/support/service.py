@@ -9,26 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from hooks.contract import InjectionRequest, InjectionResult
-from worker.adapters.bm25 import Bm25Encoder
-from worker.adapters.edge_store import EdgeStore
-from worker.adapters.file_receipts import FileReceipts
-from worker.adapters.memory_ledger import MemoryLedger
-from worker.adapters.minilm import MiniLmEmbedder
-from worker.breaker import CircuitBreaker
-from worker.deadline import Deadline
-from worker.fallback import DeterministicSelector
-from worker.injection import Injection, InjectionParts, InjectionService
-from worker.keeper import Keeper
-from worker.models import Memory
-from worker.prompts import default_prompts_dir, load_prompts
-from worker.protocols import ChatModel, Embedder, Ledger, Selector, StoreEngine
-from worker.recall import Recall
-from worker.receipt import Receipt
-from worker.render import shown_text
-from worker.settings import InjectionConfig
-from worker.strategies import Strategies
+from worker.adapters.local.ledger import MemoryLedger
+from worker.adapters.local.receipts import FileReceipts
+from worker.adapters.models.minilm import MiniLmEmbedder
+from worker.adapters.qdrant.bm25 import Bm25Encoder
+from worker.adapters.qdrant.edge.store import EdgeStore
+from worker.domain.deadline import Deadline
+from worker.domain.memory import Memory
+from worker.domain.receipt import Receipt
+from worker.injection.search_only import DeterministicSelector
+from worker.injection.service import Injection, InjectionParts, InjectionService
+from worker.injection.strategies import Strategies
+from worker.ports.models import ChatModel, Embedder, Selector
+from worker.ports.state import Ledger
+from worker.ports.store import StoreEngine
+from worker.recall.recall import Recall
+from worker.settings.injection import InjectionConfig
+from worker.store.memories import Keeper
+from worker.text.rendering import shown_text
 from worker.transfer import memory_from
-from worker.triage import LlmSelector
+from worker.triage.breaker import CircuitBreaker
+from worker.triage.chat_selector import LlmSelector
+from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from hooks import InjectionResult, PreExecutionHook, Reason
 from hooks.queue import QueueClient
-from worker.memory_operations import EXPORT, PUT
+from worker.operations.memories import EXPORT, PUT
 
 ROOT = Path(__file__).parents[2]
 MODEL = "openai/scripted"

@@ -14,11 +14,12 @@ from typing import Any
 from qdrant_client import AsyncQdrantClient
 
 from tests.support.qdrant_double import qdrant_double
-from worker.adapters.bm25 import Bm25Encoder
-from worker.adapters.edge_store import EdgeStore
-from worker.adapters.server_store import ServerStore
-from worker.models import EmbedderProfile, HybridQuery, Memory, MemoryFilter, StoredMemory, Vector
-from worker.protocols import StoreEngine
+from worker.adapters.qdrant.bm25 import Bm25Encoder
+from worker.adapters.qdrant.edge.store import EdgeStore
+from worker.adapters.qdrant.server.connection import ServerConnection
+from worker.adapters.qdrant.server.store import ServerStore
+from worker.domain.memory import EmbedderProfile, HybridQuery, Memory, MemoryFilter, StoredMemory, Vector
+from worker.ports.store import StoreEngine
 
 DIMENSION = 16
 CREATED = datetime(2026, 1, 10, 9, tzinfo=UTC)
@@ -84,7 +85,8 @@ async def opened(
     async with AsyncExitStack() as stack:
         client = await connected(engine, stack)
         name = f"test-{uuid.uuid4().hex}"
-        server = ServerStore(client, collection=name, profile=made_for, bm25_hash=bm25_hash)
+        connection = ServerConnection(client, collection=name, profile=made_for, bm25_hash=bm25_hash)
+        server = ServerStore(connection)
         try:
             yield server
         finally:

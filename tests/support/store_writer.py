@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.support.store import ENCODER, memory, profile, stored
-from worker.adapters.edge_store import EdgeStore
+from worker.adapters.qdrant.edge.store import EdgeStore
 
 
 def say(line: str) -> None:

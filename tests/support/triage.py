@@ -4,23 +4,15 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from tests.support.scripted_model import ScriptedModel
-from worker.breaker import CircuitBreaker
-from worker.live_triage import LiveTriage, ask_chat
-from worker.model_pool import ModelPool
-from worker.model_profile import ModelProfile
-from worker.models import (
-    Candidate,
-    Memory,
-    Recalled,
-    RecallQuery,
-    Selection,
-    SelectionTask,
-    Verdict,
-)
-from worker.prompts import Prompt, default_prompts_dir, load_prompts
-from worker.protocols import ChatModel
-from worker.triage import LlmSelector
-from worker.verdict_cache import VerdictCache
+from worker.domain.memory import Candidate, Memory, Recalled, RecallQuery, Selection, SelectionTask, Verdict
+from worker.domain.model_profile import ModelProfile
+from worker.ports.models import ChatModel
+from worker.triage.breaker import CircuitBreaker
+from worker.triage.chat_selector import LlmSelector
+from worker.triage.live_selector import LiveTriage, ask_chat
+from worker.triage.model_pool import ModelPool
+from worker.triage.prompt_files import Prompt, default_prompts_dir, load_prompts
+from worker.triage.verdict_cache import VerdictCache
 
 PROMPT = load_prompts(default_prompts_dir())["triage"]
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -10,8 +10,8 @@ from pathlib import Path
 import redis
 
 from hooks import wire
-from worker.adapters import redis_overrides
-from worker.adapters.valkey import EmbeddedValkey
+from worker.adapters.redis import overrides as redis_overrides
+from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 
 
 @contextmanager

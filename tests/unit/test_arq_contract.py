@@ -7,9 +7,9 @@ import arq.constants
 from arq.worker import Worker
 
 from hooks import wire
-from worker.adapters.arq_worker import MeeseeksWorker
-from worker.answers import Answer
-from worker.deadline import Deadline
+from worker.adapters.redis.job_worker import MeeseeksWorker
+from worker.domain.deadline import Deadline
+from worker.domain.operation import Answer
 
 
 def parameters(function: object) -> list[str]:

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from hooks.blocks import find_blocks
 from hooks.contract import BlockFormat, ItemSource
-from worker.budget import Fitted, Limits, fit
-from worker.models import Candidate, Memory, Verdict
-from worker.render import Line, block, shown_text
-from worker.tokens import estimate_tokens, utf16_length
+from worker.domain.memory import Candidate, Memory, Verdict
+from worker.injection.budget import Fitted, Limits, fit
+from worker.text.rendering import Line, block, shown_text
+from worker.text.tokens import estimate_tokens, utf16_length
 
 PINNED, CONTEXTUAL = ItemSource.PINNED, ItemSource.CONTEXTUAL
 

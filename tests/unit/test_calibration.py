@@ -6,22 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from worker.calibration import (
-    FILE,
+from worker.domain.errors import SettingsError
+from worker.domain.memory import EmbedderProfile
+from worker.recall.thresholds import FILE, Thresholds, read_calibration, write_calibration
+from worker.tuning.search_thresholds import (
     Seen,
-    Thresholds,
     effect_of,
     from_labelled,
     from_off_topic,
     labelled_effect,
     off_topic_tasks,
     quantile,
-    read_calibration,
     unseen_effect,
-    write_calibration,
 )
-from worker.errors import SettingsError
-from worker.models import EmbedderProfile
 
 PROFILE = EmbedderProfile("tiny", "1", 4, floor=0.25, confident=0.5, duplicate=0.92)
 NOW = Thresholds(floor=0.25, gate=0.25, keyword=1.0, confident=0.5)

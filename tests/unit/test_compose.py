@@ -17,8 +17,8 @@ import yaml
 from jsonschema import Draft201909Validator
 
 from worker.cli import app
-from worker.service_settings import ENV_PREFIX, ServiceSettings
-from worker.settings import InjectionConfig, Settings
+from worker.settings.injection import InjectionConfig, Settings
+from worker.settings.service import ENV_PREFIX, ServiceSettings
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = Draft201909Validator(json.loads((ROOT / "tests/data/compose-spec.json").read_text()))

@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 import pytest
 
 from hooks.contract import BlockFormat, Engine, InjectionRequest, ItemSource, Outcome, Reason, RenderOptions, Retention
-from worker.conclusion import Turn, Verdicts, conclude_selection, receipt_of, result_of, shown_by
-from worker.deadline import Deadline
-from worker.models import Candidate, Dropped, Memory, MemoryType, Selection, Verdict
-from worker.settings import InjectionConfig
-from worker.stages import Stages
-from worker.tokens import estimate_tokens
+from worker.domain.deadline import Deadline
+from worker.domain.memory import Candidate, Dropped, Memory, MemoryType, Selection, Verdict
+from worker.domain.timings import Stages
+from worker.injection.conclusion import conclude_selection, result_of, shown_by
+from worker.injection.receipt import receipt_of
+from worker.injection.turn import Turn, Verdicts
+from worker.settings.injection import InjectionConfig
+from worker.text.tokens import estimate_tokens
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 GOALS = [

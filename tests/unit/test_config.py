@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from worker.config import LiveSettings
-from worker.errors import QueueError, SettingsError
-from worker.settings import SavedSettings, Settings
+from worker.domain.errors import QueueError, SettingsError
+from worker.settings.injection import SavedSettings, Settings
+from worker.settings.live import LiveSettings
 
 FILE = """\
 [memory_injection]

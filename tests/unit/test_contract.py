@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from hooks.contract import (
-    InjectionRequest,
-    InjectionResult,
-    Outcome,
-    Reason,
-    clean_text,
-)
+from hooks.contract import InjectionRequest, InjectionResult, Outcome, Reason, clean_text
 
 
 def test_a_request_needs_a_session_and_a_message() -> None:

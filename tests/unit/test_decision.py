@@ -12,23 +12,15 @@ from hypothesis import strategies as st
 from hooks.contract import Engine, Reason
 from tests.support.decisions import ScriptedDecisions, by_text
 from tests.support.triage import Memories, candidate, ids, many, task, verdicts
-from worker.breaker import CircuitBreaker
-from worker.deadline import Deadline
-from worker.decision import DecisionSelector, Limits, batches_of
-from worker.decision_scale import (
-    FILE,
-    Answered,
-    DecisionScale,
-    effect_of,
-    fitted,
-    logit,
-    read_scales,
-    write_scale,
-)
-from worker.errors import ModelError, PromptError, SettingsError
-from worker.models import Candidate, Recalled, Selection, Verdict
-from worker.prompts import default_prompts_dir, load_prompts, parse_prompt
-from worker.settings import InjectionConfig
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError, PromptError, SettingsError
+from worker.domain.memory import Candidate, Recalled, Selection, Verdict
+from worker.settings.injection import InjectionConfig
+from worker.triage.breaker import CircuitBreaker
+from worker.triage.decision_scale import FILE, DecisionScale, logit, read_scales, write_scale
+from worker.triage.decision_selector import DecisionSelector, Limits, batches_of
+from worker.triage.prompt_files import default_prompts_dir, load_prompts, parse_prompt
+from worker.tuning.decision_scale_fit import Answered, effect_of, fitted
 
 PROMPT = load_prompts(default_prompts_dir())["decision"]
 NOTES = (
@@ -214,5 +206,5 @@ def test_scales_are_kept_by_model(tmp_path: Path) -> None:
     assert read_scales(tmp_path)["ollama/tev1"] == DecisionScale(2.0, -1.0, 0.7)
     assert set(read_scales(tmp_path)) == {"ollama/tev1", "ollama/nimble"}
     (tmp_path / FILE).write_text(json.dumps({"x": {"slop": 1}}))
-    with pytest.raises(SettingsError, match="take the file away or fit again"):
+    with pytest.raises(SettingsError, match="delete it or run the command again"):
         read_scales(tmp_path)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.contract import Retention
-from worker.dedup import CHAIN_SLACK, compact, deduplicate, still_shown
-from worker.ledger import LedgerEntry, LedgerView
-from worker.models import Candidate, Memory, Vector, Verdict
+from worker.domain.ledger import LedgerEntry, LedgerView
+from worker.domain.memory import Candidate, Memory, Vector, Verdict
+from worker.injection.duplicates import CHAIN_SLACK, compact, deduplicate, still_shown
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NEAR = 0.92

@@ -21,13 +21,13 @@ from hooks.contract import (
     WireModel,
 )
 from hooks.usage_contract import AnswerReport, AnswerReportResult
-from worker.cli.receipts import WHY
-from worker.kinds import ReceiptKeep
-from worker.labelling import Labels, case_of
-from worker.models import Memory, MemoryType, Verdict
-from worker.prompts import default_prompts_dir, load_prompts
-from worker.receipt import Receipt
-from worker.settings import InjectionConfig
+from worker.cli.memory.receipts import WHY
+from worker.domain.kinds import ReceiptKeep
+from worker.domain.memory import Memory, MemoryType, Verdict
+from worker.domain.receipt import Receipt
+from worker.receipts.cases import Labels, case_of
+from worker.settings.injection import InjectionConfig
+from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
 ROOT = Path(__file__).parents[2]
 PROMPT_PAGES = {"usage": "feedback.md"}

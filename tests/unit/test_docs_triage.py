@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from hooks.contract import Mode, Reason
-from worker.model_profile import ModelProfile, SchemaKind
-from worker.prompts import default_prompts_dir, load_prompts
-from worker.settings import FirstRecall, Strategy
-from worker.triage_settings import TriageSettings
+from worker.domain.model_profile import ModelProfile, SchemaKind
+from worker.settings.injection import FirstRecall, Strategy
+from worker.settings.selection import TriageSettings
+from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "triage.md").read_text(encoding="utf-8")

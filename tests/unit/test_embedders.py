@@ -1,8 +1,8 @@
 import pytest
 
 from tests.support.embedders import HashingEmbedder, hashed_vector
-from worker.adapters.caching_embedder import CachingEmbedder
-from worker.errors import EmbedderError
+from worker.adapters.models.caching_embedder import CachingEmbedder
+from worker.domain.errors import EmbedderError
 
 
 def cosine(a: tuple[float, ...], b: tuple[float, ...]) -> float:

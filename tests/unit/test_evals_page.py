@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.contract import Engine, Outcome
-from worker.evals.charts import Row, distribution, intervals, ticks
-from worker.evals.comparison import compare
-from worker.evals.measures import Measure, summary
-from worker.evals.page import comparison_page, report_page
-from worker.evals.results import Report, Setup, TaskRun
-from worker.evals.words import difference, estimate, number
+from worker.tuning.evals.charts import Row, distribution, intervals, ticks
+from worker.tuning.evals.comparison import compare
+from worker.tuning.evals.measures import Measure, summary
+from worker.tuning.evals.number_text import difference, estimate, number
+from worker.tuning.evals.page import comparison_page, report_page
+from worker.tuning.evals.results import Report, Setup, TaskRun
 
 numbers = st.floats(-10, 10, allow_nan=False)
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=40)

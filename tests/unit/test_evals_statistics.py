@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.contract import Engine, Outcome
-from worker.evals.bootstrap import interval, quantile, quantile_draws, ratio_draws, task_weights
-from worker.evals.comparison import Comparison, Direction, compare
-from worker.evals.gate import Standing, judge
-from worker.evals.measures import QUANTILES, Measure, Table, summary
-from worker.evals.results import Report, Setup, TaskRun
+from worker.tuning.evals.acceptance import Standing, judge
+from worker.tuning.evals.comparison import Comparison, Direction, compare
+from worker.tuning.evals.measures import QUANTILES, Measure, Table, summary
+from worker.tuning.evals.resampling import interval, quantile, quantile_draws, ratio_draws, task_weights
+from worker.tuning.evals.results import Report, Setup, TaskRun
 
 IDS = ("a", "b", "c", "d")
 CATEGORIES = ("single", "greeting")

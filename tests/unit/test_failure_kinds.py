@@ -5,10 +5,10 @@ import pytest
 from hooks.contract import Engine, Reason
 from tests.support.scripted_model import Say, ScriptedModel
 from tests.support.triage import Memories, ids, many, selector, task
-from worker.deadline import Deadline
-from worker.errors import ModelError
-from worker.models import Recalled
-from worker.settings import InjectionConfig
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.memory import Recalled
+from worker.settings.injection import InjectionConfig
 
 OFFERED = 8
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from hooks.contract import InjectionRequest
 from tests.support.cases import case
-from worker.focus import Focus, focus, focused_query
-from worker.settings import InjectionConfig
-from worker.skipping import skip_reason
+from worker.query.focus import Focus, focus, focused_query
+from worker.query.skipping import skip_reason
+from worker.settings.injection import InjectionConfig
 
 CONFIG = InjectionConfig()
 TURNS = (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hooks.blocks import FRAMES, block_id, find_blocks, strip_blocks
 from hooks.contract import BlockFormat, InjectionResult, ItemSource, Outcome
 from hooks.history import cap_blocks, find_blocks_in, strip_messages, transcript, visible_block_ids
-from worker.models import Memory
-from worker.render import Line, block, shown_text
+from worker.domain.memory import Memory
+from worker.text.rendering import Line, block, shown_text
 
 NOTED = datetime(2026, 1, 10, 9, tzinfo=UTC)
 

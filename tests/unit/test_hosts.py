@@ -22,14 +22,15 @@ from hooks.contract import (
     SessionEventResult,
 )
 from tests.support.hosts import FOLDER, Fixture, event_of, fixtures
-from worker.conclusion import Turn, Verdicts, conclude_selection, result_of
-from worker.deadline import Deadline
+from worker.domain.deadline import Deadline
+from worker.domain.memory import Candidate, Memory, Selection
+from worker.domain.timings import Stages
 from worker.hosts import HOSTS, Announce, Caller, Follow, HostProfile, Inject, Start, SubagentTask, Wish
 from worker.hosts.nexus import framed
 from worker.hosts.profile import Role
-from worker.models import Candidate, Memory, Selection
-from worker.settings import InjectionConfig
-from worker.stages import Stages
+from worker.injection.conclusion import conclude_selection, result_of
+from worker.injection.turn import Turn, Verdicts
+from worker.settings.injection import InjectionConfig
 
 BLOCK = (
     "<memory_context>\n"

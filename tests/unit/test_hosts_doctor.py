@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from worker.adapters.host_runner import Ran, filled, run_command
-from worker.cli.host_doctor import findings
+from worker.adapters.local.hook_runner import Ran, filled, run_command
+from worker.cli.hosts.host_doctor import findings
 from worker.hosts import HOSTS
 
 CLAUDE, NEXUS = HOSTS["claude-code"], HOSTS["nexus"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.errors import SettingsError
+from worker.domain.errors import SettingsError
 from worker.hosts import HOSTS
 from worker.hosts.json_edit import add, find, parts, remove
 from worker.hosts.settings_edit import EMPTY, Way, found, install, is_ours, same_but_for_ours, uninstall, wanted

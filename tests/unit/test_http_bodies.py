@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.http import Recorder, calling, make_app
-from worker.api.bodies import DEEPEST, JsonAnswer, is_json, read_json
+from worker.api.json_bodies import DEEPEST, JsonAnswer, is_json, read_json
 from worker.api.problems import Problem
 
 JSON = {"Content-Type": "application/json"}

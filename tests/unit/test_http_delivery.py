@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.http import Conversation, Recorder, make_app
-from worker.metrics import Metrics
+from worker.operations.metrics import Metrics
 
 INJECTED = {
     "outcome": "injected",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from worker.api.app import REFUSALS, document
-from worker.metrics import Metrics
-from worker.service_settings import ServiceSettings
+from worker.operations.metrics import Metrics
+from worker.settings.service import ServiceSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
 

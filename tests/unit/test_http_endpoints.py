@@ -9,10 +9,10 @@ import pytest
 
 from hooks.contract import Reason, SessionEvent
 from tests.support.http import ACME_TOKEN, TOKEN, Conversation, Recorder, both_tokens, calling, make_app
-from worker.api.shapes import SessionEventBody
-from worker.backends import QueueState
-from worker.errors import MemoryRejected, NotFound, OperationError, QueueError, SettingsError, StoreError
-from worker.metrics import Metrics
+from worker.api.schemas import SessionEventBody
+from worker.domain.errors import MemoryRejected, NotFound, OperationError, QueueError, SettingsError, StoreError
+from worker.operations.client import QueueState
+from worker.operations.metrics import Metrics
 
 NOTHING = {"outcome": "none_relevant", "reason": "nothing_recalled"}
 DONE = {"done": True, "forgotten": 1, "adopted": 0}

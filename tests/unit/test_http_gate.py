@@ -16,13 +16,13 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 
 from tests.support.http import ACME_TOKEN, TOKEN, Conversation, Recorder, both_tokens, calling, make_app
-from worker.api import gate
-from worker.api.gate import passage_of
-from worker.api.rate import MOST_CALLERS, RateLimit
+from worker.api import access as gate
+from worker.api.access import passage_of
+from worker.api.rate_limit import MOST_CALLERS, RateLimit
 from worker.api.tokens import Tokens, check_address, local_names, name_in, read_tokens
-from worker.errors import SettingsError
-from worker.metrics import Metrics
-from worker.service_settings import ServiceSettings
+from worker.domain.errors import SettingsError
+from worker.operations.metrics import Metrics
+from worker.settings.service import ServiceSettings
 
 INJECTION = {"session_id": "s", "message": "words that nobody may log"}
 NOTHING = {"outcome": "none_relevant", "reason": "nothing_recalled"}

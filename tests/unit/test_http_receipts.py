@@ -7,7 +7,7 @@ import pytest
 
 from hooks.contract import Outcome, Reason
 from tests.support.http import ACME_TOKEN, TOKEN, Conversation, Recorder, both_tokens, calling, make_app
-from worker.errors import NotFound, OperationError, QueueError, SettingsError
+from worker.domain.errors import NotFound, OperationError, QueueError, SettingsError
 
 RUN = {"chosen": [], "degraded": False, "elapsed_ms": 5.0}
 SAME = {"receipt_id": "r", "same": True, "before": RUN, "after": RUN}

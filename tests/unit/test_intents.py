@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.intents import MOST_INTENTS, intents
-from worker.lexicon import content_tokens, lexicon
-from worker.settings import Language
+from worker.domain.kinds import Language
+from worker.query.subqueries import MOST_INTENTS, intents
+from worker.text.lexicon import content_tokens, lexicon
 
 
 @pytest.mark.parametrize(

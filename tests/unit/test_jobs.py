@@ -10,10 +10,10 @@ from pydantic import BaseModel
 from structlog.testing import capture_logs
 
 from hooks.contract import Reason
-from worker import errors
-from worker.answers import Answer, Operation
-from worker.deadline import Deadline
-from worker.jobs import answer, job_function
+from worker.domain import errors
+from worker.domain.deadline import Deadline
+from worker.domain.operation import Answer, Operation
+from worker.operations.job import answer, job_function
 
 
 class Channel:

@@ -13,17 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.contract import InjectionRequest
-from worker.errors import SettingsError
-from worker.judging import Adjustment, Judge, Scores, Threshold, Verdicts, in_order, is_unsure, probabilities
-from worker.judging_cases import Case
-from worker.judging_features import Column, Judged, Pieces, features, table_of
-from worker.judging_fit import Scored, effect, fit, read_adjustment, unseen_effects, write_adjustment
-from worker.judging_head import CELLS, Head, runs_of, weighed
-from worker.judging_texts import MOST_CHARS, clipped, foreign, note
-from worker.judging_trees import Trees, from_arrays, together
-from worker.kinds import JudgePoint, Leg
-from worker.models import Candidate, Memory, SelectionTask
-from worker.worlds import Task
+from worker.domain.errors import SettingsError
+from worker.domain.kinds import JudgePoint, Leg
+from worker.domain.memory import Candidate, Memory, SelectionTask
+from worker.relevance.adjustment import read_adjustment, write_adjustment
+from worker.relevance.features import Column, Judged, Pieces, features, table_of
+from worker.relevance.model import Adjustment, Judge, Scores, Threshold, Verdicts, in_order, is_unsure, probabilities
+from worker.relevance.need import CELLS, Head, runs_of, weighed
+from worker.relevance.text_features import MOST_CHARS, clipped, foreign, note
+from worker.relevance.trees import Trees, from_arrays, together
+from worker.tuning.labelled_worlds import Task
+from worker.tuning.relevance_cases import Case
+from worker.tuning.relevance_fit import Scored, effect, fit, unseen_effects
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 NONE = np.zeros(1, dtype=np.float32)
@@ -266,7 +267,7 @@ class TestFitting:
     def test_a_broken_file_says_what_to_do(self, tmp_path: Path, text: str) -> None:
         judge = Judge("1", "f", (), NO_HEAD, tree(0, 1, 0, 1), 1.0, 0.0, {})
         (tmp_path / "judge.json").write_text(text)
-        with pytest.raises(SettingsError, match=r"judge\.json: .*remove it"):
+        with pytest.raises(SettingsError, match=r"judge\.json: not written by .*; delete it or run the command again"):
             read_adjustment(tmp_path, judge)
 
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from hooks.contract import Engine, InjectionRequest, ItemSource, Outcome
-from worker.errors import SettingsError
-from worker.judging import Adjustment, Scores, Threshold
-from worker.judging_cases import Case
-from worker.judging_features import Judged
-from worker.judging_fit import LEAST_OF_EACH, LEAST_TASKS, Scored, fit, fit_to
-from worker.judging_measures import Rated, Rater, auroc, loss, measured, standings
-from worker.judging_recorded import Recorded, recorded
-from worker.kinds import JudgePoint
-from worker.models import Candidate, Memory, MemoryType, SelectionTask, Verdict
-from worker.receipt import ConsideredMemory, Receipt
-from worker.worlds import Task
+from worker.domain.errors import SettingsError
+from worker.domain.kinds import JudgePoint
+from worker.domain.memory import Candidate, Memory, MemoryType, SelectionTask, Verdict
+from worker.domain.receipt import ConsideredMemory, Receipt
+from worker.relevance.features import Judged
+from worker.relevance.model import Adjustment, Scores, Threshold
+from worker.tuning.labelled_worlds import Task
+from worker.tuning.recorded_requests import Recorded, recorded
+from worker.tuning.relevance_cases import Case
+from worker.tuning.relevance_fit import LEAST_OF_EACH, LEAST_TASKS, Scored, fit, fit_to
+from worker.tuning.relevance_measures import Rated, Rater, auroc, loss, measured, standings
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 REQUEST = InjectionRequest(session_id="s", message="m")

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from hooks.contract import InjectionRequest
-from worker.focus import focus
-from worker.kinds import Budget, Leg
-from worker.legs import (
+from worker.domain.kinds import Budget, Leg
+from worker.domain.memory import Memory, MemoryFilter, MemoryType, RecallQuery, Visibility
+from worker.query.focus import focus
+from worker.recall.ranking import Entry
+from worker.recall.searches import (
     COMMON_NAME,
     about_the_past,
     filter_of,
@@ -19,9 +21,7 @@ from worker.legs import (
     shared_names,
     stays_for_history,
 )
-from worker.models import Memory, MemoryFilter, MemoryType, RecallQuery, Visibility
-from worker.ranking import Entry
-from worker.settings import InjectionConfig
+from worker.settings.injection import InjectionConfig
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 WHERE = MemoryFilter(Visibility(users=("u1",), valid_at=NOW))

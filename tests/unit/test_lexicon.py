@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.lexicon import COMMON, PhraseKind, content_tokens, fold, lexicon, phrase_file, tokens, wording
-from worker.settings import Language
-from worker.small_talk import small_talk
+from worker.domain.kinds import Language
+from worker.query.small_talk import small_talk
+from worker.text.lexicon import COMMON, PhraseKind, content_tokens, fold, lexicon, phrase_file, tokens, wording
 
 ALL = lexicon(tuple(Language))
 KEYS = {

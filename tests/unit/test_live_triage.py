@@ -8,19 +8,19 @@ import pytest
 from hooks.contract import Engine, Reason
 from tests.support.scripted_model import Say, ScriptedModel, offered
 from tests.support.triage import Memories, candidate, ids, live_triage, many, task, verdicts
-from worker.breaker import CircuitBreaker
-from worker.deadline import Deadline
-from worker.errors import ModelError, SettingsError
-from worker.fallback import DeterministicSelector
-from worker.model_pool import ModelNames, ModelPool
-from worker.model_profile import ModelAbilities, ModelProfile
-from worker.models import Candidate, Recalled, Selection
-from worker.protocols import ChatModel, Selector
-from worker.service_settings import ServiceSettings
-from worker.settings import CandidateOrder, FirstRecall, InjectionConfig, Strategy
-from worker.strategies import Strategies
-from worker.triage_prompt import shuffle_seed
-from worker.verdict_cache import VerdictCache
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError, SettingsError
+from worker.domain.memory import Candidate, Recalled, Selection
+from worker.domain.model_profile import ModelAbilities, ModelProfile
+from worker.injection.search_only import DeterministicSelector
+from worker.injection.strategies import Strategies
+from worker.ports.models import ChatModel, Selector
+from worker.settings.injection import CandidateOrder, FirstRecall, InjectionConfig, Strategy
+from worker.settings.service import ServiceSettings
+from worker.triage.breaker import CircuitBreaker
+from worker.triage.chat_prompt import shuffle_seed
+from worker.triage.model_pool import ModelNames, ModelPool
+from worker.triage.verdict_cache import VerdictCache
 
 FIRST, SECOND = "first/model", "second/model"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from worker.masking import MASK, mask_secrets
+from worker.text.masking import MASK, mask_secrets
 
 
 @pytest.mark.parametrize(

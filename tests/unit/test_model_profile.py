@@ -2,9 +2,9 @@
 
 import pytest
 
-from worker.model_profile import ModelKind, ModelProfile, billions, kind_of, only_vetoes
-from worker.service_settings import ServiceSettings
-from worker.settings import Settings
+from worker.domain.model_profile import ModelKind, ModelProfile, billions, kind_of, only_vetoes
+from worker.settings.injection import Settings
+from worker.settings.service import ServiceSettings
 
 
 @pytest.mark.parametrize(

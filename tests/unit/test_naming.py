@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.models import Memory
-from worker.naming import bridges, full_names, is_namesake, keyword_text, name_keys, spoken_keys
+from worker.domain.memory import Memory
+from worker.text.names import bridges, full_names, is_namesake, keyword_text, name_keys, spoken_keys
 
 
 def about(content: str, *entities: str) -> Memory:

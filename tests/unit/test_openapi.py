@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.api_compatibility import breaking_changes
 from worker.api.app import REFUSALS, document
-from worker.api.compatibility import breaking_changes
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOW = "it takes back what callers rely on; add beside it instead"

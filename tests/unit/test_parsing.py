@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from worker.kinds import Budget
-from worker.models import MemoryType, RecallQuery
-from worker.parsing import (
+from worker.domain.kinds import Budget
+from worker.domain.memory import MemoryType, RecallQuery
+from worker.triage.answer_parsing import (
     Choice,
     Fault,
     ToolRequest,

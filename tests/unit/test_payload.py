@@ -5,10 +5,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from tests.support.store import CREATED, memory, profile, stored
-from worker.errors import StoreError
-from worker.hits import MOST_ASKED, Found, best, contenders, filled, merge, missing, settled, usable
-from worker.models import MemoryFilter, MemoryScope, MemoryType, Relation, Visibility
-from worker.payload import (
+from worker.adapters.qdrant.hits import MOST_ASKED, Found, best, contenders, filled, merge, missing, settled
+from worker.adapters.qdrant.payload import (
     FAR_FUTURE,
     LONG_AGO,
     UNKNOWN_EMBEDDER,
@@ -16,16 +14,18 @@ from worker.payload import (
     AnyOf,
     AtMost,
     Equals,
-    StoreRecord,
     Within,
     by_point,
     conditions,
-    fitness,
     memory_of,
     payload_of,
     point_id,
     timestamp,
 )
+from worker.domain.errors import StoreError
+from worker.domain.memory import MemoryFilter, MemoryScope, MemoryType, Relation, Visibility
+from worker.domain.vectors import usable
+from worker.ports.store_record import StoreRecord, fitness
 
 
 def test_a_memory_comes_back_from_its_payload_unchanged() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from worker.evals.lint import Severity, doubts
-from worker.prompts import default_prompts_dir, load_prompts, parse_prompt
+from worker.triage.prompt_files import default_prompts_dir, load_prompts, parse_prompt
+from worker.tuning.evals.prompt_lint import Severity, doubts
 
 TEXT = (default_prompts_dir() / "triage.md").read_text(encoding="utf-8")
 WINDOW = 8192

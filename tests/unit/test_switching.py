@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from worker.answers import Answer
-from worker.deadline import Deadline
-from worker.switching import OperationSwitch, WriteGate
+from worker.domain.deadline import Deadline
+from worker.domain.operation import Answer
+from worker.store.switching import OperationSwitch, WriteGate
 
 
 async def soon(event: asyncio.Event) -> bool:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.settings import Language
-from worker.timespan import MOST_CHARS, time_span
+from worker.domain.kinds import Language
+from worker.query.time_expressions import MOST_CHARS, time_span
 
 NOW = datetime(2026, 3, 20, 12, 30, tzinfo=UTC)
 """A Friday."""

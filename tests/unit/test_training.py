@@ -7,14 +7,7 @@ import pytest
 from rich.progress import Progress
 
 from training.agreement import Agreement, Reading, agreement, read_readings
-from training.choosing import (
-    best_of,
-    chosen,
-    counts,
-    threshold_for,
-    thresholds_for,
-    unseen_choice,
-)
+from training.choosing import best_of, chosen, counts, threshold_for, thresholds_for, unseen_choice
 from training.curve import Step
 from training.fitting import Recipe, calibration, fit, folds, rows_of, unseen_scores
 from training.head import HeadFitter
@@ -24,11 +17,11 @@ from training.shipping import card_of, numbers_of
 from training.table import Data, numbered, observed
 from training.trees import Growth, grow
 from training.variants import origin, variants_of
-from worker.adapters.judge_model import read_judge
-from worker.judging import Threshold
-from worker.judging_head import runs_of
-from worker.judging_measures import share_of_pairs
-from worker.worlds import read_world, read_worlds
+from worker.adapters.models.relevance_file import read_judge
+from worker.relevance.model import Threshold
+from worker.relevance.need import runs_of
+from worker.tuning.labelled_worlds import read_world, read_worlds
+from worker.tuning.relevance_measures import share_of_pairs
 
 WORLDS = Path("training/worlds")
 SECOND_READING = Path("training/second-reading.jsonl")

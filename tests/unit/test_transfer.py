@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.errors import MemoryRejected
-from worker.models import Memory, MemoryScope, MemoryType, Relation
+from worker.domain.errors import MemoryRejected
+from worker.domain.memory import Memory, MemoryScope, MemoryType, Relation
 from worker.transfer import Rejected, memory_from, read_lines, table_head, table_row, to_fields, to_line
 from worker.transfer.entries import split_names
 from worker.transfer.table import read_table

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from worker.errors import MemoryRejected
-from worker.models import Memory, MemoryType
+from worker.domain.errors import MemoryRejected
+from worker.domain.memory import Memory, MemoryType
 from worker.transfer import Format, Rejected, Source, markdown_item, sources, type_heading
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

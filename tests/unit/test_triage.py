@@ -8,18 +8,12 @@ from hypothesis import strategies as st
 from hooks.contract import Engine, Reason
 from tests.support.scripted_model import Say, ScriptedModel, Step, offered, oracle
 from tests.support.triage import PROMPT, Memories, candidate, ids, many, selector, task, verdicts
-from worker.breaker import CircuitBreaker
-from worker.deadline import Deadline
-from worker.errors import ModelError, StoreError
-from worker.models import (
-    Candidate,
-    Dropped,
-    Recalled,
-    Selection,
-    Verdict,
-)
-from worker.settings import InjectionConfig
-from worker.triage import LlmSelector
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError, StoreError
+from worker.domain.memory import Candidate, Dropped, Recalled, Selection, Verdict
+from worker.settings.injection import InjectionConfig
+from worker.triage.breaker import CircuitBreaker
+from worker.triage.chat_selector import LlmSelector
 
 
 async def select(

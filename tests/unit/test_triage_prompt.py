@@ -5,14 +5,14 @@ import pytest
 from hooks.contract import RecentMessage
 from tests.support.scripted_model import ScriptedModel, offered
 from tests.support.triage import NOW, PROMPT, Memories, candidate, many, selector, task, verdicts
-from worker.breaker import CircuitBreaker
-from worker.deadline import Deadline
-from worker.errors import ModelError, PromptError
-from worker.model_calls import ChatRequest
-from worker.models import Recalled, SelectionTask, Verdict
-from worker.prompts import estimate_messages, parse_prompt
-from worker.settings import InjectionConfig
-from worker.triage import LlmSelector
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError, PromptError
+from worker.domain.memory import Recalled, SelectionTask, Verdict
+from worker.domain.model_calls import ChatRequest
+from worker.settings.injection import InjectionConfig
+from worker.triage.breaker import CircuitBreaker
+from worker.triage.chat_selector import LlmSelector
+from worker.triage.prompt_files import estimate_messages, parse_prompt
 
 
 async def test_candidates_are_quoted_dated_data_after_the_rules() -> None:

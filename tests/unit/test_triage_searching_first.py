@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hooks.contract import Engine, Reason
 from tests.support.scripted_model import Say, ScriptedModel, Step, offered, oracle
 from tests.support.triage import PROMPT, Memories, candidate, ids, many, selector, task, verdicts
-from worker.deadline import Deadline
-from worker.errors import ModelError, StoreError
-from worker.model_profile import ModelAbilities
-from worker.models import Candidate, Recalled, Selection, Verdict
-from worker.settings import FirstRecall, InjectionConfig
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError, StoreError
+from worker.domain.memory import Candidate, Recalled, Selection, Verdict
+from worker.domain.model_profile import ModelAbilities
+from worker.settings.injection import FirstRecall, InjectionConfig
 
 ORGAN = candidate("m1", "Reed organ tuner: Pavel")
 KEY = candidate("m2", "The organ key hangs in the vestry")

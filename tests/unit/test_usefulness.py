@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from worker.prompts import default_prompts_dir
-from worker.usage import Usage
-from worker.usefulness import MOST_CHARS, used_memories
-from worker.worlds import read_worlds
+from worker.domain.usage import Usage
+from worker.receipts.usage_evidence import MOST_CHARS, used_memories
+from worker.triage.prompt_files import default_prompts_dir
+from worker.tuning.labelled_worlds import read_worlds
 
 DEPLOY = ("Deployments to production happen on Tuesdays after the stand-up", "When may the deployment happen?")
 HOLD = ("Cabin holds in berth now lapse after 12 minutes", "the countdown should match how long the cabin is kept")
@@ -78,7 +78,7 @@ def test_the_end_of_a_very_long_answer_is_looked_at() -> None:
 
 
 def test_texts_of_answers_are_not_kept_in_a_cache() -> None:
-    from worker.wording import marks
+    from worker.text.wording import marks
 
     before = marks.cache_info().currsize
     used_memories({"m": "Some text"}, "A secret answer", "A question")

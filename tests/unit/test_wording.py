@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.wording import differ
+from worker.text.wording import differ
 
 DIFFERENT = [
     ("The gate code is 3380", "The gate code is 3381"),

@@ -16,21 +16,21 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from hooks.contract import SCHEMA_VERSION, Reason
+from worker.api.routes.administration import add_administration
+from worker.api.routes.answers import add_answering
+from worker.api.routes.injection import add_injecting
+from worker.api.routes.memories import add_memories
+from worker.api.routes.memories_by_id import add_memories_by_id
+from worker.api.routes.receipts import add_receipts
+from worker.api.routes.transfers import add_transfers
+from worker.operations.client import LocalBackend
+from worker.operations.metrics import Metrics
 
-from ..backends import LocalBackend
-from ..metrics import Metrics
-from .administration import add_administration
-from .answering import add_answering
-from .bodies import JsonRoute
-from .door import Door, Gone, left_alone
-from .gate import OPEN, Gate, Policy, refusal
-from .injecting import add_injecting
-from .memories import add_memories
-from .memories_by_id import add_memories_by_id
+from .access import OPEN, Gate, Policy, refusal
+from .execution import Door, Gone, left_alone
+from .json_bodies import JsonRoute
 from .paths import know_segments
 from .problems import MEDIA_TYPE, Problem, ProblemDocument, invalid, title_of
-from .receipts import add_receipts
-from .transfers import add_transfers
 
 DISTRIBUTION = "memory-meeseeks"
 

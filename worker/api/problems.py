@@ -10,9 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from hooks.contract import Reason, clean_text
-
-from ..errors import MeeseeksError
-from ..jobs import reason_of
+from worker.domain.errors import MeeseeksError
+from worker.operations.job import reason_of
 
 MEDIA_TYPE = "application/problem+json"
 

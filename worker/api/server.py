@@ -12,14 +12,15 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from ..backends import Backend
-from ..errors import SettingsError
-from ..metrics import Metrics
-from ..service_settings import ServiceSettings
+from worker.domain.errors import SettingsError
+from worker.operations.client import Backend
+from worker.operations.metrics import Metrics
+from worker.settings.service import ServiceSettings
+
+from .access import Policy, passage_of
 from .app import create_app
-from .door import Door, QueueLook
-from .gate import Policy, passage_of
-from .rate import RateLimit
+from .execution import Door, QueueLook
+from .rate_limit import RateLimit
 from .tokens import check_address, local_names, read_tokens
 
 DRAIN_S = 4

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import SettingsError
-from ..service_settings import ServiceSettings
+from worker.domain.errors import SettingsError
+from worker.settings.service import ServiceSettings
 
 SHORTEST = 16
 """Characters of the shortest token that is accepted."""

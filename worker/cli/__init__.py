@@ -2,28 +2,29 @@
 
 import typer
 
+from worker.cli.hosts.install import install, uninstall
+from worker.cli.memory.inject import inject
+from worker.cli.memory.label import label
+from worker.cli.memory.memories import forget, list_memories, recall, relate, remember, show_memory, update
+from worker.cli.memory.receipts import receipt
+from worker.cli.memory.replay import replay
+from worker.cli.memory.sessions import session
+from worker.cli.memory.transfers import export_memories, import_memories
+from worker.cli.memory.usage import usage
+from worker.cli.tuning.calibrate import calibrate
+from worker.cli.tuning.calibrate_decision import calibrate_decision
+from worker.cli.tuning.evaluate import comparison, evaluation
+from worker.cli.tuning.prompts import prompts
+from worker.cli.tuning.relevance import judge
+
 from .automations import automations
-from .calibrate import calibrate
-from .calibrate_decision import calibrate_decision
 from .demo import demo
 from .doctor import doctor
-from .evaluating import comparison, evaluation
-from .injecting import inject
-from .install import install, uninstall
-from .judge import judge
-from .label import label
 from .mcp import mcp, skill
-from .memories import forget, list_memories, recall, relate, remember, show_memory, update
 from .options import common
-from .prompting import prompts
-from .receipts import receipt
-from .replay import replay
 from .serving import http, up, worker
-from .sessions import session
 from .settings import settings
 from .store import store
-from .transfers import export_memories, import_memories
-from .usage import usage
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.callback()(common)

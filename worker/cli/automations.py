@@ -25,8 +25,9 @@ from hooks.automations import (
 )
 from hooks.automations.model import DEFAULT_POSITION, DEFAULT_TIMEOUT_MS
 from hooks.automations.registry import FILE_NAME
-from worker.cli.options import AsJson, settings_of
-from worker.cli.output import fail, print_json, say, show, table
+
+from .options import AsJson, settings_of
+from .output import fail, print_json, say, show, table
 
 BACKGROUND_S = 60.0
 """Most seconds that a run by hand waits for automations that an orchestrator would not wait for."""

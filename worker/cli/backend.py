@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hooks.queue import QueueClient
-from worker.app import open_core
-from worker.backends import Backend, LocalBackend, QueueBackend, without_password
-from worker.opening import embedded_is_up, embedded_redis_url
-from worker.settings import Settings
+from worker.bootstrap.core import open_core
+from worker.bootstrap.opening import embedded_is_up, embedded_redis_url
+from worker.operations.client import Backend, LocalBackend, QueueBackend, without_password
+from worker.settings.injection import Settings
 
 __all__ = ["Backend", "LocalBackend", "QueueBackend", "open_backend", "without_password"]
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import typer
 
-from worker.cli.output import print_json, say, show, table
+from .output import print_json, say, show, table
 
 
 @dataclass(frozen=True, slots=True)

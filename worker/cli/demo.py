@@ -17,15 +17,16 @@ import typer
 
 from hooks import InjectionRequest, InjectionResult, Outcome, PreExecutionHook
 from hooks.queue import QueueClient
-from worker.cli.backend import QueueBackend
-from worker.cli.options import AsJson, run, settings_of
-from worker.cli.output import console, fail, milliseconds, print_json, say, table
-from worker.cli.transfers import put_all
-from worker.errors import MeeseeksError
-from worker.models import Memory
-from worker.prompts import default_prompts_dir
-from worker.settings import Settings
+from worker.cli.memory.transfers import put_all
+from worker.domain.errors import MeeseeksError
+from worker.domain.memory import Memory
+from worker.settings.injection import Settings
 from worker.transfer import read_lines
+from worker.triage.prompt_files import default_prompts_dir
+
+from .backend import QueueBackend
+from .options import AsJson, run, settings_of
+from .output import console, fail, milliseconds, print_json, say, table
 
 TASKS = {
     "backend-team": ("t01", "t12", "t34", "t45", "t50"),

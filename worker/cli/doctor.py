@@ -8,16 +8,17 @@ import typer
 
 from hooks.contract import InjectionRequest, InjectionResult, Outcome
 from hooks.wire import INJECT
-from worker.cli.backend import Backend, open_backend
-from worker.cli.checks import Check, report
-from worker.cli.host_doctor import CANARY, QUESTION, examine_host
-from worker.cli.options import AsJson, run, settings_or_fault
-from worker.cli.output import fail, milliseconds
-from worker.errors import MeeseeksError
-from worker.host_operations import CANARY_TENANT, profile_of
-from worker.memory_operations import FORGET, REMEMBER
-from worker.operations import HEALTH
-from worker.settings import Settings
+from worker.cli.hosts.host_doctor import CANARY, QUESTION, examine_host
+from worker.domain.errors import MeeseeksError
+from worker.operations.hosts import CANARY_TENANT, profile_of
+from worker.operations.memories import FORGET, REMEMBER
+from worker.operations.requests import HEALTH
+from worker.settings.injection import Settings
+
+from .backend import Backend, open_backend
+from .checks import Check, report
+from .options import AsJson, run, settings_or_fault
+from .output import fail, milliseconds
 
 
 def doctor(

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from worker.cli.backend import open_backend
-from worker.cli.options import Agent, AsJson, Common, Project, Tenant, User, run, settings_of
-from worker.cli.output import fail, print_json, say
+from worker.bootstrap.opening import embedded_is_up
 from worker.mcp import Backend, Whose, serve_stdio
-from worker.opening import embedded_is_up
-from worker.prompts import default_prompts_dir
-from worker.settings import Settings
+from worker.settings.injection import Settings
+from worker.triage.prompt_files import default_prompts_dir
+
+from .backend import open_backend
+from .options import Agent, AsJson, Common, Project, Tenant, User, run, settings_of
+from .output import fail, print_json, say
 
 SKILL = "memory-search"
 

@@ -10,11 +10,12 @@ from typing import Annotated, Any, TypeVar
 import typer
 from pydantic import ValidationError
 
-from worker.app import configure_logging
-from worker.cli.output import fail
-from worker.errors import MeeseeksError
-from worker.service_settings import ServiceSettings
-from worker.settings import Settings, load_settings
+from worker.bootstrap.core import configure_logging
+from worker.domain.errors import MeeseeksError
+from worker.settings.injection import Settings, load_settings
+from worker.settings.service import ServiceSettings
+
+from .output import fail
 
 T = TypeVar("T")
 

@@ -14,18 +14,19 @@ import typer
 
 from hooks.contract import Reason
 from hooks.queue import QueueClient, QueueFault, connect
-from worker.adapters.arq_worker import MeeseeksWorker
-from worker.adapters.queue_state import look_at_queue
-from worker.adapters.valkey import EmbeddedValkey
-from worker.answers import Operation
-from worker.app import open_core
-from worker.backends import COMMIT_S, LocalBackend, QueueBackend, without_password
-from worker.cli.mcp import mounts
-from worker.cli.options import AsJson, run, settings_of
-from worker.cli.output import fail, print_json, say
-from worker.errors import QueueError
-from worker.opening import embedded_redis_url, http_server
-from worker.settings import Settings
+from worker.adapters.redis.embedded_valkey import EmbeddedValkey
+from worker.adapters.redis.job_worker import MeeseeksWorker
+from worker.adapters.redis.queue_state import look_at_queue
+from worker.bootstrap.core import open_core
+from worker.bootstrap.opening import embedded_redis_url, http_server
+from worker.domain.errors import QueueError
+from worker.domain.operation import Operation
+from worker.operations.client import COMMIT_S, LocalBackend, QueueBackend, without_password
+from worker.settings.injection import Settings
+
+from .mcp import mounts
+from .options import AsJson, run, settings_of
+from .output import fail, print_json, say
 
 WATCH_S = 0.5
 """Seconds between two looks at whether the embedded Valkey still runs."""

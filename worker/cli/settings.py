@@ -9,16 +9,17 @@ import typer
 
 from hooks.contract import Reason
 from hooks.queue import connect
-from worker.app import open_settings
-from worker.cli.backend import open_backend
-from worker.cli.options import AsJson, run, settings_or_fault
-from worker.cli.output import console, print_json, say, show, table
-from worker.config import LiveSettings
-from worker.deadline import Deadline
-from worker.errors import QueueError, SettingsError
-from worker.opening import embedded_is_up, embedded_redis_url
-from worker.operations import SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RESET, SettingsOperations
-from worker.settings import InjectionConfig, Settings
+from worker.bootstrap.core import open_settings
+from worker.bootstrap.opening import embedded_is_up, embedded_redis_url
+from worker.domain.deadline import Deadline
+from worker.domain.errors import QueueError, SettingsError
+from worker.operations.settings import SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RESET, SettingsOperations
+from worker.settings.injection import InjectionConfig, Settings
+from worker.settings.live import LiveSettings
+
+from .backend import open_backend
+from .options import AsJson, run, settings_or_fault
+from .output import console, print_json, say, show, table
 
 ForAgent = Annotated[str | None, typer.Option("--agent", help="For this agent alone; without it, for all agents.")]
 Key = Annotated[str, typer.Argument(help="A key of `memory_injection`.")]

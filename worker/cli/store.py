@@ -9,13 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from worker.app import open_core
-from worker.cli.backend import Backend, LocalBackend, open_backend
-from worker.cli.options import AsJson, run, settings_of
-from worker.cli.output import errors, fail, print_json, say, show, table
-from worker.errors import StoreError
-from worker.settings import Settings
-from worker.store_operations import STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS, JobKind
+from worker.bootstrap.core import open_core
+from worker.domain.errors import StoreError
+from worker.operations.store import STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS, JobKind
+from worker.settings.injection import Settings
+
+from .backend import Backend, LocalBackend, open_backend
+from .options import AsJson, run, settings_of
+from .output import errors, fail, print_json, say, show, table
 
 POLL_S = 0.2
 BUDGET = 30.0

@@ -6,8 +6,8 @@ Strings of more than 10,000 characters (UTF-16 code units) are replaced by a pre
 from typing import Any
 
 from hooks.contract import RenderOptions, Retention
+from worker.text.tokens import utf16_length
 
-from ..tokens import utf16_length
 from . import hook_json
 from .profile import Caller, HostEvent, HostProfile, Native, Role, SettingsFiles, Wish
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import SettingsError
+from worker.domain.errors import SettingsError
+
 from . import json_edit
 from .profile import DEFAULT_HOOK_DEADLINE_MS, HostEvent, HostProfile
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from ..render import flatten, neutralise
+from worker.text.rendering import flatten, neutralise
 
 MAX_CHARS = 12_000
 """Most characters of all memories in an answer, about 3,000 tokens: hosts cut longer ones in the middle."""

@@ -15,22 +15,14 @@ from fastmcp.tools.base import ToolResult
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from hooks.contract import Key
+from worker.domain.errors import MeeseeksError, NotFound
+from worker.domain.kinds import Budget
+from worker.domain.memory import MemoryType
+from worker.operations.memories import FORGET, REMEMBER, SHOW
+from worker.operations.requests import RECALL
+from worker.transfer.entries import MAX_CONTENT_CHARS, split_names
 
-from ..errors import MeeseeksError, NotFound
-from ..kinds import Budget
-from ..memory_operations import FORGET, REMEMBER, SHOW
-from ..models import MemoryType
-from ..operations import RECALL
-from ..transfer.entries import MAX_CONTENT_CHARS, split_names
-from .results import (
-    ForgetResult,
-    RememberResult,
-    forget_text,
-    recall_result,
-    recall_text,
-    remember_text,
-    shown_id,
-)
+from .results import ForgetResult, RememberResult, forget_text, recall_result, recall_text, remember_text, shown_id
 from .scope import Backend, Whose
 
 BUDGET_S = 5.0

@@ -1,15 +1,6 @@
 """Memories from files and to files: one reader per format, all of them streaming."""
 
-from .entries import (
-    MAX_CONTENT_CHARS,
-    Rejected,
-    changed,
-    check_content,
-    derived_id,
-    memory_from,
-    to_fields,
-    to_line,
-)
+from .entries import MAX_CONTENT_CHARS, Rejected, changed, check_content, derived_id, memory_from, to_fields, to_line
 from .formats import Format, Source, sources
 from .jsonl import read_lines
 from .markdown import markdown_item, type_heading

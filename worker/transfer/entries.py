@@ -11,10 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from hooks.blocks import find_blocks
-
-from ..errors import MemoryRejected
-from ..masking import mask_secrets
-from ..models import Memory
+from worker.domain.errors import MemoryRejected
+from worker.domain.memory import Memory
+from worker.text.masking import mask_secrets
 
 MAX_CONTENT_CHARS = 20_000
 

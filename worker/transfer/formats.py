@@ -7,8 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TextIO
 
-from ..errors import MemoryRejected
-from ..models import Memory
+from worker.domain.errors import MemoryRejected
+from worker.domain.memory import Memory
+
 from .entries import Found, Rejected, memory_from
 from .json_array import read_json_array
 from .jsonl import object_in, read_jsonl

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, TextIO
 
-from ..errors import MemoryRejected
-from ..models import Memory
+from worker.domain.errors import MemoryRejected
+from worker.domain.memory import Memory
+
 from .entries import Fields, Found, Rejected, memory_from
 from .text import Line, lines_of
 

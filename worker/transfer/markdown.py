@@ -11,7 +11,8 @@ from datetime import UTC, date, datetime
 from pathlib import PurePath
 from typing import Any, TextIO
 
-from ..models import Memory, MemoryType
+from worker.domain.memory import Memory, MemoryType
+
 from .entries import Fields, Found, Rejected, split_names
 from .markdown_blocks import Block, FrontMatter, parts_of
 from .text import lines_of

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..models import MemoryType
+from worker.domain.memory import MemoryType
+
 from .entries import split_names
 
 _SCOPE = {"user_id": "user", "agent_id": "agent", "app_id": "project"}

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
-from ..models import Memory
+from worker.domain.memory import Memory
+
 from .entries import Fields, Found, Rejected, split_names, to_fields
 from .text import Line, lines_of
 

@@ -1,0 +1,91 @@
+"""Receipts as files, for commands that run without Redis. Several processes may share a folder."""
+
+import asyncio
+import hashlib
+import re
+import time
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from worker.domain.errors import NotFound
+from worker.domain.receipt import Receipt, ReceiptPage, TurnOf, turn_of
+from worker.settings.atomic_file import write_atomically
+
+KEPT = 200
+"""Receipts that are kept per tenant; the oldest go first."""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class FileReceipts:
+    """One JSON file per receipt below `folder`, in a folder per tenant; kept for `ttl_s` seconds, if that is given."""
+
+    def __init__(self, folder: Path, ttl_s: float | None = None) -> None:
+        self._folder = folder
+        self._ttl_s = ttl_s
+
+    async def write(self, receipt: Receipt) -> None:
+        await asyncio.to_thread(self._write, receipt)
+
+    async def read(self, tenant: str, receipt_id: str) -> Receipt:
+        """Raises `NotFound`, also for a receipt that another version wrote in another form."""
+        receipt = await asyncio.to_thread(_parsed, self._path(tenant, receipt_id))
+        if receipt is None:
+            raise NotFound(f"there is no receipt {receipt_id}")
+        return receipt
+
+    async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage:
+        return await asyncio.to_thread(self._recent, tenant, limit, offset)
+
+    async def of_turn(self, turn: TurnOf) -> list[Receipt]:
+        kept = await self.recent(turn.tenant, KEPT)
+        return [receipt for receipt in kept.receipts if turn_of(receipt.request) == turn]
+
+    def _path(self, tenant: str, receipt_id: str) -> Path:
+        return self._folder / _name(tenant) / f"{_name(receipt_id)}.json"
+
+    def _write(self, receipt: Receipt) -> None:
+        path = self._path(receipt.request.scope.tenant, receipt.id)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(path, receipt.model_dump_json())
+        for old in self._outdated(path.parent):
+            old.unlink(missing_ok=True)
+
+    def _recent(self, tenant: str, limit: int, offset: int) -> ReceiptPage:
+        ages = _ages(self._path(tenant, "x").parent)
+        listed = list(ages)[offset : offset + max(0, limit)]
+        found = [receipt for path in listed if (receipt := _parsed(path)) is not None]
+        return ReceiptPage(receipts=tuple(found), end=offset + len(listed) >= len(ages))
+
+    def _outdated(self, folder: Path) -> list[Path]:
+        ages = _ages(folder)
+        too_many = list(ages)[KEPT:]
+        too_old = [path for path, age in ages.items() if self._ttl_s is not None and age > self._ttl_s]
+        return [*too_many, *too_old]
+
+
+def _name(given: str) -> str:
+    """A file's name for a tenant or an id, another one for every other."""
+    if len(given) <= 128 and not _UNSAFE.search(given):
+        return given
+    return f"{_UNSAFE.sub('_', given)[:64]}.{hashlib.sha256(given.encode()).hexdigest()[:16]}"
+
+
+def _ages(folder: Path) -> dict[Path, float]:
+    """The receipts of a folder, newest first, with their age in seconds; another process may be removing some."""
+    written: dict[Path, int] = {}
+    for path in folder.glob("*.json"):
+        try:
+            written[path] = path.stat().st_mtime_ns
+        except FileNotFoundError:
+            continue
+    now = time.time_ns()
+    return {path: (now - at) / 1e9 for path, at in sorted(written.items(), key=lambda pair: -pair[1])}
+
+
+def _parsed(path: Path) -> Receipt | None:
+    try:
+        return Receipt.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None

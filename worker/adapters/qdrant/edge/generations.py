@@ -1,0 +1,134 @@
+"""The generations of an embedded store: folders side by side, and a file that says which of them is live."""
+
+import asyncio
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+from worker.domain.errors import StoreError
+from worker.ports.store import Generations, Recipe
+from worker.settings.atomic_file import write_atomically
+
+from .files import StoreLock
+from .store import EdgeStore
+
+FIRST = "memories"
+POINTER = "memories.json"
+
+
+class EdgeShelf:
+    """A `Shelf` in the folder `home`. Without the pointer file, `memories` is the live generation and the only one."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._live = FIRST
+
+    @property
+    def shared(self) -> bool:
+        return False
+
+    @property
+    def live_name(self) -> str:
+        return self._live
+
+    @property
+    def settle_s(self) -> float:
+        return 0.0
+
+    async def generations(self) -> Generations:
+        return await asyncio.to_thread(read_generations, self._home)
+
+    async def open(self, name: str, recipe: Recipe) -> EdgeStore:
+        return await EdgeStore.open(self._home / name, profile=recipe.profile, bm25_hash=recipe.bm25_hash)
+
+    async def open_live(self, recipe: Recipe) -> EdgeStore:
+        """Open what is live once its lock is held: until then another process may have promoted another one."""
+        while True:
+            name = (await self.generations()).live
+            store = await self.open(name, recipe)
+            if (await self.generations()).live == name:
+                self._live = name
+                return store
+            await store.aclose()
+
+    async def begin(self) -> str:
+        known = await self.generations()
+        return await asyncio.to_thread(self._begin, known)
+
+    async def promote(self, name: str) -> None:
+        known = await self.generations()
+        await asyncio.to_thread(write_generations, self._home, known.promoted(name))
+
+    async def discard(self, name: str) -> None:
+        known = await self.generations()
+        if name == known.live:
+            raise StoreError(f"{name} is in use and stays")
+        await asyncio.to_thread(self._discard, known.without(name), name)
+
+    def _begin(self, known: Generations) -> str:
+        numbers = [1, *(_number(path.name) for path in self._home.glob(f"{FIRST}*"))]
+        name = f"{FIRST}-{max(numbers) + 1}"
+        write_generations(self._home, Generations(known.live, known.previous, name))
+        return name
+
+    def _discard(self, left: Generations, name: str) -> None:
+        """Forget it first: a folder that is half deleted must not be opened again."""
+        folder = self._home / name
+        try:
+            lock = StoreLock.acquire(folder) if folder.exists() else None
+        except OSError as error:
+            raise StoreError(f"{folder} cannot be deleted: {error}") from error
+        try:
+            write_generations(self._home, left)
+            shutil.rmtree(folder, ignore_errors=False) if folder.exists() else None
+        except OSError as error:
+            raise StoreError(f"{folder} cannot be deleted: {error}") from error
+        finally:
+            if lock is not None:
+                lock.release()
+
+
+def live_folder(home: Path) -> Path:
+    """The folder of the live generation. Raises `StoreError` when the pointer file cannot be read."""
+    return home / read_generations(home).live
+
+
+def read_generations(home: Path) -> Generations:
+    """What the pointer file says. Raises `StoreError` when it is there and cannot be read."""
+    path = home / POINTER
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return Generations(str(values["live"]), tuple(map(str, values["previous"])), values["draft"])
+    except FileNotFoundError:
+        return Generations(FIRST)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"{path} cannot be read ({type(error).__name__}): it says which folder holds the memories; "
+            'put it back, or write {"live": "<folder>", "previous": [], "draft": null}'
+        ) from error
+
+
+def write_generations(home: Path, generations: Generations) -> None:
+    """Replace the pointer file, all or nothing, and durably. Raises `StoreError`."""
+    path = home / POINTER
+    try:
+        write_atomically(path, json.dumps({"format": 1, **asdict(generations)}, indent=1), durable=True)
+        _sync_folder(home)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _number(name: str) -> int:
+    """The number in the name of a generation; 0 where it has none."""
+    number = name.removeprefix(f"{FIRST}-")
+    return int(number) if number.isdigit() else 0

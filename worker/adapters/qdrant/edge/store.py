@@ -1,0 +1,191 @@
+"""The embedded store: Qdrant Edge in this process, on disk, for one process at a time.
+
+The engine holds the interpreter's lock during every call, so calls are kept short (writes go in batches) and all of
+them are made from one thread, in order. It never optimises while serving: unindexed search is fast enough to
+100,000 memories, and optimising stops the whole process for seconds.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar
+
+import structlog
+
+from worker.adapters.qdrant.payload import by_point, point_id, tenant_name
+from worker.domain.errors import StoreError
+from worker.domain.kinds import SortKey
+from worker.domain.memory import (
+    EmbedderProfile,
+    Hit,
+    HybridQuery,
+    Listing,
+    Memory,
+    MemoryFilter,
+    Page,
+    StoredMemory,
+    StoreHealth,
+)
+from worker.ports.store_record import StoreRecord, bare_note
+
+from .shard import Shard
+
+BATCH = 64
+"""Points per update: about 15 ms during which no other Python code runs."""
+
+FLUSH_EVERY = 2.0
+
+T = TypeVar("T")
+logger = structlog.get_logger()
+
+
+class EdgeStore:
+    """A `StoreEngine` on a folder. Use it from one event loop and close it."""
+
+    def __init__(self, shard: Shard, executor: ThreadPoolExecutor, flush_every: float) -> None:
+        self._shard = shard
+        self._executor = executor
+        self._flush_every = flush_every
+        self._dirty = asyncio.Event()
+        self._closed = False
+        self._flush_fault: str | None = None
+        self._flusher = asyncio.create_task(self._keep_flushed(), name="edge-store-flush")
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        profile: EmbedderProfile | None,
+        bm25_hash: str,
+        flush_every: float = FLUSH_EVERY,
+    ) -> Self:
+        """Open the store in the folder `path`, or make it there; `flush_every` is in seconds.
+
+        `profile` is `None` where there is no embedder: then only the keyword leg serves. Raises `StoreLocked`,
+        `StoreDamaged` or `StoreError`; a store made by other recipes opens, with the fault in its health.
+        """
+        executor = ThreadPoolExecutor(1, thread_name_prefix="edge-store")
+        try:
+            loop = asyncio.get_running_loop()
+            shard = await loop.run_in_executor(executor, Shard.open, path, profile, bm25_hash)
+        except StoreError:
+            executor.shutdown(wait=False)
+            raise
+        return cls(shard, executor, flush_every)
+
+    def tenant(self, name: str) -> "EdgeTenant":
+        return EdgeTenant(self, self._shard, tenant_name(name))
+
+    async def health(self) -> StoreHealth:
+        points = await self.run(self._shard.count_all)
+        bare = await self.run(self._shard.without_dense)
+        notes = list(self._shard.notes)
+        if bare:
+            notes.append(bare_note(bare))
+        if self._flush_fault is not None:
+            notes.append(self._flush_fault)
+        fit = self._shard.fitness
+        return StoreHealth("edge", points, fit.dense_usable, fit.fault, tuple(notes), bare)
+
+    async def record(self) -> StoreRecord:
+        return self._shard.record
+
+    async def listing(self, *, limit: int, cursor: str | None = None, vectors: bool = False) -> Listing:
+        """A page of the memories of every tenant; with their dense vectors if `vectors`."""
+        return await self.run(lambda: self._shard.listing(limit, cursor, vectors))
+
+    async def flush(self) -> None:
+        self._dirty.clear()
+        try:
+            await self.run(self._shard.flush)
+        except StoreError as error:
+            self._flush_fault = str(error)
+            raise
+        self._flush_fault = None
+
+    async def aclose(self) -> None:
+        """Flush, close and release the folder; further calls raise `StoreError`."""
+        if self._closed:
+            return
+        self._closed = True
+        self._flusher.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._flusher
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._shard.close)
+        finally:
+            self._executor.shutdown(wait=False)
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Make a blocking call on the store's own thread, after those that were asked for before."""
+        if self._closed:
+            raise StoreError("the memory store is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    def touched(self) -> None:
+        """Something was written."""
+        self._dirty.set()
+
+    async def _keep_flushed(self) -> None:
+        while True:
+            await self._dirty.wait()
+            await asyncio.sleep(self._flush_every)
+            try:
+                await self.flush()
+            except StoreError as error:
+                logger.error("store_flush_failed", fault=str(error))
+                self._dirty.set()
+
+
+class EdgeTenant:
+    """A `MemoryStore`: one tenant's memories in an embedded store."""
+
+    def __init__(self, store: EdgeStore, shard: Shard, tenant: str) -> None:
+        self._store = store
+        self._shard = shard
+        self._tenant = tenant
+
+    async def search(self, query: HybridQuery) -> list[Hit]:
+        return (await self.search_many([query]))[0]
+
+    async def search_many(self, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
+        return await self._store.run(lambda: self._shard.search(self._tenant, queries))
+
+    async def ordered(self, where: MemoryFilter, by: SortKey, *, limit: int) -> list[Hit]:
+        return await self._store.run(lambda: self._shard.ordered(self._tenant, where, by, limit))
+
+    async def get(self, ids: Sequence[str]) -> list[Memory]:
+        points = self._points(ids)
+        return await self._store.run(lambda: self._shard.get(points))
+
+    async def put(self, memories: Sequence[StoredMemory]) -> None:
+        points = list(by_point(self._tenant, memories).items())
+        for start in range(0, len(points), BATCH):
+            batch = dict(points[start : start + BATCH])
+            self._store.touched()
+            await self._store.run(partial(self._shard.put, self._tenant, batch))
+
+    async def amend(self, memories: Sequence[Memory]) -> None:
+        points = [(point_id(self._tenant, memory.id), memory) for memory in memories]
+        for start in range(0, len(points), BATCH):
+            batch = dict(points[start : start + BATCH])
+            self._store.touched()
+            await self._store.run(partial(self._shard.amend, self._tenant, batch))
+
+    async def delete(self, ids: Sequence[str]) -> int:
+        points = self._points(ids)
+        self._store.touched()
+        return await self._store.run(lambda: self._shard.delete(points))
+
+    async def scroll(self, where: MemoryFilter, *, limit: int, cursor: str | None = None) -> Page:
+        return await self._store.run(lambda: self._shard.scroll(self._tenant, where, limit, cursor))
+
+    async def count(self, where: MemoryFilter | None = None) -> int:
+        return await self._store.run(lambda: self._shard.count(self._tenant, where))
+
+    def _points(self, ids: Sequence[str]) -> list[str]:
+        return list(dict.fromkeys(point_id(self._tenant, key) for key in ids))

@@ -1,0 +1,142 @@
+"""The generations of a store on a Qdrant server: collections side by side, and an alias that says which is live."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http.exceptions import ApiException
+
+from worker.domain.errors import StoreError
+from worker.ports.store import Generations, Recipe
+
+from .connection import FOLLOW_S, WRITE_TIMEOUT
+from .store import ServerStore
+from .wire import brief, connected, live_alias
+
+TIMEOUT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Collections and aliases of one store."""
+
+    live: str
+    has_alias: bool
+    formers: dict[str, str]
+    numbers: dict[str, int]
+
+
+class ServerShelf:
+    """A `Shelf` on the server at `url`. The first generation is the collection `name`, later ones are `name-2`, ...
+
+    The alias `name-live` points at the live one and `name-former-N` at those before it; both change in one request.
+    """
+
+    def __init__(self, url: str, *, api_key: str | None, name: str) -> None:
+        self._url = url
+        self._api_key = api_key
+        self._name = name
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+    @property
+    def live_name(self) -> str:
+        return self._name
+
+    @property
+    def settle_s(self) -> float:
+        """Whoever has not asked for the live generation yet may be in the middle of its longest write."""
+        return FOLLOW_S + WRITE_TIMEOUT
+
+    async def generations(self) -> Generations:
+        async with self._client() as client:
+            known = await self._known(client)
+        formers = sorted(known.formers.items(), key=lambda one: self._former_number(one[0]), reverse=True)
+        previous = tuple(collection for _, collection in formers)
+        used = {known.live, *previous}
+        drafts = [name for name, _ in sorted(known.numbers.items(), key=lambda one: one[1]) if name not in used]
+        return Generations(known.live, previous, drafts[-1] if drafts else None)
+
+    async def open(self, name: str, recipe: Recipe) -> ServerStore:
+        return self._store(name, recipe, follow=False)
+
+    async def open_live(self, recipe: Recipe) -> ServerStore:
+        return self._store(self._name, recipe, follow=True)
+
+    async def begin(self) -> str:
+        """The collection is made when it is first used."""
+        async with self._client() as client:
+            numbers = (await self._known(client)).numbers
+        return f"{self._name}-{max([1, *numbers.values()]) + 1}"
+
+    async def promote(self, name: str) -> None:
+        async with self._client() as client:
+            known = await self._known(client)
+            gone = [alias for alias, collection in known.formers.items() if collection == name]
+            number = max([0, *map(self._former_number, known.formers)]) + 1
+            if known.has_alias:
+                gone.append(live_alias(self._name))
+            actions: list[models.AliasOperations] = [_delete(alias) for alias in gone]
+            actions.append(_create(live_alias(self._name), name))
+            actions.append(_create(f"{self._name}-former-{number}", known.live))
+            await client.update_collection_aliases(actions)
+
+    async def discard(self, name: str) -> None:
+        async with self._client() as client:
+            known = await self._known(client)
+            if name == known.live:
+                raise StoreError(f"{name} is in use and stays")
+            gone = [alias for alias, collection in known.formers.items() if collection == name]
+            if gone:
+                await client.update_collection_aliases([_delete(alias) for alias in gone])
+            await client.delete_collection(name)
+
+    def _store(self, name: str, recipe: Recipe, *, follow: bool) -> ServerStore:
+        return ServerStore.connect(
+            self._url,
+            api_key=self._api_key,
+            collection=name,
+            profile=recipe.profile,
+            bm25_hash=recipe.bm25_hash,
+            follow=follow,
+        )
+
+    async def _known(self, client: AsyncQdrantClient) -> _Known:
+        aliases = {one.alias_name: one.collection_name for one in (await client.get_aliases()).aliases}
+        live = aliases.get(live_alias(self._name))
+        formers = {alias: collection for alias, collection in aliases.items() if self._former_number(alias)}
+        names = [one.name for one in (await client.get_collections()).collections]
+        numbers = {name: number for name in names if (number := _number(name, f"{self._name}-"))}
+        return _Known(live or self._name, live is not None, formers, numbers)
+
+    def _former_number(self, alias: str) -> int:
+        return _number(alias, f"{self._name}-former-")
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[AsyncQdrantClient]:
+        client = connected(self._url, self._api_key, TIMEOUT)
+        try:
+            yield client
+        except (ApiException, QdrantException, httpx.HTTPError, ValueError) as error:
+            raise StoreError(f"the Qdrant server failed: {brief(error)}") from error
+        finally:
+            await client.close()
+
+
+def _number(name: str, prefix: str) -> int:
+    """The number after `prefix`; 0 where `name` is something else."""
+    rest = name.removeprefix(prefix)
+    return int(rest) if rest != name and rest.isdigit() else 0
+
+
+def _create(alias: str, collection: str) -> models.CreateAliasOperation:
+    return models.CreateAliasOperation(create_alias=models.CreateAlias(collection_name=collection, alias_name=alias))
+
+
+def _delete(alias: str) -> models.DeleteAliasOperation:
+    return models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))

@@ -1,0 +1,1 @@
+"""The queue and saved state in Redis or an embedded Valkey."""

@@ -1,0 +1,287 @@
+"""The arq worker, made to answer within milliseconds and to outlive Redis.
+
+arq polls the queue and re-reads every job in progress each time. Here a blocking read of the wake list starts a job
+at once, one script claims it and acknowledges it to the caller, and arq's own `run_job` runs it. Twice a second one
+more script says that a worker is alive, drops ids that nobody waits for any more, and finds jobs whose wake-up call
+was lost or that a plain `ArqRedis.enqueue_job` has put. All times are of Redis' clock.
+"""
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+import structlog
+from arq.typing import WorkerCoroutine
+from arq.worker import Function, Worker, func
+from redis.exceptions import RedisError
+
+from hooks import wire
+from hooks.contract import MAX_DEADLINE_MS, Reason
+from hooks.queue import connect, dump_json, load_json
+from worker.domain.errors import QueueError
+from worker.domain.operation import Operation
+from worker.operations.job import error_answer, job_function
+
+UPKEEP_S = 0.5
+ALIVE_MS = 2_000
+RECOVERY_S = 0.1
+DRAIN_S = 4.0
+"""Seconds that running jobs get to answer after the worker was told to stop."""
+
+JOB_TIMEOUT_S = MAX_DEADLINE_MS // 1000 + 5
+"""arq's own limit of a job, behind the deadlines that jobs keep themselves."""
+
+SWEEP_LIMIT = 1_000
+
+_log = structlog.get_logger()
+
+Lifecycle = Callable[[dict[Any, Any]], Awaitable[None]]
+
+CLAIM = """
+local score = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if not score or redis.call('EXISTS', KEYS[1]) == 1 then return -1 end
+if redis.call('EXISTS', KEYS[4]) == 0 then
+  redis.call('ZREM', KEYS[2], ARGV[1])
+  return -1
+end
+local now = redis.call('TIME')
+redis.call('SET', KEYS[1], '1', 'PX', ARGV[2])
+redis.call('RPUSH', KEYS[3], ARGV[3])
+redis.call('PEXPIRE', KEYS[3], ARGV[4])
+return math.max(0, now[1] * 1000 + math.floor(now[2] / 1000) - score)
+"""
+"""KEYS: in progress, queue, reply, job. ARGV: id, life of the claim in ms, acknowledgement, life of the reply in ms.
+
+The milliseconds since the job was put, or -1 when it is not to be run: taken, taken back, expired or unknown.
+"""
+
+UPKEEP = """
+redis.call('SET', KEYS[2], '1', 'PX', ARGV[1])
+local now, waiting, free = redis.call('TIME'), {}, tonumber(ARGV[3])
+local due = now[1] * 1000 + math.floor(now[2] / 1000)
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', due, 'LIMIT', 0, ARGV[2])) do
+  if redis.call('EXISTS', ARGV[4] .. id) == 0 then
+    if redis.call('EXISTS', ARGV[5] .. id) == 0 then redis.call('ZREM', KEYS[1], id)
+    elseif #waiting < free then waiting[#waiting + 1] = id end
+  end
+end
+return waiting
+"""
+"""KEYS: queue, alive. ARGV: life of alive in ms, most ids to look at, free slots, prefixes of claims and of jobs."""
+
+
+class MeeseeksWorker(Worker):
+    """Runs the `operations` by name, at most `max_jobs` at a time, for callers on the Redis at `redis_url`.
+
+    `on_startup(ctx)` has ended before the first caller is told that a worker is there, and `on_serving()` is called
+    as soon as callers are; `on_shutdown(ctx)` always runs, after the last job; `ctx["redis"]` is the worker's client.
+    SIGTERM and SIGINT let running jobs answer, for at most `DRAIN_S` seconds; a second signal does not. While Redis is
+    away the worker waits for it. Raises `QueueError` when `redis_url` is not a valid address.
+    """
+
+    def __init__(
+        self,
+        operations: Mapping[str, Operation],
+        redis_url: str,
+        *,
+        max_jobs: int = 20,
+        on_startup: Lifecycle | None = None,
+        on_serving: Callable[[], None] | None = None,
+        on_shutdown: Lifecycle | None = None,
+        handle_signals: bool = True,
+    ) -> None:
+        try:
+            pool = connect(redis_url)
+        except ValueError as error:
+            raise QueueError(Reason.QUEUE_UNAVAILABLE, "the address of Redis is not a valid URL") from error
+        _ensure_event_loop()
+        # arq logs the arguments of jobs at info level, which are people's messages
+        logging.getLogger("arq.worker").setLevel(logging.WARNING)
+        super().__init__(
+            [self._function(name, operation) for name, operation in operations.items()],
+            queue_name=wire.QUEUE,
+            redis_pool=pool,
+            max_jobs=max_jobs,
+            max_tries=1,
+            retry_jobs=False,
+            keep_result=0,
+            handle_signals=False,
+            job_serializer=dump_json,
+            job_deserializer=load_json,
+        )
+        self._redis: Any = pool
+        self._on_startup = on_startup
+        self._on_serving = on_serving
+        self._on_shutdown = on_shutdown
+        self._signals = (signal.SIGTERM, signal.SIGINT) if handle_signals else ()
+        self._enqueued: dict[str, float] = {}
+        self._upkeep_at = 0.0
+        self._lost_at: float | None = None
+        self._drain_until: float | None = None
+
+    def run(self) -> None:
+        """Serve until a signal comes, and return. For programs that have no event loop yet."""
+        try:
+            self.loop.run_until_complete(self.serve())
+        finally:
+            self.loop.close()
+
+    async def serve(self) -> None:
+        """Serve until a signal comes or `stop` is called, on the loop that the worker was made on."""
+        for number in self._signals:
+            self.loop.add_signal_handler(number, self.stop)
+        self.main_task = self.loop.create_task(self.main())
+        try:
+            await self.main_task
+        except asyncio.CancelledError:
+            if self.allow_pick_jobs:
+                raise
+        finally:
+            for number in self._signals:
+                self.loop.remove_signal_handler(number)
+            await self.close()
+
+    def stop(self) -> None:
+        """Take no more jobs, and end once the running ones have answered; called again, end at once."""
+        first, self.allow_pick_jobs = self.allow_pick_jobs, False
+        self._drain_until = self.loop.time() + (DRAIN_S if first else 0.0)
+        if self.main_task is not None:
+            # a blocking read in progress ends by itself; cancelled, it might lose the job that it is about to bring
+            self.loop.call_at(self._drain_until, self.main_task.cancel)
+
+    async def main(self) -> None:
+        self.ctx["redis"] = self.pool
+        if self._on_startup is not None:
+            await self._on_startup(self.ctx)
+        while self.allow_pick_jobs:
+            try:
+                await self._take_turn()
+            except (RedisError, OSError) as error:
+                self._note_loss(error)
+                await asyncio.sleep(RECOVERY_S)
+            else:
+                self._note_return()
+
+    async def close(self) -> None:
+        """Wait for the running jobs, shut down what they used, and close the connections."""
+        if self._pool is None:
+            return
+        await self._drain()
+        try:
+            if self._on_shutdown is not None:
+                await self._on_shutdown(self.ctx)
+        finally:
+            with suppress(RedisError, OSError):
+                await self._redis.aclose()
+            self._pool = None
+
+    async def finish_failed_job(self, job_id: str, result_data: bytes | None) -> None:
+        """arq could not run the job: no operation has its name, or it is not JSON. Its caller is told."""
+        await self.send(job_id, error_answer(Reason.BAD_REQUEST, "no such operation, or the request is not JSON"))
+        await super().finish_failed_job(job_id, result_data)
+
+    def enqueued_at(self, job_id: str) -> float:
+        return self._enqueued[job_id]
+
+    async def send(self, job_id: str, answer: bytes) -> None:
+        key = wire.REPLY_PREFIX + job_id
+        try:
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.rpush(key, answer)
+                pipe.pexpire(key, wire.REPLY_TTL_MS)
+                await pipe.execute()
+        except (RedisError, OSError) as error:
+            _log.warning("answer_lost", error=type(error).__name__)
+
+    def _function(self, name: str, operation: Operation) -> Function:
+        return func(cast("WorkerCoroutine", job_function(operation, self)), name=name, timeout=JOB_TIMEOUT_S)
+
+    async def _take_turn(self) -> None:
+        """One step: the upkeep when it is due, else a job when there is a free slot, else wait for one."""
+        left = self._upkeep_at - self.loop.time()
+        if left <= 0:
+            await self._keep_up()
+        elif len(self.tasks) < self.max_jobs:
+            await self._take_job(left)
+        else:
+            # the jobs that wait meanwhile are left to other workers
+            await asyncio.wait(tuple(self.tasks.values()), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _take_job(self, seconds: float) -> None:
+        popped = await self._redis.blpop([wire.WAKE], timeout=max(0.01, seconds))
+        if popped is None:
+            return
+        if self.allow_pick_jobs:
+            await self._start(popped[1])
+        else:
+            await self._redis.lpush(wire.WAKE, popped[1])
+            await self._redis.pexpire(wire.WAKE, wire.WAKE_TTL_MS)
+
+    async def _keep_up(self) -> None:
+        free = self.max_jobs - len(self.tasks)
+        arguments = (ALIVE_MS, SWEEP_LIMIT, free, wire.IN_PROGRESS_PREFIX, wire.JOB_PREFIX)
+        waiting = await self._redis.eval(UPKEEP, 2, wire.QUEUE, wire.ALIVE, *arguments)
+        self._upkeep_at = self.loop.time() + UPKEEP_S
+        self._say_once_that_it_serves()
+        for job_id in waiting:
+            await self._start(job_id)
+
+    def _say_once_that_it_serves(self) -> None:
+        if self._on_serving is not None:
+            say, self._on_serving = self._on_serving, None
+            say()
+
+    async def _start(self, raw_id: bytes) -> None:
+        job_id = raw_id.decode("utf-8", "replace")
+        claim_ms = int(self.in_progress_timeout_s * 1000)
+        keys = (wire.IN_PROGRESS_PREFIX, wire.REPLY_PREFIX, wire.JOB_PREFIX)
+        in_progress, reply, job = (prefix + job_id for prefix in keys)
+        arguments = (job_id, claim_ms, wire.ACK, wire.REPLY_TTL_MS)
+        age_ms = await self._redis.eval(CLAIM, 4, in_progress, wire.QUEUE, reply, job, *arguments)
+        if age_ms < 0:
+            return
+        self._enqueued[job_id] = time.monotonic() - age_ms / 1000
+        task = self.tasks[job_id] = self.loop.create_task(self.run_job(job_id, 0))
+        task.add_done_callback(partial(self._finished, job_id))
+
+    def _finished(self, job_id: str, task: asyncio.Task[Any]) -> None:
+        self.tasks.pop(job_id, None)
+        self._enqueued.pop(job_id, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.warning("job_bookkeeping_failed", error=type(error).__name__)
+
+    async def _drain(self) -> None:
+        running = tuple(self.tasks.values())
+        if not running:
+            return
+        left = max(0.0, (self._drain_until or 0.0) - self.loop.time())
+        _, late = await asyncio.wait(running, timeout=left)
+        for task in late:
+            task.cancel()
+        if late:
+            _log.warning("jobs_cut_off", jobs=len(late))
+            await asyncio.wait(late, timeout=1.0)
+
+    def _note_loss(self, error: Exception) -> None:
+        self._upkeep_at = 0.0
+        if self._lost_at is None:
+            self._lost_at = self.loop.time()
+            _log.warning("redis_lost", error=type(error).__name__)
+
+    def _note_return(self) -> None:
+        if self._lost_at is not None:
+            _log.warning("redis_back", after_s=round(self.loop.time() - self._lost_at, 1))
+            self._lost_at = None
+
+
+def _ensure_event_loop() -> None:
+    """arq takes the current loop when it is made; a program that has none yet is given one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.set_event_loop(asyncio.new_event_loop())

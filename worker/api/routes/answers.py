@@ -1,0 +1,59 @@
+"""Endpoints of what workers answered: reports of answers, and which memories they used."""
+
+from typing import Annotated
+
+from fastapi import FastAPI, Query, Request
+from starlette.responses import Response
+
+from hooks.contract import Reason
+from hooks.usage_contract import AnswerReport, AnswerReportResult
+from hooks.wire import ACK_TIMEOUT, POST_EXECUTION
+from worker.api.execution import Door, Limit, LimitHeader, Tenant, seconds_left, shortest, tenant_of
+from worker.api.json_bodies import JsonAnswer
+from worker.api.problems import problem_of
+from worker.api.schemas import UsageList
+from worker.domain.errors import MeeseeksError
+from worker.operations.job import reason_of
+from worker.operations.receipts import MOST_LISTED, USAGE
+
+
+def add_answering(app: FastAPI, door: Door) -> None:
+    _add_report(app, door)
+    _add_usage(app, door)
+
+
+def _add_report(app: FastAPI, door: Door) -> None:
+    @app.post("/v1/answers", tags=["run"], operation_id="report_answer", response_model=AnswerReportResult)
+    async def report(
+        request: Request, body: AnswerReport, deadline_ms: Limit = None, x_deadline_ms: LimitHeader = None
+    ) -> Response:
+        """Tell what a worker answered, so that it is counted which memories of its block it used.
+
+        The answer is not kept. Trouble is `done: false` with the reason, never an error: only what the caller has to
+        change is one.
+        """
+        limit = shortest(body.deadline_ms, deadline_ms, x_deadline_ms)
+        left, _ = seconds_left(request, limit)
+        payload = body.model_dump(mode="json", exclude_none=True) | {"deadline_ms": limit}
+        payload["tenant"] = tenant_of(request, body.tenant)
+        try:
+            answer = await door.ask(request, POST_EXECUTION, payload, budget=left, ack=ACK_TIMEOUT)
+        except MeeseeksError as error:
+            if reason_of(error) is Reason.BAD_REQUEST:
+                raise problem_of(error) from error
+            return JsonAnswer(AnswerReportResult.failed(reason_of(error)).model_dump(mode="json"))
+        return JsonAnswer(answer.body)
+
+
+def _add_usage(app: FastAPI, door: Door) -> None:
+    @app.get("/v1/usage", tags=["memories"], operation_id="list_usage", response_model=UsageList)
+    async def usage(
+        request: Request,
+        tenant: Tenant = "default",
+        never_used: Annotated[bool, Query(description="Only those that no answer used.")] = False,
+        min_injected: Annotated[int, Query(ge=1, le=1 << 31, description="Only those injected so often.")] = 1,
+        limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
+    ) -> Response:
+        """How often memories were injected and used, the most neglected first, as far as answers were reported."""
+        payload = {"tenant": tenant_of(request, tenant), "never_used": never_used, "min_injected": min_injected}
+        return await door.answer(request, USAGE, {**payload, "limit": limit})

@@ -1,0 +1,1 @@
+"""Composition root: settings become open adapters, and these become the service."""

@@ -1,0 +1,259 @@
+"""Assemble the parts of a service from its settings."""
+
+import os
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import structlog
+
+from hooks.contract import InjectionResult, Reason
+from worker.adapters.local.ledger import MemoryLedger
+from worker.adapters.qdrant.bm25 import Bm25Encoder
+from worker.adapters.qdrant.edge.generations import EdgeShelf
+from worker.adapters.redis.ledger import ledger_key
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError, StoreError
+from worker.domain.model_profile import ModelKind, kind_of
+from worker.injection.search_only import DeterministicSelector
+from worker.injection.service import InjectionParts, InjectionService
+from worker.injection.sessions import SessionService
+from worker.injection.strategies import Strategies
+from worker.operations.memories import MemoryOperations
+from worker.operations.receipts import FeedbackOperations
+from worker.operations.requests import Operations
+from worker.ports.models import ChatModel, Embedder, Selector
+from worker.ports.state import Ledger, ReceiptStore, UsageStore
+from worker.ports.store import Recipe, Shelf, StoreEngine, WholeStore
+from worker.recall.recall import Recall
+from worker.recall.thresholds import read_calibration
+from worker.receipts.answer_usage import Feedback, FeedbackParts
+from worker.receipts.replay import Build, Replayer, ReplayParts
+from worker.receipts.usage_by_model import UsageJudge
+from worker.relevance.selector import JudgeSelector
+from worker.settings.injection import InjectionConfig, Strategy
+from worker.settings.live import LiveSettings
+from worker.settings.service import ServiceSettings
+from worker.store.copying import Journal
+from worker.store.maintenance import House
+from worker.store.memories import Keeper
+from worker.triage.decision_scale import read_scales
+from worker.triage.live_selector import LivePrompts, LiveTriage, PromptSet, ask_by_kind, ask_chat, ask_decision
+from worker.triage.prompt_files import Prompt, default_prompts_dir
+from worker.triage.verdict_cache import VerdictCache
+
+from .live_core import Host, Serving
+from .opening import Models, OpenedJudge, open_embedder, server_shelf
+
+log = structlog.get_logger()
+
+
+EDGE = "edge"
+"""What the embedded store is called where another one is a URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What stays the same whichever generation of the store serves."""
+
+    sparse: Bm25Encoder
+    models: Models | None
+    judge: OpenedJudge
+    live: LiveSettings
+    prompts: LivePrompts | PromptSet
+    ledger: Ledger
+    receipts: ReceiptStore
+    journal: Journal
+    answered: Callable[[InjectionResult], None] | None
+    verdicts: VerdictCache
+    usage: UsageStore
+
+
+async def _assemble(
+    service: ServiceSettings,
+    parts: Parts,
+    stack: AsyncExitStack,
+    name: str,
+    store: WholeStore,
+    embedder: Embedder | None,
+) -> Serving:
+    """Everything that answers requests from this generation of the store."""
+    fault = await _dense_fault(store) if embedder else None
+    usable = None if fault else embedder
+    profile = read_calibration(service.home, usable.profile) if usable else None
+    recall = Recall(store, parts.sparse, embedder, fault, profile, parts.usage)
+    injecting = InjectionParts(
+        recall=recall,
+        strategies=_strategies(service, parts, usable, DeterministicSelector(profile)),
+        ledger=parts.ledger,
+        receipts=parts.receipts,
+        config_for=parts.live.for_agent,
+        clock=utc_now,
+        profile=profile,
+        answered=parts.answered,
+    )
+    injection = InjectionService(injecting)
+    stack.push_async_callback(injection.drain)
+    operations = Operations(
+        injection=injection,
+        recall=recall,
+        memories=_memories(service, parts, store, usable),
+        engine=store,
+        receipts=parts.receipts,
+        config_for=parts.live.for_agent,
+        clock=utc_now,
+        ledger_name=ledger_key,
+        sessions=SessionService(parts.ledger, parts.live.for_agent),
+        settings=parts.live,
+        models=parts.models.states if parts.models else tuple,
+        about=_about(service, name, embedder, parts),
+    )
+    table = operations.table()
+    feedback = _feedback(service, parts, store, _building(service, parts, usable, injecting))
+    return Serving(name, store, embedder, usable is not None, table | feedback.table(table))
+
+
+def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, injecting: InjectionParts) -> Build:
+    """Makes services that are like the one in use but for what a replay changes."""
+
+    async def build(
+        config: InjectionConfig, prompt: Prompt | None, ledger: Ledger, receipts: ReceiptStore
+    ) -> InjectionService:
+        await _opened(service, parts, config)
+        choosing = replace(parts, prompts=parts.prompts.with_prompt(prompt), verdicts=VerdictCache(0))
+        strategies = _strategies(service, choosing, usable, DeterministicSelector(injecting.profile))
+        own = replace(injecting, strategies=strategies, ledger=ledger, receipts=receipts)
+        return InjectionService(replace(own, config_for=lambda _: config, answered=None, logs=False))
+
+    return build
+
+
+async def _opened(service: ServiceSettings, parts: Parts, config: InjectionConfig) -> None:
+    """Open the models of these settings, which takes longer the first time than a request may wait."""
+    models = parts.models
+    if models is None:
+        return
+    for name in models.names.of(config):
+        decides = kind_of(service.profile(name)) is ModelKind.DECISION
+        await (models.decision.open(name) if decides else models.chat.open(name))
+
+
+def _feedback(service: ServiceSettings, parts: Parts, store: WholeStore, build: Build) -> FeedbackOperations:
+    """What is done with requests that were."""
+    config_for = parts.live.for_agent
+    prompts = service.prompts_dir or default_prompts_dir()
+    judge = UsageJudge(partial(_chat_model, parts), prompts)
+    feedback = Feedback(FeedbackParts(parts.receipts, parts.ledger, parts.usage, store, config_for, utc_now, judge))
+    return FeedbackOperations(
+        replayer=Replayer(ReplayParts(parts.receipts, store, config_for, build, MemoryLedger, prompts)),
+        feedback=feedback,
+        receipts=parts.receipts,
+        usage=parts.usage,
+        engine=store,
+        config_for=config_for,
+    )
+
+
+async def _chat_model(parts: Parts, agent_id: str, deadline: Deadline) -> ChatModel:
+    """The first chat model of an agent. Raises `ModelError` where it has none."""
+    config = parts.live.for_agent(agent_id)
+    if parts.models is None or parts.models.names.strategy(config) is not Strategy.LLM:
+        raise ModelError(Reason.MODEL_UNREACHABLE, "no chat model is configured")
+    return (await parts.models.chat.get(parts.models.names.of(config)[0], deadline)).model
+
+
+def _memories(service: ServiceSettings, parts: Parts, store: WholeStore, usable: Embedder | None) -> MemoryOperations:
+    mask = service.mask_secrets_at_write
+    keeper = Keeper(store, parts.sparse, usable, mask=mask, changed=parts.journal)
+    return MemoryOperations(keeper, utc_now, mask=mask)
+
+
+def _recipe(embedder: Embedder | None, sparse: Bm25Encoder) -> Recipe:
+    return Recipe(embedder.profile if embedder else None, sparse.config_hash)
+
+
+def _house(
+    service: ServiceSettings,
+    shelf: Shelf,
+    host: Host,
+    parts: Parts,
+    configured: Embedder | None,
+    stack: AsyncExitStack,
+) -> House:
+    """What the store is kept with."""
+
+    async def embedder_named(name: str | None) -> Embedder | None:
+        if name is None or name == service.embedder:
+            return configured
+        return await open_embedder(service.model_copy(update={"embedder": name}), stack)
+
+    async def elsewhere(to: str, recipe: Recipe) -> WholeStore:
+        here = service.qdrant_url or EDGE
+        if to == here:
+            raise StoreError(f"{to} is where the memories are already")
+        other: Shelf = EdgeShelf(service.home) if to == EDGE else server_shelf(service, to)
+        return await other.open_live(recipe)
+
+    return House(
+        shelf=shelf,
+        store=host.store,
+        maker=host.maker,
+        sparse=parts.sparse,
+        embedder=embedder_named,
+        adopt=host.adopt,
+        retired=host.retired,
+        elsewhere=elsewhere,
+        receipts=parts.receipts,
+        journal=parts.journal,
+        gate=host.gate,
+        clock=utc_now,
+    )
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _about(service: ServiceSettings, name: str, embedder: Embedder | None, parts: Parts) -> dict[str, Any]:
+    return {
+        "embedder": embedder.profile.name if embedder else None,
+        "model": parts.models.names.usual if parts.models else None,
+        "judge": parts.judge.about,
+        "store_at": service.qdrant_url or str(service.home / name),
+        "pid": os.getpid(),
+    }
+
+
+async def _dense_fault(engine: StoreEngine) -> Reason | None:
+    """Why the store's vectors must not be used; a store that does not answer yet is judged when it does."""
+    try:
+        health = await engine.health()
+    except StoreError as error:
+        log.warning("store_unavailable", error=str(error))
+        return None
+    if health.fault:
+        log.warning("dense_leg_off", fault=health.fault)
+    return None if health.dense_usable else Reason.EMBEDDER_MISMATCH
+
+
+def _strategies(
+    service: ServiceSettings, parts: Parts, embedder: Embedder | None, deterministic: Selector
+) -> Strategies:
+    """Every way to choose that is there."""
+    models, prompts, model = parts.models, parts.prompts, parts.judge.fits(embedder)
+    judge = JudgeSelector(model, embedder, deterministic) if model and embedder else None
+    if models is None:
+        return Strategies(deterministic, judge=judge)
+    ways = {
+        ModelKind.CHAT: ask_chat(models.chat, prompts.triage_for, service.model_context),
+        ModelKind.DECISION: ask_decision(models.decision, lambda: prompts.decision, read_scales(service.home)),
+    }
+
+    def prompt_of(name: str, config: InjectionConfig) -> Prompt:
+        return prompts.decision if models.names.kind(name, config) is ModelKind.DECISION else prompts.triage_for(config)
+
+    triage = LiveTriage(models.names.of, ask_by_kind(models.names.kind, ways), prompt_of, parts.verdicts)
+    return Strategies(deterministic, judge=judge, llm=triage, decision=triage, usual=models.names.strategy)

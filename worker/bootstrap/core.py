@@ -1,0 +1,150 @@
+"""Composition root: with `worker.bootstrap.opening`, the only module that knows every adapter."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+
+from hooks.contract import InjectionResult
+from hooks.wire import INJECT, SESSION_EVENT
+from worker.adapters.local.config_watcher import ASK_S, LOOK_S, ConfigWatcher, FileWatch
+from worker.adapters.qdrant.bm25 import Bm25Encoder
+from worker.adapters.redis.overrides import RedisOverrides
+from worker.domain.errors import QueueError
+from worker.domain.operation import Operation
+from worker.operations.hosts import HostOperations
+from worker.operations.store import StoreOperations
+from worker.ports.models import Embedder
+from worker.ports.store import StoreEngine
+from worker.query.warm_up import prepare
+from worker.settings.injection import Settings
+from worker.settings.live import LiveSettings
+from worker.settings.service import ServiceSettings
+from worker.store.copying import Journal
+from worker.store.maintenance import StoreKeeper
+from worker.triage.live_selector import LivePrompts
+from worker.triage.prompt_files import default_prompts_dir
+from worker.triage.verdict_cache import VerdictCache
+
+from .assembly import Parts, _about, _assemble, _house, _recipe, log
+from .live_core import Host
+from .opening import (
+    Models,
+    make_shelf,
+    open_embedder,
+    open_judge,
+    open_ledger,
+    open_models,
+    open_receipts,
+    open_subagents,
+    open_usage,
+)
+
+CHECK_S = 5.0
+"""Seconds between two looks at whether the vectors of a shared store still fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """An open service without its doors. `about` says what it is made of, without secrets."""
+
+    operations: dict[str, Operation]
+    engine: StoreEngine
+    embedder: Embedder | None
+    model: Models | None
+    about: dict[str, Any]
+
+
+@asynccontextmanager
+async def open_core(
+    settings: Settings,
+    *,
+    redis: "Redis | None" = None,
+    with_model: bool = True,
+    answered: Callable[[InjectionResult], None] | None = None,
+) -> AsyncIterator[Core]:
+    """Everything that answers requests, warmed up; without `redis`, sessions and receipts are kept locally.
+
+    `answered` is told every result that an injection brings.
+    """
+    async with AsyncExitStack() as stack:
+        service = settings.service
+        await asyncio.to_thread(prepare)
+        embedder = await open_embedder(service, stack)
+        sparse, shelf = Bm25Encoder(service.language), make_shelf(service)
+        store = await shelf.open_live(_recipe(embedder, sparse))
+        stack.push_async_callback(store.aclose)
+        live, prompts = await _open_live(settings, redis, stack)
+        judge = await open_judge(service, embedder, stack)
+        models = await open_models(service, _named_models(settings), stack) if with_model else None
+        ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
+        verdicts, usage = VerdictCache(service.verdict_cache_size), open_usage(service, redis)
+        parts = Parts(sparse, models, judge, live, prompts, ledger, receipts, Journal(), answered, verdicts, usage)
+        assemble = partial(_assemble, service, parts, stack)
+        host = Host(await assemble(shelf.live_name, store, embedder), assemble, sparse)
+        stack.push_async_callback(host.aclose)
+        if shelf.shared:
+            fitting = asyncio.create_task(host.keep_fitting(CHECK_S), name="keep-fitting")
+            stack.callback(fitting.cancel)
+        jobs = StoreOperations(StoreKeeper(_house(service, shelf, host, parts, embedder, stack)))
+        stack.push_async_callback(jobs.aclose)
+        about = _about(service, shelf.live_name, embedder, parts)
+        table = host.table() | jobs.table()
+        hosts = HostOperations(table[INJECT], table[SESSION_EVENT], open_subagents(redis))
+        yield Core(table | hosts.table(), store, embedder, models, about)
+
+
+async def _open_live(
+    settings: Settings, redis: "Redis | None", stack: AsyncExitStack
+) -> tuple[LiveSettings, LivePrompts]:
+    """Settings and prompts, watched for changes from now on."""
+    live = await open_settings(settings, redis)
+    folder = settings.service.prompts_dir or default_prompts_dir()
+    prompts = LivePrompts(folder, partial(live.report, "prompts"))
+    watcher = ConfigWatcher(
+        {
+            "file": (FileWatch(settings.file.path, live.reload).step, LOOK_S),
+            "prompts": (FileWatch(folder, prompts.reload).step, LOOK_S),
+            "saved": (live.refresh, ASK_S),
+        }
+    )
+    stack.push_async_callback(watcher.aclose)
+    watcher.start()
+    return live, prompts
+
+
+async def open_settings(settings: Settings, redis: "Redis | None") -> LiveSettings:
+    """The settings in force: with `redis`, what is saved there too. A Redis that is away is asked again later."""
+    live = LiveSettings(settings, RedisOverrides(redis) if redis is not None else None)
+    try:
+        await live.refresh()
+    except QueueError as error:
+        log.warning("saved_settings_unavailable", error=str(error))
+    return live
+
+
+def _named_models(settings: Settings) -> tuple[str, ...]:
+    """Every model that the file's settings name for anybody."""
+    return tuple(name for config in (settings.memory_injection, *settings.agents.values()) for name in config.models)
+
+
+def configure_logging(service: ServiceSettings) -> None:
+    """Structured lines on standard error: JSON, or coloured text on a terminal."""
+    console = service.log_format == "console" or (service.log_format == "auto" and sys.stderr.isatty())
+    renderer: Any = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(service.log_level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

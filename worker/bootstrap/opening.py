@@ -1,0 +1,280 @@
+"""What the settings name, opened: the store, the embedder, the model, the ledger, the receipts.
+
+litellm and qdrant-client take seconds to import, fastapi a part of one, so what is built on them is imported when it
+is opened, not with this module; a command that needs none of them never pays for them.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from redis.asyncio import Redis
+
+from hooks.wire import socket_path, unix_url
+from worker.adapters.local.ledger import MemoryLedger
+from worker.adapters.local.receipts import FileReceipts
+from worker.adapters.local.subagents import MemorySubagents
+from worker.adapters.local.usage import FileUsage
+from worker.adapters.models.caching_embedder import CachingEmbedder
+from worker.adapters.models.fastembed import FastEmbedEmbedder
+from worker.adapters.models.litellm_process import prepare_environment
+from worker.adapters.models.minilm import MiniLmEmbedder
+from worker.adapters.models.ollama import find_chat_model
+from worker.adapters.models.relevance_file import JudgeModel, find_folder, read_judge
+from worker.adapters.qdrant.edge.generations import EdgeShelf, live_folder
+from worker.adapters.redis.ledger import RedisLedger
+from worker.adapters.redis.receipts import RedisReceipts
+from worker.adapters.redis.subagents import RedisSubagents
+from worker.adapters.redis.usage import RedisUsage
+from worker.domain.errors import EmbedderError, JudgeError, SettingsError
+from worker.domain.model_profile import ModelKind, ModelProfile, kind_of, only_vetoes
+from worker.hosts.subagents import PendingSubagents
+from worker.ports.models import ChatModel, DecisionModel, Embedder
+from worker.ports.state import Ledger, ReceiptStore, UsageStore
+from worker.ports.store import Shelf
+from worker.relevance.adjustment import fitted_to_another, read_adjustment
+from worker.relevance.model import Adjustment
+from worker.settings.service import ServiceSettings
+from worker.triage.model_pool import ModelNames, ModelPool, ModelState
+
+if TYPE_CHECKING:
+    from worker.api.server import HttpServer
+
+log = structlog.get_logger()
+
+PROBE_TIMEOUT = 0.5
+
+
+def make_shelf(service: ServiceSettings) -> Shelf:
+    """Where the generations of the configured store are; nothing is opened yet."""
+    if service.qdrant_url:
+        return server_shelf(service, service.qdrant_url)
+    return EdgeShelf(service.home)
+
+
+def server_shelf(service: ServiceSettings, url: str) -> Shelf:
+    adapter = _slow_adapter("qdrant.server.generations")
+    shelf: Shelf = adapter.ServerShelf(url, api_key=service.qdrant_api_key, name=service.collection)
+    return shelf
+
+
+def store_path(service: ServiceSettings) -> Path:
+    """The folder of the embedded store's live generation."""
+    return live_folder(service.home)
+
+
+def embedded_redis_url(service: ServiceSettings) -> str:
+    """Where the Valkey that `meeseeks up` starts listens."""
+    return unix_url(socket_path(str(service.home.absolute())))
+
+
+def embedded_is_up(service: ServiceSettings) -> bool:
+    """Whether something listens where the Valkey of `meeseeks up` would."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_TIMEOUT)
+        return probe.connect_ex(socket_path(str(service.home.absolute()))) == 0
+
+
+def http_server(service: ServiceSettings) -> "HttpServer":
+    """HTTP as the settings say, not served yet. Raises `SettingsError` for what is wrong with them."""
+    server: HttpServer = import_module("worker.api.server").HttpServer(service)
+    return server
+
+
+def open_ledger(service: ServiceSettings, redis: "Redis | None") -> Ledger:
+    return RedisLedger(redis, service.ledger_ttl_s) if redis is not None else MemoryLedger()
+
+
+def open_receipts(service: ServiceSettings, redis: "Redis | None") -> ReceiptStore:
+    if redis is not None:
+        return RedisReceipts(redis, service.receipt_ttl_s)
+    return FileReceipts(service.home / "receipts", service.receipt_ttl_s)
+
+
+def open_usage(service: ServiceSettings, redis: "Redis | None") -> UsageStore:
+    return RedisUsage(redis) if redis is not None else FileUsage(service.home / "usage.json")
+
+
+def open_subagents(redis: "Redis | None") -> PendingSubagents:
+    return RedisSubagents(redis) if redis is not None else MemorySubagents()
+
+
+async def open_embedder(service: ServiceSettings, stack: AsyncExitStack) -> Embedder | None:
+    """The embedder, warmed up. While it does not work, queries go on by keywords; it is tried again with each."""
+    embedder = make_embedder(service)
+    if embedder is None:
+        return None
+    stack.push_async_callback(embedder.aclose)
+    try:
+        await embedder.warm()
+    except EmbedderError as error:
+        log.error("embedder_unavailable", error=str(error))
+    return CachingEmbedder(embedder)
+
+
+def make_embedder(service: ServiceSettings) -> Embedder | None:
+    """The embedder that the settings name. Raises `SettingsError` for a name that means nothing."""
+    kind, _, name = service.embedder.partition(":")
+    if kind == "none":
+        return None
+    if kind == "minilm":
+        return MiniLmEmbedder()
+    if kind == "fastembed" and name:
+        return FastEmbedEmbedder(name)
+    if kind == "litellm" and name:
+        adapter = _slow_adapter("models.litellm_embedder")
+        base, dimension = service.embedder_api_base, service.embedder_dimension
+        embedder: Embedder = adapter.LiteLLMEmbedder(name, api_base=base, dimension=dimension)
+        return embedder
+    raise SettingsError(
+        f"service.embedder: {service.embedder!r}; use minilm, fastembed:<model>, litellm:<model> or none"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedJudge:
+    """The judge, where its file is there and sound, and why it is not used; `fitted` says to whose labels it is."""
+
+    model: JudgeModel | None = None
+    unused: str | None = None
+    broken: bool = False
+    fitted: str = ""
+
+    @property
+    def about(self) -> str:
+        if self.model is not None and self.unused is None:
+            return f"version {self.model.judge.version}{self.fitted}"
+        return f"{'broken' if self.broken else 'off'}: {self.unused}; meanwhile the search's scores decide"
+
+    def fits(self, embedder: Embedder | None) -> JudgeModel | None:
+        """The judge where it is made for this embedder's vectors."""
+        if self.model is None or embedder is None:
+            return None
+        return self.model if embedder.profile.fingerprint == self.model.judge.fingerprint else None
+
+
+async def open_judge(service: ServiceSettings, embedder: Embedder | None, stack: AsyncExitStack) -> OpenedJudge:
+    """The judge with what was fitted to the team's own labels; whatever is wrong with it leaves the plain gate."""
+    try:
+        file = await asyncio.to_thread(read_judge)
+        change = read_adjustment(service.home, file.judge)
+        model = JudgeModel(file, change)
+        stack.callback(model.close)
+        await model.warm()
+    except (JudgeError, SettingsError) as error:
+        log.error("judge_unavailable", error=str(error))
+        return OpenedJudge(unused=str(error), broken=find_folder() is not None)
+    name = embedder.profile.name if embedder else "none"
+    unused = (
+        f"it is made for {file.card['embedder']['name']}, the embedder is {name}; it comes with `service.embedder ="
+        " minilm`, and a model does without it"
+    )
+    fitted = _fitted(change, fitted_to_another(service.home, file.judge))
+    return OpenedJudge(model, None if OpenedJudge(model).fits(embedder) else unused, fitted=fitted)
+
+
+def _fitted(change: Adjustment | None, other: str | None) -> str:
+    """To whose labels the judge is fitted, in words."""
+    if change is not None:
+        return ", fitted to your labels"
+    lost = f"; what was fitted to version {other} does not hold for it: run `meeseeks calibrate --cases` again"
+    return lost if other else ""
+
+
+async def choose_model(service: ServiceSettings) -> str | None:
+    """The configured model, else one of a local Ollama; `none` means that no model is wanted."""
+    if service.model == "none":
+        return None
+    return service.model or await find_chat_model(service.ollama_url)
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models that requests may use: those of the settings, opened when they are first needed."""
+
+    names: ModelNames
+    chat: "ModelPool[ChatModel]"
+    decision: "ModelPool[DecisionModel]"
+
+    def states(self) -> list[ModelState]:
+        """Of every model that is open."""
+        now = monotonic()
+        return [*self.chat.states(now), *self.decision.states(now)]
+
+    async def warm(self) -> None:
+        """Wait until every model that is open has been asked once, for whoever measures."""
+        await self.chat.warmed()
+        await self.decision.warmed()
+
+
+async def open_models(service: ServiceSettings, named: Iterable[str], stack: AsyncExitStack) -> Models:
+    """The models, the usual one and those `named` opened and still warming up: until they have, requests in a hurry get
+    the answer that needs none. Raises `SettingsError` for what cannot be opened as it is described."""
+    names = ModelNames(service, await choose_model(service))
+    chat = ModelPool[ChatModel](partial(_load_model, service), service.profile)
+    decision = ModelPool[DecisionModel](partial(_load_decision_model, service), service.profile)
+    stack.push_async_callback(chat.aclose)
+    stack.push_async_callback(decision.aclose)
+    for name in dict.fromkeys([*([names.usual] if names.usual else []), *named]):
+        decides = kind_of(service.profile(name)) is ModelKind.DECISION
+        await (decision.open(name) if decides else chat.open(name))
+    return Models(names, chat, decision)
+
+
+def _load_model(service: ServiceSettings, profile: ModelProfile) -> ChatModel:
+    model: ChatModel = _slow_adapter("models.litellm_chat").LiteLLMModel(
+        profile.name,
+        api_base=_api_base(service, profile),
+        api_key=_api_key(service, profile),
+        num_ctx=profile.context or service.model_context,
+        max_concurrent=profile.concurrent,
+        tools=profile.tools,
+        output=profile.output,
+        may_only_veto=only_vetoes(profile),
+        stream=profile.stream,
+    )
+    return model
+
+
+def _load_decision_model(service: ServiceSettings, profile: ModelProfile) -> DecisionModel:
+    model: DecisionModel = _slow_adapter("models.litellm_decision").LiteLLMDecisionModel(
+        profile.name,
+        api_base=_api_base(service, profile),
+        api_key=_api_key(service, profile),
+        max_concurrent=profile.concurrent,
+    )
+    return model
+
+
+def make_decision_model(service: ServiceSettings, name: str) -> DecisionModel:
+    """A decision model by its name, with what the settings say of it. Blocks while the SDK is imported."""
+    return _load_decision_model(service, service.profile(name))
+
+
+def _api_base(service: ServiceSettings, profile: ModelProfile) -> str | None:
+    local = service.ollama_url if profile.name.startswith("ollama") else None
+    return profile.api_base or service.model_api_base or local
+
+
+def _api_key(service: ServiceSettings, profile: ModelProfile) -> str | None:
+    """The model's own key where the settings name a variable. Raises `SettingsError` where that is not set."""
+    if profile.api_key_variable is None:
+        return service.model_api_key
+    if profile.api_key_variable not in os.environ:
+        raise SettingsError(f"model {profile.name}: the variable {profile.api_key_variable} is not set")
+    return os.environ[profile.api_key_variable]
+
+
+def _slow_adapter(name: str) -> Any:
+    """An adapter whose SDK takes a second or more to import."""
+    prepare_environment(os.environ)
+    return import_module(f"worker.adapters.{name}")

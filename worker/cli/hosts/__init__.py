@@ -1,0 +1,1 @@
+"""Commands that install and check the hooks of hosts."""

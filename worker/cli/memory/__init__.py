@@ -1,0 +1,1 @@
+"""Commands for memories, requests and sessions."""

@@ -1,0 +1,207 @@
+"""Commands that bring memories in from files and out to files."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from worker.cli.backend import open_backend
+from worker.cli.options import AsJson, Tenant, run, settings_of
+from worker.cli.output import errors, fail, print_json, say
+from worker.domain.errors import MemoryRejected
+from worker.domain.memory import Memory
+from worker.operations.bulk import BATCH, OutputFormat, batches, put_batch, written
+from worker.operations.client import Backend
+from worker.settings.injection import Settings
+from worker.transfer import Format, Rejected, Source, sources
+
+MOST_TOLD = 20
+"""Rejected entries that are printed one by one; a report has all of them."""
+
+
+@dataclass
+class Tally:
+    """What an import has come to."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    rejected: list[dict[str, Any]] = field(default_factory=list)
+    refused: int = 0
+
+    def add(self, counts: dict[str, int]) -> None:
+        for name, count in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+
+
+def import_memories(
+    context: typer.Context,
+    paths: Annotated[list[Path], typer.Argument(help="Files, and folders of files.", exists=True)],
+    wanted: Annotated[
+        Format | None, typer.Option("--format", help="Format of the files; told by name and content by default.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check everything, store nothing.")] = False,
+    mask: Annotated[bool, typer.Option("--mask", help="Mask secrets before they are stored.")] = False,
+    report: Annotated[
+        Path | None, typer.Option("--rejected", help="File for what was rejected, as JSON Lines with line and reason.")
+    ] = None,
+    tenant: Tenant = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Import memories: JSON Lines, JSON, Markdown notes, memory files of coding agents, mem0's export, or CSV.
+
+    What cannot be taken is reported, and nothing is stored twice: after an interruption, import again.
+    """
+    settings = settings_of(context, as_json=as_json)
+    mask = mask or settings.service.mask_secrets_at_write
+    tally = Tally()
+    try:
+        with _reporting(report, tally) as reject:
+            files = sources(paths, wanted)
+            run(_import(settings, tenant, files, tally, reject, _Options(mask, dry_run, as_json)), as_json=as_json)
+    except OSError as error:
+        fail(str(error), as_json=as_json)
+    _tell(tally, report, as_json=as_json)
+    if tally.refused:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    mask: bool
+    dry_run: bool
+    as_json: bool
+
+
+Reject = Callable[[Source, Rejected], None]
+
+
+@contextmanager
+def _reporting(report: Path | None, tally: Tally) -> Iterator[Reject]:
+    """Counts what is rejected and keeps the first of it; all of it goes to `report`."""
+    stream = report.open("w", buffering=1, encoding="utf-8") if report is not None else None
+
+    def reject(source: Source, entry: Rejected) -> None:
+        line = {"file": source.name, "line": entry.line, "reason": entry.reason}
+        tally.refused += 1
+        if len(tally.rejected) < MOST_TOLD:
+            tally.rejected.append(line)
+        if stream is not None:
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    try:
+        yield reject
+    finally:
+        if stream is not None:
+            stream.close()
+
+
+async def _import(
+    settings: Settings, tenant: str, files: list[Source], tally: Tally, reject: Reject, options: _Options
+) -> None:
+    entries = _entries(files, reject, mask=options.mask)
+    total = sum(source.size for source in files)
+    columns = (TextColumn("importing"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn())
+    with Progress(*columns, console=errors, disable=options.as_json, transient=True) as progress:
+        task = progress.add_task("importing", total=total)
+        advance = _Advance(progress, task, files)
+        if options.dry_run:
+            for batch in batches(entries, BATCH):
+                tally.add({"would be read": len(batch)})
+                advance()
+            return
+        async with open_backend(settings) as backend:
+            for batch in batches(entries, BATCH):
+                tally.add(await put_batch(backend, tenant, batch, mask=options.mask))
+                advance()
+
+
+@dataclass
+class _Advance:
+    """Shows how many bytes of all files have been read."""
+
+    progress: Progress
+    task: TaskID
+    files: list[Source]
+
+    def __call__(self) -> None:
+        self.progress.update(self.task, completed=sum(source.done for source in self.files))
+
+
+def _entries(files: list[Source], reject: Reject, *, mask: bool) -> Iterator[Memory]:
+    """Memories of all files in their order; what is none goes to `reject`, a file that cannot be read at all too."""
+    for source in files:
+        try:
+            for entry in source.entries(mask=mask):
+                if isinstance(entry, Memory):
+                    yield entry
+                else:
+                    reject(source, entry)
+        except (OSError, MemoryRejected) as error:
+            reject(source, Rejected(0, str(error)))
+
+
+async def put_all(backend: Backend, tenant: str, memories: Sequence[Memory], *, show_progress: bool) -> dict[str, int]:
+    """Store memories in batches; the sums of what the batches report."""
+    tally = Tally()
+    columns = (TextColumn("importing"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=errors, disable=not show_progress, transient=True) as progress:
+        task = progress.add_task("importing", total=len(memories))
+        for batch in batches(memories, BATCH):
+            tally.add(await put_batch(backend, tenant, batch))
+            progress.advance(task, len(batch))
+    return tally.counts
+
+
+def _tell(tally: Tally, report: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**tally.counts, "refused": tally.refused, "rejected": tally.rejected})
+        return
+    done = [f"{count} {name.replace('_', ' ')}" for name, count in tally.counts.items() if count]
+    say(", ".join([*done, *([f"{tally.refused} rejected"] if tally.refused else [])]) or "nothing to do")
+    for entry in tally.rejected:
+        where = f"{entry['file']}, line {entry['line']}" if entry["line"] else entry["file"]
+        errors.print(f"{where}: {entry['reason']}", markup=False)
+    more = tally.refused - len(tally.rejected)
+    if more:
+        errors.print(f"and {more} more: {report or 'see --rejected'}", markup=False)
+
+
+def export_memories(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="Where to write; standard output by default.")] = None,
+    wanted: Annotated[
+        OutputFormat, typer.Option("--format", help="jsonl and csv lose nothing; markdown keeps text, type and day.")
+    ] = OutputFormat.JSONL,
+    tenant: Tenant = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Export every memory of a tenant; `import` reads it back."""
+    settings = settings_of(context, as_json=as_json)
+    if file is None:
+        run(_export(settings, tenant, wanted, sys.stdout), as_json=as_json)
+        return
+    draft = file.with_name(file.name + ".part")
+    try:
+        with draft.open("w", encoding="utf-8", newline="") as stream:
+            count = run(_export(settings, tenant, wanted, stream), as_json=as_json)
+        draft.replace(file)
+    except OSError as error:
+        fail(f"{file}: {error}", as_json=as_json)
+    print_json({"exported": count, "file": str(file)}) if as_json else say(f"exported: {count}")
+
+
+async def _export(settings: Settings, tenant: str, wanted: OutputFormat, stream: TextIO) -> int:
+    """Write page by page; the number of memories."""
+    async with open_backend(settings) as backend:
+        count = 0
+        async for text, memories in written(backend, tenant, wanted):
+            await asyncio.to_thread(stream.write, text)
+            count += memories
+    stream.flush()
+    return count

@@ -1,0 +1,298 @@
+"""`meeseeks calibrate`: adjusts to a store, or to labelled tasks, from where on memories count as relevant."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from worker.adapters.models.relevance_file import read_judge
+from worker.bootstrap.opening import make_embedder
+from worker.cli.backend import Backend, open_backend
+from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
+from worker.cli.output import errors, print_json, say, show, table
+from worker.domain.errors import JudgeError, SettingsError
+from worker.domain.memory import EmbedderProfile
+from worker.domain.receipt import ReceiptPage
+from worker.operations.requests import RECALL, RECEIPTS
+from worker.recall.ranking import KEYWORD_FLOOR
+from worker.recall.thresholds import Thresholds, read_calibration, write_calibration
+from worker.settings.injection import Settings
+from worker.tuning.labelled_worlds import Task, World
+from worker.tuning.recorded_requests import LEAST_TASKS, Recorded, recorded
+from worker.tuning.relevance_fit import Fit
+from worker.tuning.search_thresholds import (
+    LEAST_MEMORIES,
+    Effect,
+    Observation,
+    Seen,
+    effect_of,
+    from_labelled,
+    from_off_topic,
+    labelled_effect,
+    off_topic_tasks,
+    unseen_effect,
+)
+
+from .labelled_service import BUDGET_S, recall_of, store_world, worlds_service
+from .relevance_common import fit_fields, fitted, kept, scored_tasks, show_fit, worlds_of
+
+MOST_SEEN = 60
+MOST_RECEIPTS = 300
+"""Recorded tasks that are looked at, the newest."""
+
+WORDS = {
+    "passing": "tasks with relevant memories that get candidates",
+    "kept": "relevant memories among the candidates",
+    "stopped": "tasks without relevant memories that get no candidates",
+    "clean": "tasks without relevant memories that get nothing without a model",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Thresholds before and after, and what each set does on tasks that it was not taken from."""
+
+    tasks: int
+    before: Thresholds
+    after: Thresholds
+    effect_before: Effect
+    effect_after: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured for an embedder: the gate, and the judge or what is recorded of it; or why they were not."""
+
+    profile: EmbedderProfile
+    gate: Gate | str
+    judge: Fit | Recorded | str
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """Who looks at the store: what belongs to others is not seen."""
+
+    tenant: str
+    user: str | None
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files that hold what was measured, where it was kept."""
+
+    gate: Path | None = None
+    judge: Path | None = None
+
+
+def calibrate(
+    context: typer.Context,
+    cases: Annotated[
+        Path | None,
+        typer.Option(
+            "--worlds",
+            "--cases",
+            help="Labelled tasks to adjust to: a file of JSON Lines, or a folder of labelled worlds.",
+            exists=True,
+        ),
+    ] = None,
+    store: Annotated[
+        bool, typer.Option("--store", help="Measure on the memories that are stored, with tasks about nothing in them.")
+    ] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Keep what was measured; services take it when they start.")
+    ] = False,
+    tenant: Tenant = "default",
+    user: User = None,
+    agent: Agent = "main",
+    as_json: AsJson = False,
+) -> None:
+    """Adjust the gate of the search and the judge to labelled tasks, or the gate alone to what is stored."""
+    settings = settings_of(context, as_json=as_json)
+
+    async def work() -> Measured:
+        if store == (cases is not None):
+            raise SettingsError("say what to adjust to: --store, or your labelled tasks with --cases")
+        profile = _profile(settings)
+        if cases is not None:
+            return await _by_labels(settings, profile, worlds_of(cases), quiet=as_json)
+        return await _by_store(settings, profile, _Asker(tenant, user, agent), quiet=as_json)
+
+    measured = run(work(), as_json=as_json)
+    written = _keep(settings, measured) if write else Written()
+    _print_fields(measured, written) if as_json else _show(measured, written)
+
+
+def _profile(settings: Settings) -> EmbedderProfile:
+    """That of the configured embedder, as the service would take it now."""
+    embedder = make_embedder(settings.service)
+    if embedder is None:
+        raise SettingsError("there is nothing to measure without an embedder: service.embedder is none")
+    return read_calibration(settings.service.home, embedder.profile)
+
+
+async def _by_labels(settings: Settings, profile: EmbedderProfile, worlds: Sequence[World], *, quiet: bool) -> Measured:
+    """Gate and judge, the judge behind the gate that was measured. Raises `SettingsError` where neither can be."""
+    observed = await _on_worlds(settings, worlds, quiet=quiet)
+    before = Thresholds.of(profile, KEYWORD_FLOOR)
+    gate: Gate | str
+    try:
+        after = from_labelled(observed)
+        gate = Gate(len(observed), before, after, effect_of(before, observed), labelled_effect(observed))
+    except SettingsError as error:
+        gate = str(error)
+    behind = gate.after.applied(profile) if isinstance(gate, Gate) else profile
+    judge = await _fitted(settings, behind, worlds, quiet=quiet)
+    if isinstance(gate, str) and isinstance(judge, str):
+        raise SettingsError(f"nothing can be adjusted. gate: {gate}. judge: {judge}")
+    return Measured(profile, gate, judge)
+
+
+async def _fitted(settings: Settings, profile: EmbedderProfile, worlds: Sequence[World], *, quiet: bool) -> Fit | str:
+    """The judge fitted to the labels, or why it is not."""
+    try:
+        file = read_judge()
+        if file.judge.fingerprint != profile.fingerprint:
+            return f"it is off: it is made for {file.card['embedder']['name']}, the embedder is {profile.name}"
+        return fitted(settings, file, await scored_tasks(file, worlds, profile, quiet=quiet))
+    except (JudgeError, SettingsError) as error:
+        return str(error)
+
+
+async def _by_store(settings: Settings, profile: EmbedderProfile, asker: _Asker, *, quiet: bool) -> Measured:
+    """The gate, and for how many of the recorded tasks the judge finds something."""
+    async with open_backend(settings) as backend:
+        observed = await _on_store(backend, asker, quiet=quiet)
+        wanted = {"tenant": asker.tenant, "limit": MOST_RECEIPTS}
+        page = ReceiptPage.model_validate(await backend.call(RECEIPTS, wanted, budget=BUDGET_S))
+    before = Thresholds.of(profile, KEYWORD_FLOOR)
+    measure = partial(from_off_topic, now=before)
+    after = measure(observed)
+    gate = Gate(len(observed), before, after, effect_of(before, observed), unseen_effect(observed, measure))
+    try:
+        return Measured(profile, gate, recorded(page.receipts, read_judge().judge.thresholds))
+    except JudgeError as error:
+        return Measured(profile, gate, str(error))
+
+
+def _keep(settings: Settings, measured: Measured) -> Written:
+    """Write what was measured; a fit of the judge that does not help stays out."""
+    gate = measured.gate
+    file = write_calibration(settings.service.home, measured.profile, gate.after) if isinstance(gate, Gate) else None
+    return Written(file, kept(settings, read_judge(), measured.judge) if isinstance(measured.judge, Fit) else None)
+
+
+async def _on_store(backend: Backend, asker: _Asker, *, quiet: bool) -> list[Observation]:
+    """What is found in the store for tasks about nothing in it."""
+    observed: list[Observation] = []
+    scope = {"tenant": asker.tenant, "user": asker.user}
+    with Progress(console=errors, disable=quiet, transient=True) as progress:
+        for task in progress.track(off_topic_tasks(), description="measuring"):
+            payload = {"query": task, "scope": scope, "agent_id": asker.agent, "limit": MOST_SEEN, "ungated": True}
+            body = await backend.call(RECALL, payload, budget=BUDGET_S)
+            _check_visible(len(body["memories"]), body["size"])
+            observed.append(_seen(body, frozenset()))
+    return observed
+
+
+def _check_visible(visible: int, size: int) -> None:
+    """Raises `SettingsError` where too few memories can be seen; an ungated search brings all, up to its limit."""
+    if visible < LEAST_MEMORIES:
+        raise SettingsError(
+            f"{visible} memories that can be seen, of {size}, are too few to measure on; it takes {LEAST_MEMORIES}."
+            " What belongs to a user or an agent is seen with --user and --agent"
+        )
+
+
+async def _on_worlds(settings: Settings, worlds: Sequence[World], *, quiet: bool) -> list[Observation]:
+    """What is found for the tasks of labelled worlds."""
+    observed: list[Observation] = []
+    async with worlds_service(settings) as backend:
+        with Progress(console=errors, disable=quiet, transient=True) as progress:
+            for world in progress.track(worlds, description="measuring"):
+                await store_world(backend, world)
+                for task in world.tasks:
+                    observed += await _ask(backend, task)
+    return observed
+
+
+async def _ask(backend: Backend, task: Task) -> list[Observation]:
+    """What a task's own recall finds; nothing where it would not be searched with at all."""
+    payload = recall_of(task, MOST_SEEN, ungated=True)
+    return [] if payload is None else [_seen(await backend.call(RECALL, payload, budget=BUDGET_S), task.relevant)]
+
+
+def _seen(body: dict[str, Any], relevant: frozenset[str]) -> Observation:
+    unit = body["keyword_unit"]
+    return [
+        Seen(hit["cosine"] or 0.0, (hit["keyword"] or 0.0) / unit, hit["relevance"], hit["id"] in relevant)
+        for hit in body["memories"]
+    ]
+
+
+def _print_fields(measured: Measured, written: Written) -> None:
+    gate, judge = measured.gate, measured.judge
+    print_json(
+        {
+            "embedder": measured.profile.name,
+            "fingerprint": measured.profile.fingerprint,
+            "gate": {"refused": gate} if isinstance(gate, str) else _gate_fields(gate, written.gate),
+            "judge": {"refused": judge} if isinstance(judge, str) else _judge_fields(judge, written.judge),
+        }
+    )
+
+
+def _gate_fields(gate: Gate, path: Path | None) -> dict[str, Any]:
+    return {
+        "tasks": gate.tasks,
+        "before": asdict(gate.before) | {"effect": asdict(gate.effect_before)},
+        "after": asdict(gate.after) | {"effect": asdict(gate.effect_after)},
+        "written": str(path) if path else None,
+    }
+
+
+def _judge_fields(judge: Fit | Recorded, path: Path | None) -> dict[str, Any]:
+    return {"recorded": asdict(judge)} if isinstance(judge, Recorded) else fit_fields(judge, path)
+
+
+def _show(measured: Measured, written: Written) -> None:
+    gate, judge = measured.gate, measured.judge
+    if isinstance(gate, Gate):
+        _show_gate(gate, measured.profile.name)
+        say(_told("gate", written.gate))
+    else:
+        say(f"gate: {gate}")
+    if isinstance(judge, Fit):
+        show_fit(judge, written.judge)
+    else:
+        say(f"judge: {judge}" if isinstance(judge, str) else _shares(judge))
+
+
+def _show_gate(gate: Gate, embedder: str) -> None:
+    before, after = asdict(gate.before), asdict(gate.after)
+    rows = [[name, f"{before[name]:.3f}", f"{after[name]:.3f}"] for name in before]
+    before, after = asdict(gate.effect_before), asdict(gate.effect_after)
+    rows += [
+        [words, f"{before[name]:.1%}", f"{after[name]:.1%}"]
+        for name, words in WORDS.items()
+        if before[name] is not None
+    ]
+    show(table(f"gate: {embedder}, {gate.tasks} tasks; shares on tasks left out", ["", "before", "after"], rows))
+
+
+def _shares(judge: Recorded) -> str:
+    """What is recorded of the judge, in words."""
+    if judge.opened is None:
+        return f"judge: {judge.tasks} recorded tasks are too few to say anything of it; it takes {LEAST_TASKS}"
+    shares = ", ".join(f"{point} {share:.0%}" for point, share in judge.opened.items())
+    return f"judge: of {judge.tasks} recorded tasks it finds something for {shares}; adjusting it takes --cases"
+
+
+def _told(part: str, path: Path | None) -> str:
+    if path:
+        return f"{part}: written to {path}; services take it when they start"
+    return f"{part}: nothing written; --write keeps it"

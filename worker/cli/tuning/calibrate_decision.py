@@ -1,0 +1,199 @@
+"""`meeseeks calibrate-decision`: fits the scale of a decision model's probabilities to labelled tasks."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from worker.bootstrap.opening import make_decision_model
+from worker.cli.backend import Backend
+from worker.cli.options import AsJson, run, settings_of
+from worker.cli.output import errors, print_json, say, show, table
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError, SettingsError
+from worker.domain.memory import Candidate, SelectionTask
+from worker.domain.model_profile import USUAL_QUESTIONS
+from worker.operations.requests import RECALL
+from worker.ports.models import DecisionModel
+from worker.settings.injection import InjectionConfig, Settings
+from worker.triage.decision_scale import DecisionScale, read_scales, write_scale
+from worker.triage.decision_selector import all_answers, questions_about
+from worker.triage.live_selector import LivePrompts, presenter
+from worker.triage.prompt_files import Prompt, default_prompts_dir
+from worker.tuning.decision_scale_fit import Answered, ScaleEffect, effect_of, fitted
+from worker.tuning.labelled_worlds import Task, World, read_worlds
+
+from .labelled_service import BUDGET_S, recall_of, store_world, worlds_service
+
+SEED = 20260301
+AT_A_TIME = 4
+MOST_FAILED = 0.1
+"""Share of the tasks that may fail before nothing is fitted."""
+
+WORDS = {
+    "precision": "relevant memories among those kept",
+    "recall": "relevant memories that are kept",
+    "clean": "tasks without relevant memories that get none",
+    "log_loss": "log loss, in nats an answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One task with the memories that a search brings for it, and the labels."""
+
+    key: str
+    task: SelectionTask
+    candidates: tuple[Candidate, ...]
+    relevant: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A scale before and after, and what each does on what was answered."""
+
+    model: str
+    tasks: int
+    failed: int
+    answers: int
+    before: DecisionScale
+    after: DecisionScale
+    effect_before: ScaleEffect
+    effect_after: ScaleEffect
+
+
+def calibrate_decision(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help="Decision model in litellm's notation, such as ollama/tev1:0.8b.")],
+    worlds: Annotated[Path, typer.Option(help="Folder of labelled worlds to fit to.", exists=True, file_okay=False)],
+    tasks: Annotated[int, typer.Option(min=1, help="Most tasks that are asked, drawn from all of them.")] = 400,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds that one task's answers may take.")] = 60.0,
+    write: Annotated[bool, typer.Option("--write", help="Keep the fit; services take it when they start.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit how a decision model's probabilities are read, and from which one on a memory is kept, to labelled tasks."""
+    settings = settings_of(context, as_json=as_json)
+
+    async def work() -> Fit:
+        before = read_scales(settings.service.home).get(model, DecisionScale())
+        questions = await _questions(settings, read_worlds(worlds), tasks, quiet=as_json)
+        decides = await asyncio.to_thread(make_decision_model, settings.service, model)
+        try:
+            answers = await _answers(settings, decides, questions, seconds, quiet=as_json)
+        finally:
+            await decides.aclose()
+        asked = {answer.task for answer in answers}
+        after = fitted(answers)
+        failed = len(questions) - len(asked)
+        effects = effect_of(before, answers), effect_of(after, answers)
+        return Fit(model, len(asked), failed, len(answers), before, after, *effects)
+
+    fit = run(work(), as_json=as_json)
+    file = write_scale(settings.service.home, model, fit.after) if write else None
+    _print(fit, file, as_json=as_json)
+
+
+async def _questions(settings: Settings, worlds: Sequence[World], most: int, *, quiet: bool) -> list[Question]:
+    """At most so many tasks, drawn by a fixed seed, with what a search brings for each."""
+    every = [(world, task) for world in worlds for task in world.tasks]
+    drawn = random.Random(SEED).sample(every, min(most, len(every)))
+    found: list[Question] = []
+    async with worlds_service(settings) as backend:
+        with Progress(console=errors, disable=quiet, transient=True) as progress:
+            for world in {world.name: world for world, _ in drawn}.values():
+                await store_world(backend, world)
+            for world, task in progress.track(drawn, description="searching"):
+                found += await _question(backend, world, task)
+    return found
+
+
+async def _question(backend: Backend, world: World, task: Task) -> list[Question]:
+    """Nothing where the task would not be searched with, or nothing is found."""
+    config, request = InjectionConfig(), task.request
+    payload = recall_of(task, config.triage_candidates, ungated=False)
+    hits = [] if payload is None else (await backend.call(RECALL, payload, budget=BUDGET_S))["memories"]
+    if payload is None or not hits:
+        return []
+    memories = {memory.id: memory for memory in world.memories}
+    candidates = tuple(
+        Candidate(memories[hit["id"]], hit["cosine"], hit["keyword"], hit["relevance"], hit["score"]) for hit in hits
+    )
+    about = SelectionTask(
+        message=request.message,
+        task_description=request.task_description,
+        recent_messages=request.recent_messages,
+        query=payload["query"],
+        now=request.now or datetime.now(UTC),
+    )
+    return [Question(f"{world.name}/{task.key}", about, candidates, task.relevant)]
+
+
+async def _answers(
+    settings: Settings, model: DecisionModel, questions: Sequence[Question], seconds: float, *, quiet: bool
+) -> list[Answered]:
+    """The labelled answers to all questions. Raises `ModelError` where too many fail."""
+    prompt = LivePrompts(settings.service.prompts_dir or default_prompts_dir()).decision
+    most = settings.service.profile(model.name).questions or USUAL_QUESTIONS
+    slots, failures = asyncio.Semaphore(AT_A_TIME), list[ModelError]()
+    with Progress(console=errors, disable=quiet, transient=True) as progress:
+        bar = progress.add_task("asking", total=len(questions))
+
+        async def ask(question: Question) -> list[Answered]:
+            async with slots:
+                if len(failures) > MOST_FAILED * len(questions):
+                    return []
+                try:
+                    return await _answers_to(model, prompt, question, seconds, most)
+                except ModelError as error:
+                    failures.append(error)
+                    return []
+                finally:
+                    progress.advance(bar)
+
+        found = await asyncio.gather(*map(ask, questions))
+    _check(failures, len(questions))
+    return [answer for answers in found for answer in answers]
+
+
+def _check(failures: Sequence[ModelError], asked: int) -> None:
+    if not asked:
+        raise SettingsError("no task of these worlds finds any memory")
+    if len(failures) > MOST_FAILED * asked:
+        raise ModelError(failures[0].reason, f"{len(failures)} of {asked} tasks failed; the first: {failures[0]}")
+
+
+async def _answers_to(
+    model: DecisionModel, prompt: Prompt, question: Question, seconds: float, most: int
+) -> list[Answered]:
+    present: Callable[[str], str] = presenter(InjectionConfig())
+    request = questions_about(question.task, question.candidates, prompt, present)
+    replies = await all_answers(model, request, Deadline.after(seconds), most)
+    raw = [probability for reply in replies for probability in reply.probabilities]
+    return [
+        Answered(question.key, value, candidate.memory.id in question.relevant)
+        for candidate, value in zip(question.candidates, raw, strict=True)
+    ]
+
+
+def _print(fit: Fit, file: Path | None, *, as_json: bool) -> None:
+    before: dict[str, Any] = asdict(fit.before) | {"effect": asdict(fit.effect_before)}
+    after: dict[str, Any] = asdict(fit.after) | {"effect": asdict(fit.effect_after)}
+    if as_json:
+        about = {"model": fit.model, "tasks": fit.tasks, "failed": fit.failed, "answers": fit.answers}
+        print_json({**about, "before": before, "after": after, "written": str(file) if file else None})
+        return
+    rows = [[name, f"{before[name]:.3f}", f"{after[name]:.3f}"] for name in ("slope", "intercept", "threshold")]
+    rows += [[words, _cell(before["effect"][name]), _cell(after["effect"][name])] for name, words in WORDS.items()]
+    title = f"{fit.model}, {fit.tasks} tasks, {fit.answers} answers, {fit.failed} tasks failed"
+    show(table(title, ["", "before", "after"], rows))
+    say(f"written to {file}; services take it when they start" if file else "nothing written; --write keeps it")
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

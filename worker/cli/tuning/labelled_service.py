@@ -1,0 +1,61 @@
+"""What commands that measure on labelled worlds have in common: a service of their own, and a task's own recall."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from worker.cli.backend import Backend, open_backend
+from worker.operations.memories import PUT
+from worker.query.focus import focus
+from worker.query.skipping import skip_reason
+from worker.recall.searches import first_query
+from worker.settings.injection import InjectionConfig, Settings
+from worker.tuning.labelled_worlds import Task, World
+
+BATCH = 100
+BUDGET_S = 60.0
+"""Seconds that one operation may take."""
+
+
+@asynccontextmanager
+async def worlds_service(settings: Settings) -> AsyncIterator[Backend]:
+    """A service without a model, on a store of its own that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="meeseeks-calibrate-") as folder:
+        own = {"data_dir": Path(folder), "redis_url": None, "qdrant_url": None}
+        service = settings.service.model_copy(update=own)
+        async with open_backend(replace(settings, service=service), with_model=False) as backend:
+            yield backend
+
+
+async def store_world(backend: Backend, world: World) -> None:
+    """The memories go to a tenant of the world's name; what pseudo-users own that all may see has no owner here."""
+    for start in range(0, len(world.memories), BATCH):
+        batch = [
+            memory.model_copy(update={"scope": memory.scope.model_copy(update={"user": None})})
+            if memory.scope.user in world.shared_users
+            else memory
+            for memory in world.memories[start : start + BATCH]
+        ]
+        payload = {"tenant": world.name, "memories": [memory.model_dump(mode="json") for memory in batch]}
+        await backend.call(PUT, payload, budget=BUDGET_S)
+
+
+def recall_of(task: Task, limit: int, *, ungated: bool) -> dict[str, Any] | None:
+    """The search that a task makes by itself; `None` where it would not be searched with at all."""
+    config, request = InjectionConfig(), task.request
+    if skip_reason(request, config) is not None:
+        return None
+    query = first_query(request, focus(request, config), config)
+    return {
+        "query": query.query,
+        "also": query.also,
+        "history": query.history,
+        "scope": request.scope.model_dump(mode="json"),
+        "agent_id": request.agent_id,
+        "now": request.now.isoformat() if request.now else None,
+        "limit": limit,
+        "ungated": ungated,
+    }

@@ -1,0 +1,205 @@
+"""`meeseeks judge`: what the judge is, what it is worth on labelled tasks beside others, and fitting it to them."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from worker.adapters.models.relevance_file import JudgeFile, read_judge
+from worker.cli.options import AsJson, run, settings_of
+from worker.cli.output import print_json, say, show, table
+from worker.domain.kinds import JudgePoint
+from worker.relevance.adjustment import read_adjustment
+from worker.relevance.model import Adjustment
+from worker.settings.injection import Settings, Strategy
+from worker.tuning.evals.measures import Measure, Table
+from worker.tuning.evals.planning import Wish
+from worker.tuning.evals.results import Report
+from worker.tuning.relevance_fit import Fit, effect
+from worker.tuning.relevance_measures import Effect, Rater, Standing, standings
+
+from .evaluate import ApiBase, MaxCost, measured
+from .relevance_common import (
+    Labelled,
+    cell,
+    effect_rows,
+    fit_fields,
+    fitted,
+    gate_in_force,
+    kept,
+    scored_tasks,
+    show_fit,
+    worlds_of,
+)
+
+judge = typer.Typer(no_args_is_help=True, help="The relevance model that decides where no other model is configured.")
+
+COMPARED = ("precision", "recall", "clean", "forbidden", "items")
+"""The measures that are compared."""
+
+
+@judge.command("show")
+def show_judge(context: typer.Context, as_json: AsJson = False) -> None:
+    """What the judge is: version, digest, thresholds, and what was fitted to your own labels."""
+    settings = settings_of(context, as_json=as_json)
+
+    async def work() -> tuple[JudgeFile, Adjustment | None]:
+        file = read_judge()
+        return file, read_adjustment(settings.service.home, file.judge)
+
+    file, change = run(work(), as_json=as_json)
+    facts = {name: value for name, value in file.card.items() if name not in ("columns", "thresholds")}
+    facts |= {"columns": len(file.judge.columns), "point": settings.memory_injection.judge_point.value}
+    facts |= {"fitted": asdict(change) if change else None}
+    thresholds = {point.value: asdict(threshold) for point, threshold in file.judge.thresholds.items()}
+    if as_json:
+        print_json({**facts, "thresholds": thresholds})
+        return
+    show(table(None, ["", ""], [[name, _told(value)] for name, value in facts.items()]))
+    rows = [[name, f"{values['opens']:.3f}", f"{values['keeps']:.3f}"] for name, values in thresholds.items()]
+    show(table("thresholds: the likeliest must reach the first, each the second", ["point", "opens", "keeps"], rows))
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_told(part)}" for name, part in value.items())
+    return "nothing" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+@judge.command("eval")
+def eval_judge(context: typer.Context, cases: Labelled, as_json: AsJson = False) -> None:
+    """What the judge would inject for labelled tasks, at each of its points."""
+    settings = settings_of(context, as_json=as_json)
+
+    async def work() -> dict[str, Effect]:
+        file = read_judge()
+        change = read_adjustment(settings.service.home, file.judge) or Adjustment()
+        scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=as_json)
+        most = settings.memory_injection.max_items
+        return {
+            point.value: effect(scored, [change] * len(scored), threshold, most)
+            for point, threshold in file.judge.thresholds.items()
+        }
+
+    effects = run(work(), as_json=as_json)
+    if as_json:
+        print_json({name: asdict(found) for name, found in effects.items()})
+        return
+    names, rows = effect_rows(effects)
+    show(table(str(cases), ["", *names], rows))
+
+
+@judge.command("fit")
+def fit_judge(
+    context: typer.Context,
+    cases: Labelled,
+    write: Annotated[
+        bool, typer.Option("--write", help="Keep what was fitted, if it helps; services take it when they start.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit the judge's last step to your own labelled tasks; the effect is measured on tasks that were left out."""
+    settings = settings_of(context, as_json=as_json)
+
+    async def work() -> tuple[Fit, JudgeFile]:
+        file = read_judge()
+        scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=as_json)
+        return fitted(settings, file, scored), file
+
+    found, file = run(work(), as_json=as_json)
+    path = kept(settings, file, found) if write else None
+    print_json(fit_fields(found, path)) if as_json else show_fit(found, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The judge and the search's scores on labelled tasks, and what a model made of the same ones, where one was asked.
+
+    `missing` are tasks that it was not asked, for the money had run out.
+    """
+
+    tasks: int
+    point: JudgePoint
+    standings: Mapping[Rater, Standing]
+    model: str | None = None
+    effect: Effect | None = None
+    missing: int = 0
+
+
+@judge.command("compare")
+def compare_judge(
+    context: typer.Context,
+    cases: Labelled,
+    model: Annotated[
+        str | None, typer.Option(help="Model to compare with; unset: the configured one, if any; `none`: none.")
+    ] = None,
+    model_api_base: ApiBase = None,
+    max_cost: MaxCost = None,
+    as_json: AsJson = False,
+) -> None:
+    """The judge beside the scores of the search and a model, on the same labelled tasks."""
+    settings = settings_of(context, as_json=as_json)
+
+    async def work() -> Comparison:
+        found = await _compared(settings, cases, quiet=as_json)
+        name = model or settings.service.model or "none"
+        if name == "none":
+            return found
+        wish = Wish(model=name, model_api_base=model_api_base, strategy=Strategy.AUTO, worlds=cases, max_cost=max_cost)
+        report = await measured(settings, wish, None, fresh=False, quiet=as_json)
+        return replace(found, model=report.setup.model, effect=_effect_of(report), missing=report.missing)
+
+    found = run(work(), as_json=as_json)
+    print_json(_comparison_fields(found)) if as_json else _show_comparison(found)
+
+
+async def _compared(settings: Settings, cases: Path, *, quiet: bool) -> Comparison:
+    file, injection = read_judge(), settings.memory_injection
+    change = read_adjustment(settings.service.home, file.judge) or Adjustment()
+    scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=quiet)
+    threshold = file.judge.thresholds[injection.judge_point]
+    found = standings([one.rated(change) for one in scored], threshold, injection.max_items)
+    return Comparison(len(scored), injection.judge_point, found)
+
+
+def _effect_of(report: Report) -> Effect:
+    """The measures of an evaluation that the judge's effects have, too."""
+    found = Table.of(report.runs)
+    return Effect(
+        found.value(Measure.PRECISION),
+        found.value(Measure.RECALL),
+        found.value(Measure.CLEAN),
+        found.value(Measure.FORBIDDEN) or 0.0,
+        found.value(Measure.ITEMS) or 0.0,
+    )
+
+
+def _comparison_fields(found: Comparison) -> dict[str, Any]:
+    model = {"name": found.model, "missing": found.missing, "effect": found.effect and asdict(found.effect)}
+    return {
+        "tasks": found.tasks,
+        "point": found.point,
+        "raters": {rater.value: asdict(standing) for rater, standing in found.standings.items()},
+        "model": model if found.model else None,
+    }
+
+
+def _show_comparison(found: Comparison) -> None:
+    rows = [
+        [rater.value, cell(one.candidates), cell(one.tasks), *_cells(one.effect)]
+        for rater, one in found.standings.items()
+    ]
+    if found.model and found.effect:
+        rows.append([found.model, "-", "-", *_cells(found.effect)])
+    columns = ["", "AUROC", "of tasks", *COMPARED]
+    show(table(f"{found.tasks} tasks, point {found.point}", columns, rows))
+    say("the scores of the search have the threshold that keeps as many of these turns clean as the judge does")
+    if found.missing:
+        say(f"STOPPED: {found.model} was not asked {found.missing} of the tasks")
+
+
+def _cells(effect: Effect) -> list[str]:
+    values = asdict(effect)
+    return [cell(values[name]) for name in COMPARED]

@@ -1,0 +1,46 @@
+"""Work that nobody waits for, such as writing receipts: bounded, and drained at shutdown."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+from worker.domain.errors import MeeseeksError
+
+log = structlog.get_logger()
+
+LIMIT = 2.0
+"""Seconds one piece of work may take."""
+
+MAX_PENDING = 500
+"""Pieces of work that may be pending; more are dropped, and counted in the log."""
+
+
+class Background:
+    """Runs coroutines beside the requests; their failures are logged by kind and hurt nobody."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        if len(self._tasks) >= MAX_PENDING:
+            work.close()
+            log.warning("background_work_dropped", work=name, pending=len(self._tasks))
+            return
+        task = asyncio.create_task(_bounded(name, work), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self) -> None:
+        """Wait for everything that was spawned."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks)
+
+
+async def _bounded(name: str, work: Coroutine[Any, Any, None]) -> None:
+    try:
+        async with asyncio.timeout(LIMIT):
+            await work
+    except (TimeoutError, MeeseeksError) as error:
+        log.warning("background_work_failed", work=name, error=type(error).__name__)

@@ -1,0 +1,91 @@
+"""Keeps a block within its limits: whole memories only, in the order given. Pure.
+
+Pinned memories have slots of their own, but never at the cost of everything that was found for this very message: the
+most useful of that goes in first, then the pinned ones into half of the characters and tokens, then the rest of both
+into what is left.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hooks.contract import BlockFormat, ItemSource
+from worker.domain.memory import Candidate, Dropped, Verdict
+from worker.text.rendering import Line, block
+from worker.text.tokens import estimate_tokens, utf16_length
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Most memories found by search, most memories at all, most characters (UTF-16) and tokens of the whole block."""
+
+    contextual: int
+    total: int
+    chars: int
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The lines that fit, in the order given, and the candidates that do not."""
+
+    lines: tuple[Line, ...]
+    dropped: tuple[Dropped, ...]
+
+
+def fit(chosen: Sequence[Candidate], lines: Sequence[Line], limits: Limits, style: BlockFormat) -> Fitted:
+    """As much of `chosen` as the limits allow; `chosen` and `lines` go together.
+
+    A memory that is too long for what is left is passed over, a shorter one after it may still fit.
+    """
+    filling = _Filling(lines, limits, style)
+    pinned = [place for place, line in enumerate(lines) if line.source is ItemSource.PINNED]
+    contextual = [place for place, line in enumerate(lines) if line.source is not ItemSource.PINNED]
+    if pinned and contextual:
+        filling.add(contextual, replace(limits, total=1))
+        tokens = None if limits.tokens is None else limits.tokens // 2
+        filling.add(pinned, replace(limits, chars=limits.chars // 2, tokens=tokens))
+    filling.add(contextual, limits)
+    filling.add(pinned, limits)
+    return Fitted(
+        tuple(lines[place] for place in sorted(filling.kept)),
+        tuple(Dropped(chosen[place], verdict) for place, verdict in sorted(filling.over.items())),
+    )
+
+
+class _Filling:
+    """A block while it fills: the places of the lines that are in, and why others are not."""
+
+    def __init__(self, lines: Sequence[Line], limits: Limits, style: BlockFormat) -> None:
+        self._lines = lines
+        self._contextual = limits.contextual
+        self._style = style
+        self.kept: list[int] = []
+        self.over: dict[int, Verdict] = {}
+
+    def add(self, places: Sequence[int], limits: Limits) -> None:
+        for place in places:
+            if place in self.kept:
+                continue
+            verdict = self._fault(place, limits)
+            if verdict is None:
+                self.kept.append(place)
+                self.over.pop(place, None)
+            else:
+                self.over[place] = verdict
+
+    def _fault(self, place: int, limits: Limits) -> Verdict | None:
+        """Why this line does not go in as well, or `None`."""
+        if len(self.kept) >= limits.total or self._is_full(place):
+            return Verdict.OVER_ITEMS
+        whole = block([self._lines[kept] for kept in sorted([*self.kept, place])], self._style) or ""
+        if utf16_length(whole) > limits.chars:
+            return Verdict.OVER_CHARS
+        if limits.tokens is not None and estimate_tokens(whole) > limits.tokens:
+            return Verdict.OVER_TOKENS
+        return None
+
+    def _is_full(self, place: int) -> bool:
+        if self._lines[place].source is ItemSource.PINNED:
+            return False
+        contextual = [kept for kept in self.kept if self._lines[kept].source is not ItemSource.PINNED]
+        return len(contextual) >= self._contextual

@@ -1,0 +1,133 @@
+"""From a choice to an answer and its receipt. Pure."""
+
+from collections.abc import Sequence
+
+from hooks.blocks import block_id
+from hooks.contract import BlockFormat, InjectedItem, InjectionResult, ItemSource, Outcome, Reason, Retention
+from worker.domain.ledger import LedgerEntry
+from worker.domain.memory import Candidate, Selection, Verdict, is_superseded
+from worker.text.rendering import Line, block, body, shown_text
+
+from .budget import Limits, fit
+from .duplicates import compact
+from .turn import Conclusion, Turn, Verdicts
+
+
+def conclude_selection(turn: Turn, selection: Selection, verdicts: Verdicts, failure: Reason | None) -> Conclusion:
+    """Fit the choice into the budget and say what came of it; `failure` is why the answer is degraded."""
+    verdicts.drop(selection.dropped)
+    verdicts.choose(selection.chosen)
+    style = turn.request.render.format
+    chosen = _in_order(selection.chosen, style)
+    fitted = fit(chosen, [_line(candidate, turn) for candidate in chosen], _limits(turn), style)
+    verdicts.drop(fitted.dropped)
+    outcome, reason = (Outcome.INJECTED, None) if fitted.lines else empty_outcome(verdicts)
+    by_id = {candidate.memory.id: candidate for candidate in chosen}
+    return Conclusion(
+        outcome=outcome,
+        reason=failure or reason,
+        degraded=failure is not None,
+        engine=selection.engine,
+        lines=fitted.lines,
+        chosen=tuple(by_id[line.memory.id] for line in fitted.lines),
+        selection=selection,
+        fates=tuple(verdicts.fates()),
+    )
+
+
+def _in_order(chosen: Sequence[Candidate], style: BlockFormat) -> tuple[Candidate, ...]:
+    """The order of the block: as chosen, what was found for this message before what is pinned.
+
+    With sections it is the other way round: there the titles say what is what.
+    """
+    first = ItemSource.PINNED if style is BlockFormat.SECTIONS else ItemSource.CONTEXTUAL
+    return tuple(sorted(chosen, key=lambda candidate: candidate.source is not first))
+
+
+def _limits(turn: Turn) -> Limits:
+    config, asked = turn.config, turn.request.render
+    tokens = [limit for limit in (config.max_tokens, asked.max_tokens) if limit is not None]
+    return Limits(
+        contextual=config.max_items,
+        total=config.max_total,
+        chars=min(config.max_chars, asked.max_chars or config.max_chars),
+        tokens=min(tokens, default=None),
+    )
+
+
+def conclude_empty(verdicts: Verdicts, failure: Reason | None) -> Conclusion:
+    """There was nothing to choose from."""
+    outcome, reason = empty_outcome(verdicts)
+    return Conclusion(outcome, failure or reason, degraded=failure is not None, fates=tuple(verdicts.fates()))
+
+
+def empty_outcome(verdicts: Verdicts) -> tuple[Outcome, Reason]:
+    """Why a block is empty: what became of the best of the memories that were candidates at all."""
+    fates = [fate.verdict for fate in verdicts.fates()]
+    running = [verdict for verdict in fates if verdict is not Verdict.BELOW_FLOOR]
+    if not running:
+        return Outcome.NONE_RELEVANT, Reason.BELOW_FLOOR if fates else Reason.NOTHING_RECALLED
+    if Verdict.OVER_CHARS in running or Verdict.OVER_TOKENS in running:
+        return Outcome.NONE_RELEVANT, Reason.OVER_BUDGET
+    if running[0] is Verdict.ALREADY_SHOWN:
+        return Outcome.ALL_DUPLICATE, Reason.ALREADY_SHOWN
+    return Outcome.NONE_RELEVANT, Reason.NOTHING_SELECTED
+
+
+def _line(candidate: Candidate, turn: Turn) -> Line:
+    memory, config = candidate.memory, turn.config
+    text = shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets)
+    return Line(memory, text, candidate.source, outdated=is_superseded(memory, turn.now))
+
+
+def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:
+    """The answer in the words of the contract."""
+    style = turn.request.render.format
+    whole = block(conclusion.lines, style)
+    return InjectionResult(
+        outcome=conclusion.outcome,
+        reason=conclusion.reason,
+        engine=conclusion.engine,
+        degraded=conclusion.degraded,
+        memory_context=whole,
+        text=body(conclusion.lines, style) if whole else None,
+        block_id=block_id(whole) if whole else None,
+        items=_items(conclusion),
+        turn_id=turn.request.turn_id,
+        receipt_id=turn.receipt_id,
+        history_cap=turn.config.max_injected_blocks_in_history,
+        elapsed_ms=turn.stages.elapsed_ms,
+        stages=turn.stages.as_dict(),
+    )
+
+
+def shown_by(turn: Turn, conclusion: Conclusion, number: int, block: str) -> dict[str, LedgerEntry]:
+    """What the ledger is to count as shown once `block` is delivered; an ephemeral one is gone after its turn."""
+    if turn.request.retention is Retention.EPHEMERAL:
+        return {}
+    return {
+        line.memory.id: LedgerEntry(
+            version=line.memory.version,
+            turn=number,
+            block_id=block,
+            text=line.text,
+            vector=compact(candidate.vector),
+            lasting=turn.request.retention is Retention.SYSTEM,
+        )
+        for line, candidate in zip(conclusion.lines, conclusion.chosen, strict=True)
+    }
+
+
+def _items(conclusion: Conclusion) -> tuple[InjectedItem, ...]:
+    return tuple(
+        InjectedItem(
+            id=line.memory.id,
+            type=line.memory.type,
+            text=line.text,
+            created_at=line.memory.created_at,
+            occurred_at=line.memory.occurred_at,
+            source=line.source,
+            score=candidate.score,
+        )
+        for line, candidate in zip(conclusion.lines, conclusion.chosen, strict=True)
+    )

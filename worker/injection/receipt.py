@@ -1,0 +1,79 @@
+"""Write the receipt of one injection from what its steps found."""
+
+from collections.abc import Mapping
+
+from hooks.contract import InjectionResult
+from worker.domain.model_calls import ModelAttempt, ModelUsage
+from worker.domain.receipt import AttemptReceipt, ConsideredMemory, ModelReceipt, Receipt
+from worker.settings.injection import InjectionConfig
+from worker.text.rendering import shown_text
+
+from .redaction import kept
+from .turn import Conclusion, Fate, Turn
+
+
+def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> Receipt:
+    """Everything that is needed to explain the answer and to run the request again, as far as it is to be kept."""
+    selection = conclusion.selection
+    probabilities = selection.probabilities if selection else {}
+    whole = Receipt(
+        id=turn.receipt_id,
+        at=turn.now,
+        request=turn.request,
+        config=turn.config.model_dump(mode="json"),
+        config_version=turn.config.version,
+        query=turn.query,
+        recalls=selection.recalls if selection else (),
+        outcome=result.outcome,
+        reason=result.reason,
+        engine=result.engine,
+        degraded=result.degraded,
+        considered=tuple(_considered(fate, turn.config, probabilities) for fate in conclusion.fates),
+        chosen=tuple(line.memory.id for line in conclusion.lines),
+        block_id=result.block_id,
+        model=_model_receipt(selection.usage, selection.prompt_id) if selection and selection.usage else None,
+        attempts=tuple(map(_attempt, selection.attempts)) if selection else (),
+        notes=selection.notes if selection else (),
+        stages=result.stages,
+        elapsed_ms=result.elapsed_ms,
+    )
+    return kept(whole, turn.config.receipt_keep)
+
+
+def _attempt(attempt: ModelAttempt) -> AttemptReceipt:
+    return AttemptReceipt(
+        model=attempt.model, reason=attempt.reason, elapsed_ms=attempt.elapsed_ms, cached=attempt.cached
+    )
+
+
+def _considered(fate: Fate, config: InjectionConfig, probabilities: Mapping[str, float]) -> ConsideredMemory:
+    candidate, memory = fate.candidate, fate.candidate.memory
+    return ConsideredMemory(
+        id=memory.id,
+        type=memory.type,
+        text=shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets),
+        version=memory.version,
+        created_at=memory.created_at,
+        cosine=candidate.cosine,
+        keyword=candidate.keyword,
+        relevance=candidate.relevance,
+        score=candidate.score,
+        source=candidate.source,
+        legs=candidate.legs,
+        probability=probabilities.get(memory.id),
+        verdict=fate.verdict,
+        duplicate_of=fate.of,
+    )
+
+
+def _model_receipt(usage: ModelUsage, prompt_id: str | None) -> ModelReceipt:
+    return ModelReceipt(
+        name=usage.model,
+        prompt_id=prompt_id,
+        calls=usage.calls,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cost=usage.cost,
+        elapsed_ms=usage.elapsed_ms,
+    )

@@ -1,0 +1,205 @@
+"""The use case of session events: what happened to a conversation becomes what its ledger knows.
+
+| event | the ledger |
+|---|---|
+| session.started | is empty |
+| session.resumed | stays; with `visible_blocks` only what they show counts |
+| session.forked | gets what the parent had been shown, else what `visible_blocks` held, else nothing |
+| session.cleared | is empty |
+| context.compacting | remembers up to where; a compaction may still be called off |
+| context.compacted | forgets, as `on_compaction` says |
+| context.pruned | forgets what was removed |
+| agent.started | is empty for this agent, whose context is new |
+| turn.failed | does not count what that turn brought |
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from hooks.contract import SessionEvent, SessionEventResult, SessionEventType
+from worker.domain.deadline import Deadline
+from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView
+from worker.ports.state import Ledger
+from worker.settings.injection import InjectionConfig, OnCompaction
+
+log = structlog.get_logger()
+
+PENDING_TURNS = 3
+"""Turns after which a compaction that began and never ended is taken to have been called off."""
+
+MAIN_AGENT = "main"
+"""The agent that a session without a ledger is taken to have."""
+
+Entries = dict[str, LedgerEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an event did, in memories."""
+
+    forgotten: int = 0
+    adopted: int = 0
+
+    def __add__(self, other: "Change") -> "Change":
+        return Change(self.forgotten + other.forgotten, self.adopted + other.adopted)
+
+
+class SessionService:
+    """Applies events to ledgers. Raises `QueueError` when the ledger does not answer."""
+
+    def __init__(self, ledger: Ledger, config_for: Callable[[str], InjectionConfig]) -> None:
+        self._ledger = ledger
+        self._config_for = config_for
+        self._handlers = {
+            SessionEventType.SESSION_STARTED: self._reset,
+            SessionEventType.SESSION_RESUMED: self._resume,
+            SessionEventType.SESSION_FORKED: self._fork,
+            SessionEventType.SESSION_CLEARED: self._reset,
+            SessionEventType.CONTEXT_COMPACTING: self._compacting,
+            SessionEventType.CONTEXT_COMPACTED: self._compacted,
+            SessionEventType.CONTEXT_PRUNED: self._prune,
+            SessionEventType.AGENT_STARTED: self._reset,
+            SessionEventType.TURN_FAILED: self._withdraw,
+        }
+
+    async def handle(self, event: SessionEvent, deadline: Deadline) -> SessionEventResult:
+        """Apply an event to the ledger of its agent, or to those of all agents of the session."""
+        handler = self._handlers[event.type]
+        change = Change()
+        async with asyncio.timeout(deadline.remaining()):
+            for agent_id in await self._agents(event):
+                change += await handler(event, LedgerKey(event.tenant, event.session_id, agent_id))
+        log.info("session_event", type=event.type, forgotten=change.forgotten, adopted=change.adopted)
+        return SessionEventResult(done=True, forgotten=change.forgotten, adopted=change.adopted)
+
+    async def show(self, tenant: str, session_id: str) -> dict[str, LedgerView]:
+        """What counts as shown now, for every agent of a session."""
+        agents = await self._ledger.agents(tenant, session_id)
+        return {agent_id: await self._ledger.peek(LedgerKey(tenant, session_id, agent_id)) for agent_id in agents}
+
+    async def _agents(self, event: SessionEvent) -> tuple[str, ...]:
+        if event.agent_id is not None:
+            return (event.agent_id,)
+        if event.type is SessionEventType.SESSION_FORKED and event.parent_session_id is not None:
+            agents = await self._ledger.agents(event.tenant, event.parent_session_id)
+        else:
+            agents = await self._ledger.agents(event.tenant, event.session_id)
+        return agents or (MAIN_AGENT,)
+
+    async def _reset(self, event: SessionEvent, key: LedgerKey) -> Change:
+        return Change(forgotten=await self._ledger.reset(key))
+
+    async def _resume(self, event: SessionEvent, key: LedgerKey) -> Change:
+        if event.visible_blocks is None:
+            return Change()
+        adopted = await self._adopt_visible(event, key, await self._ledger.peek(key))
+        return await self._prune(event, key) + adopted
+
+    async def _fork(self, event: SessionEvent, key: LedgerKey) -> Change:
+        parent = await self._parent(event, key)
+        if parent is None:
+            return await self._adopt_visible(event, key, await self._ledger.peek(key))
+        shown = {name: entry for name, entry in parent.shown.items() if _is_visible(entry, event)}
+        return Change(adopted=await self._ledger.adopt(key, parent.turn, shown))
+
+    async def _parent(self, event: SessionEvent, key: LedgerKey) -> LedgerView | None:
+        if event.parent_session_id is None:
+            return None
+        view = await self._ledger.peek(replace(key, session_id=event.parent_session_id))
+        return view if view.turn else None
+
+    async def _adopt_visible(self, event: SessionEvent, key: LedgerKey, view: LedgerView) -> Change:
+        """Count what the visible blocks held, as if the last turn had brought it."""
+        found = await self._ledger.blocks(event.tenant, event.visible_blocks or ())
+        if not found:
+            return Change()
+        entries = {name: replace(entry, turn=view.turn) for name, entry in found.items()}
+        return Change(adopted=await self._ledger.adopt(key, view.turn, entries))
+
+    async def _compacting(self, event: SessionEvent, key: LedgerKey) -> Change:
+        await self._ledger.pend(key)
+        return Change()
+
+    async def _compacted(self, event: SessionEvent, key: LedgerKey) -> Change:
+        policy = self._config_for(key.agent_id).on_compaction
+        view = await self._ledger.peek(key)
+        return Change(forgotten=await self._ledger.drop(key, lost(view, event, policy)))
+
+    async def _prune(self, event: SessionEvent, key: LedgerKey) -> Change:
+        view = await self._ledger.peek(key)
+        return Change(forgotten=await self._ledger.drop(key, removed(view.shown, event, view.turn)))
+
+    async def _withdraw(self, event: SessionEvent, key: LedgerKey) -> Change:
+        return Change(forgotten=await self._ledger.withdraw(key, event.turn_id or ""))
+
+
+def lost(view: LedgerView, event: SessionEvent, policy: OnCompaction) -> Entries:
+    """What a compaction took out of the context, going by the policy. Pure.
+
+    Where nobody says what is still visible, everything is gone that had been shown when the compaction began; lasting
+    entries stand in the system prompt and stay.
+    """
+    if policy is OnCompaction.KEEP:
+        return {}
+    if policy is OnCompaction.RESET:
+        return dict(view.shown)
+    if _says_what_is_left(event):
+        return removed(view.shown, event, view.turn)
+    return {
+        name: entry
+        for name, entry in view.shown.items()
+        if not entry.lasting and entry.turn <= (_began(view) or entry.turn)
+    }
+
+
+def _began(view: LedgerView) -> int | None:
+    """The turn after which the compaction began, where that is known."""
+    if view.pending is None or view.turn - view.pending > PENDING_TURNS:
+        return None
+    return view.pending
+
+
+def _says_what_is_left(event: SessionEvent) -> bool:
+    return not (event.visible_blocks is None and event.removed_blocks is None and event.kept_turns is None)
+
+
+def removed(shown: Mapping[str, LedgerEntry], event: SessionEvent, turn: int) -> Entries:
+    """What is no longer in the context, going by what the event says of it. Pure."""
+    return {
+        name: entry
+        for name, entry in shown.items()
+        if not _is_visible(entry, event)
+        or entry.block_id in (event.removed_blocks or ())
+        or (event.kept_turns is not None and not entry.lasting and entry.turn <= turn - event.kept_turns)
+    }
+
+
+def _is_visible(entry: LedgerEntry, event: SessionEvent) -> bool:
+    return event.visible_blocks is None or entry.block_id in event.visible_blocks
+
+
+def shown_in(views: Mapping[str, LedgerView]) -> list[dict[str, Any]]:
+    """What each agent has been shown, latest first, as JSON; vectors are left out."""
+    return [
+        {
+            "agent_id": agent_id,
+            "turn": view.turn,
+            "compaction_pending": view.pending is not None,
+            "shown": [
+                {
+                    "id": name,
+                    "version": entry.version,
+                    "turn": entry.turn,
+                    "block_id": entry.block_id,
+                    "lasting": entry.lasting,
+                    "text": entry.text,
+                }
+                for name, entry in sorted(view.shown.items(), key=lambda pair: (-pair[1].turn, pair[0]))
+            ],
+        }
+        for agent_id, view in views.items()
+    ]

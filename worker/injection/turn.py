@@ -1,0 +1,67 @@
+"""Values that the steps of one injection hand on."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from hooks.contract import Engine, InjectionRequest, Outcome, Reason
+from worker.domain.deadline import Deadline
+from worker.domain.memory import Candidate, Dropped, RecallQuery, Selection, Verdict
+from worker.domain.timings import Stages
+from worker.settings.injection import InjectionConfig
+from worker.text.rendering import Line
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Everything that stays the same while one request is answered; `wanted` is what it recalls first."""
+
+    request: InjectionRequest
+    config: InjectionConfig
+    query: str
+    now: datetime
+    deadline: Deadline
+    stages: Stages
+    receipt_id: str
+    wanted: RecallQuery = field(default_factory=lambda: RecallQuery(""))
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a candidate; `of` is the memory that says the same, where that is why it is out."""
+
+    candidate: Candidate
+    verdict: Verdict
+    of: str | None = None
+
+
+class Verdicts:
+    """What became of every memory that was looked at; a later verdict replaces an earlier one."""
+
+    def __init__(self) -> None:
+        self._fates: dict[str, Fate] = {}
+
+    def drop(self, dropped: Iterable[Dropped]) -> None:
+        for entry in dropped:
+            self._fates[entry.candidate.memory.id] = Fate(entry.candidate, entry.verdict, entry.of)
+
+    def choose(self, chosen: Iterable[Candidate]) -> None:
+        self._fates.update({candidate.memory.id: Fate(candidate, Verdict.CHOSEN) for candidate in chosen})
+
+    def fates(self) -> list[Fate]:
+        """Candidates with their fate, the best scores first."""
+        return sorted(self._fates.values(), key=lambda fate: (-fate.candidate.score, fate.candidate.memory.id))
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a request comes to, before it is put into the words of the contract; `lines` and `chosen` go together."""
+
+    outcome: Outcome
+    reason: Reason | None
+    degraded: bool = False
+    engine: Engine = Engine.NONE
+    lines: tuple[Line, ...] = ()
+    chosen: tuple[Candidate, ...] = ()
+    selection: Selection | None = None
+    fates: tuple[Fate, ...] = ()

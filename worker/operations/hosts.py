@@ -1,0 +1,111 @@
+"""The operation behind every native hook: an event of a host in, what that host is to print or answer out.
+
+No decisions here: the host's mapper says what an event asks for, and the operations that serve everybody do it.
+"""
+
+from typing import Any
+
+import structlog
+from pydantic import Field
+
+from hooks.contract import MAX_DEADLINE_MS, InjectionRequest, InjectionResult, Scope, SessionEventResult, Text
+from hooks.wire import HOST_HOOK
+from worker.domain.deadline import Deadline
+from worker.domain.errors import MeeseeksError, NotFound
+from worker.domain.memory import DomainModel
+from worker.domain.operation import Answer, Operation
+from worker.hosts import HOSTS, Announce, Caller, Follow, HostProfile, Inject, Start, Wish
+from worker.hosts.profile import DEFAULT_HOOK_DEADLINE_MS
+from worker.hosts.subagents import PendingSubagents
+
+log = structlog.get_logger()
+
+CANARY_SESSION = "meeseeks-doctor-"
+"""Sessions whose ids begin so are served in a tenant of their own, `CANARY_TENANT`, whoever calls."""
+
+CANARY_TENANT = "meeseeks-doctor"
+
+
+class HostHookPayload(DomainModel):
+    """A native event of a host. `scope` is who calls: what it says goes before what the event says."""
+
+    host: Text
+    event: Any
+    deadline_ms: int = Field(default=DEFAULT_HOOK_DEADLINE_MS, gt=0, le=MAX_DEADLINE_MS)
+    scope: Scope = Scope()
+
+
+class HostOperations:
+    """Native in, native out. What fails below becomes the host's own "nothing", and a line in the log."""
+
+    def __init__(self, inject: Operation, follow: Operation, subagents: PendingSubagents) -> None:
+        self._inject = inject
+        self._follow = follow
+        self._subagents = subagents
+
+    def table(self) -> dict[str, Operation]:
+        return {HOST_HOOK: self.hook}
+
+    async def hook(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        """The host's native output. Raises `NotFound` for a host that nobody knows."""
+        given = HostHookPayload.model_validate(payload)
+        host = profile_of(given.host)
+        event = given.event if isinstance(given.event, dict) else {}
+        wish = _wish(host, event, given)
+        deadline = deadline.within(given.deadline_ms / 1000)
+        try:
+            return await self._granted(host, event, wish, deadline)
+        except (MeeseeksError, TimeoutError) as error:
+            log.warning("host_hook_failed", host=host.name, error=type(error).__name__)
+            return Answer(dict(host.nothing))
+
+    async def _granted(self, host: HostProfile, event: dict[str, Any], wish: Wish | None, deadline: Deadline) -> Answer:
+        match wish:
+            case Inject():
+                return await self._injected(host, event, wish.request, deadline)
+            case Follow():
+                return await self._followed(host, event, wish, deadline)
+            case Announce():
+                await self._subagents.announce(wish.kind, wish.task)
+            case Start():
+                task = await self._subagents.start(wish.kind)
+                if task is not None:
+                    return await self._injected(host, event, wish.request_for(task), deadline)
+        return Answer(dict(host.nothing))
+
+    async def _injected(
+        self, host: HostProfile, event: dict[str, Any], request: InjectionRequest, deadline: Deadline
+    ) -> Answer:
+        found = await self._inject(request.model_dump(mode="json"), deadline)
+        return Answer(host.output(event, InjectionResult.model_validate(found.body)), found.commit)
+
+    async def _followed(self, host: HostProfile, event: dict[str, Any], wish: Follow, deadline: Deadline) -> Answer:
+        told = await self._follow(wish.event.model_dump(mode="json"), deadline)
+        if host.followed is None:
+            return Answer(dict(host.nothing))
+        return Answer(host.followed(event, SessionEventResult.model_validate(told.body)))
+
+
+def profile_of(name: str) -> HostProfile:
+    """The host of this name. Raises `NotFound` with the names that there are."""
+    found = HOSTS.get(name)
+    if found is None:
+        raise NotFound(f"there is no host {name!r}; the hosts are {', '.join(sorted(HOSTS))}")
+    return found
+
+
+def _wish(host: HostProfile, event: dict[str, Any], given: HostHookPayload) -> Wish | None:
+    wish = host.understand(event, Caller(given.scope, given.deadline_ms))
+    if wish is None or not _session_of(wish).startswith(CANARY_SESSION):
+        return wish
+    return host.understand(event, Caller(Scope(tenant=CANARY_TENANT), given.deadline_ms))
+
+
+def _session_of(wish: Wish) -> str:
+    match wish:
+        case Inject():
+            return wish.request.session_id
+        case Follow():
+            return wish.event.session_id
+        case Announce() | Start():
+            return wish.kind.session_id

@@ -1,0 +1,97 @@
+"""What can be asked about single memories: JSON objects in and out. No decisions here."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from worker.domain.deadline import Deadline
+from worker.domain.memory import MemoryFilter
+from worker.domain.operation import Answer, Operation
+from worker.store.memories import Keeper
+from worker.transfer import memory_from, to_fields
+
+from .payloads import (
+    ExportPayload,
+    ForgetPayload,
+    PutPayload,
+    RelatePayload,
+    RememberPayload,
+    ShowPayload,
+    UpdatePayload,
+)
+
+REMEMBER = "remember"
+PUT = "put"
+UPDATE = "update"
+RELATE = "relate"
+FORGET = "forget"
+SHOW = "show"
+EXPORT = "export"
+
+WRITES = frozenset({REMEMBER, PUT, UPDATE, RELATE, FORGET})
+"""Operations that change the store."""
+
+
+class MemoryOperations:
+    """Decode, call, encode. `mask` says that secrets are masked before anything is made of a memory."""
+
+    def __init__(self, keeper: Keeper, clock: Callable[[], datetime], *, mask: bool = False) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self._mask = mask
+
+    def table(self) -> dict[str, Operation]:
+        """Every operation by the name of its job."""
+        return {
+            REMEMBER: self.remember,
+            PUT: self.put,
+            UPDATE: self.update,
+            RELATE: self.relate,
+            FORGET: self.forget,
+            SHOW: self.show,
+            EXPORT: self.export,
+        }
+
+    async def remember(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = RememberPayload.model_validate(payload)
+        memory = memory_from(wanted.memory, None, mask=self._mask)
+        if "id" not in wanted.memory:
+            present = await self._keeper.get(wanted.tenant, [memory.id])
+            if present and present[0].content == memory.content:
+                return Answer({"id": memory.id, "stored": "unchanged"})
+        stored = await self._keeper.put(wanted.tenant, [memory], now=self._clock())
+        verb = "created" if stored.created else "updated" if stored.updated else "unchanged"
+        return Answer({"id": memory.id, "stored": verb, "without_vector": bool(stored.without_vector)})
+
+    async def put(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = PutPayload.model_validate(payload)
+        stored = await self._keeper.put(wanted.tenant, wanted.memories, now=self._clock(), mask=wanted.mask)
+        return Answer({key: len(value) if isinstance(value, tuple) else value for key, value in asdict(stored).items()})
+
+    async def update(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = UpdatePayload.model_validate(payload)
+        memory = await self._keeper.update(wanted.tenant, wanted.id, wanted.changes)
+        return Answer({"memory": to_fields(memory)})
+
+    async def relate(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = RelatePayload.model_validate(payload)
+        memory = await self._keeper.relate(wanted.tenant, wanted.source, wanted.kind, wanted.target)
+        return Answer({"memory": to_fields(memory)})
+
+    async def forget(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = ForgetPayload.model_validate(payload)
+        return Answer({"forgotten": await self._keeper.forget(wanted.tenant, wanted.ids)})
+
+    async def show(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = ShowPayload.model_validate(payload)
+        shown = await self._keeper.show(wanted.tenant, wanted.id)
+        parts = {"earlier": shown.earlier, "later": shown.later, "related": shown.related}
+        lists = {name: [to_fields(memory) for memory in memories] for name, memories in parts.items()}
+        return Answer({"memory": to_fields(shown.memory), **lists})
+
+    async def export(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+        wanted = ExportPayload.model_validate(payload)
+        where = MemoryFilter(types=wanted.types, user=wanted.user)
+        page = await self._keeper.page(wanted.tenant, limit=wanted.limit, cursor=wanted.cursor, where=where)
+        return Answer({"memories": [to_fields(memory) for memory in page.memories], "cursor": page.cursor})

@@ -1,0 +1,1 @@
+"""Protocols for what the logic needs from outside: models, the store and saved state."""

@@ -1,0 +1,1 @@
+"""One recall: searches and their ranking."""

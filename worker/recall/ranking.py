@@ -1,0 +1,294 @@
+"""Brings what the legs of a recall found into one order. Pure.
+
+Relevance is `w * cosine + (1 - w) * k / (k + 8)` with `k` the BM25 score on the scale of a store of a hundred
+memories: rare words weigh `ln(1 + (N - n + .5) / (n + .5))`, so raw scores grow with the logarithm of the store's size
+`N`. It can be compared between queries and stores; of several searches the best one counts. Reciprocal rank fusion
+(Cormack, Clarke, Buettcher 2009) is the sum of `1 / (K + rank)` over the legs, rank from 1.
+
+The order adds to that what is known of a memory besides: its importance, its age, where it was said, when it was, and
+what it hangs together with. Those only order: what passes the floor is decided by the raw scores alone.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from hooks.contract import ItemSource
+from worker.domain.kinds import Leg
+from worker.domain.memory import Candidate, Dropped, EmbedderProfile, Hit, Memory, Verdict, is_superseded
+from worker.domain.usage import Usage
+from worker.settings.injection import Fusion, InjectionConfig
+
+KEYWORD_SATURATION = 8.0
+KEYWORD_FLOOR = 2.2
+"""Keyword score, in units of `ln(1 + N)`, from which a memory counts whatever its cosine: about two rare words."""
+
+KEYWORD_ALONE = 0.7
+"""The same where there are no vectors: about one rare word."""
+
+USUAL_SIZE = 100
+"""Memories in the stores that the constants were measured on."""
+
+SECONDS_PER_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What an order depends on besides the memories: settings, measured thresholds, the time, the channel, and how
+    many memories the tenant has."""
+
+    config: InjectionConfig
+    profile: EmbedderProfile | None
+    now: datetime
+    channel: str | None = None
+    size: int = USUAL_SIZE
+
+    @property
+    def keyword_unit(self) -> float:
+        """What keyword scores are measured in."""
+        return keyword_unit(self.size)
+
+    def scaled(self, keyword: float | None) -> float:
+        """A keyword score as it would be in a store of the usual size."""
+        return (keyword or 0.0) * math.log(1.0 + USUAL_SIZE) / self.keyword_unit
+
+
+def keyword_unit(size: int) -> float:
+    """About the keyword score of one rare word in a store of `size` memories."""
+    return math.log(1.0 + max(size, 1))
+
+
+@dataclass(slots=True)
+class Entry:
+    """A memory that was found: its best raw scores, its relevance and fused score, and the legs that found it.
+
+    `linked` is what it gains from others; a `vouched` one is linked to something that is surely relevant, and needs no
+    score of its own. `handed_over` says that its successor has got its place.
+    """
+
+    memory: Memory
+    vector: tuple[float, ...] | None
+    cosine: float | None = None
+    keyword: float | None = None
+    relevance: float = 0.0
+    fused: float = 0.0
+    linked: float = 0.0
+    vouched: bool = False
+    handed_over: bool = False
+    legs: dict[Leg, None] = field(default_factory=dict)
+
+    def take(self, other: "Entry", leg: Leg) -> None:
+        """The better of both in everything."""
+        self.cosine = _better(self.cosine, other.cosine)
+        self.keyword = _better(self.keyword, other.keyword)
+        self.relevance = max(self.relevance, other.relevance)
+        self.fused = max(self.fused, other.fused)
+        self.legs[leg] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """By memory id: the relevance of the best memory that links to it or that it links to, and the sum over those that
+    it shares names with, rare names counting more."""
+
+    by_link: Mapping[str, float]
+    by_name: Mapping[str, float]
+
+
+class Pool:
+    """What the searches of one recall found, each memory once; `usage` is what is known of how it helped before."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.entries: dict[str, Entry] = {}
+        self.usage: Mapping[str, Usage] = {}
+        self._has_cosines = False
+
+    def add(self, hits: Sequence[Hit], leg: Leg) -> None:
+        """The hits of one search, both its legs together."""
+        config = self.setting.config
+        relevance = weighted(hits, self.setting)
+        fused = reciprocal_ranks(hits, config.rrf_k) if config.fusion is Fusion.RRF else relevance
+        for hit, relevant, score in zip(hits, relevance, fused, strict=True):
+            self.put(Entry(hit.memory, hit.vector, hit.cosine, hit.keyword, relevant, score), leg)
+
+    def put(self, entry: Entry, leg: Leg) -> None:
+        self._has_cosines = self._has_cosines or entry.cosine is not None
+        self.entries.setdefault(entry.memory.id, entry).take(entry, leg)
+
+    def hand_over(self, waiting: Mapping[str, Sequence[Entry]]) -> None:
+        """Give each successor that is here the scores of what it has replaced."""
+        for key, replaced in waiting.items():
+            successor = self.entries.get(key)
+            for entry in replaced:
+                entry.handed_over = True
+                if successor is not None:
+                    successor.take(entry, Leg.SUCCESSOR)
+
+    def link(self, links: "Links") -> None:
+        """Add what memories gain from those that they hang together with."""
+        config = self.setting.config
+        for key in links.by_link.keys() | links.by_name.keys():
+            entry = self.entries.get(key)
+            if entry is not None:
+                by_link, by_name = links.by_link.get(key, 0.0), min(1.0, links.by_name.get(key, 0.0))
+                entry.linked = config.relation_weight * by_link + config.entity_weight * by_name
+                entry.vouched = by_link >= self._confident()
+                entry.legs[Leg.LINKED] = None
+
+    def _confident(self) -> float:
+        """Relevance from which a memory vouches for what it is linked to."""
+        configured, profile = self.setting.config.confident_score, self.setting.profile
+        return configured if configured is not None else profile.confident if profile else 1.0
+
+    def strongest(self, number: int) -> list[Entry]:
+        """The most relevant entries that pass the floor and are not out of date."""
+        valid = (
+            entry
+            for entry in self.entries.values()
+            if self.passes(entry) and not is_superseded(entry.memory, self.setting.now)
+        )
+        return sorted(valid, key=lambda entry: (-entry.relevance, entry.memory.id))[:number]
+
+    def passes(self, entry: Entry) -> bool:
+        """Whether the raw scores say that a memory may have to do with the query at all."""
+        if entry.vouched:
+            return True
+        keyword = (entry.keyword or 0.0) / self.setting.keyword_unit
+        floor = self._floor()
+        if floor is None:
+            return keyword >= KEYWORD_ALONE
+        return (entry.cosine is not None and entry.cosine >= floor) or keyword >= self._keyword_floor()
+
+    def _floor(self) -> float | None:
+        """The least cosine; `None` where no memory has one, so that words alone decide."""
+        if not self._has_cosines:
+            return None
+        configured, profile = self.setting.config.contextual_min_score, self.setting.profile
+        return configured if configured is not None else profile.floor if profile else None
+
+    def _opens(self) -> bool:
+        """Whether the best that was found says that anything has to do with the query.
+
+        Words alone have no gate, nor has a query that names a time of which there is something: it asks about memories,
+        however little it has in common with their wording.
+        """
+        configured, profile = self.setting.config.recall_min_score, self.setting.profile
+        gate = configured if configured is not None else profile.gate if profile else None
+        if gate is None or not self._has_cosines:
+            return True
+        keyword = self._keyword_floor() * self.setting.keyword_unit
+        return any(
+            Leg.DATED in entry.legs
+            or (entry.cosine is not None and entry.cosine >= gate)
+            or (entry.keyword or 0.0) >= keyword
+            for entry in self.entries.values()
+        )
+
+    def _keyword_floor(self) -> float:
+        configured, profile = self.setting.config.keyword_min_score, self.setting.profile
+        if configured is not None:
+            return configured
+        return profile.keyword if profile and profile.keyword is not None else KEYWORD_FLOOR
+
+    def ranked(self) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
+        """Candidates best first (ties by id), and what is under the floor."""
+        candidates = {entry.memory.id: self._candidate(entry) for entry in self.entries.values()}
+        passing = {key for key, entry in self.entries.items() if self.passes(entry)} if self._opens() else set()
+        kept = [candidate for key, candidate in candidates.items() if key in passing]
+        below = [Dropped(candidate, Verdict.BELOW_FLOOR) for key, candidate in candidates.items() if key not in passing]
+        return tuple(sorted(kept, key=by_score)), tuple(sorted(below, key=lambda entry: by_score(entry.candidate)))
+
+    def _candidate(self, entry: Entry) -> Candidate:
+        return Candidate(
+            memory=entry.memory,
+            cosine=entry.cosine,
+            keyword=entry.keyword,
+            relevance=entry.relevance,
+            score=entry.fused + entry.linked + self._known_besides(entry),
+            vector=entry.vector,
+            legs=tuple(entry.legs),
+        )
+
+    def _known_besides(self, entry: Entry) -> float:
+        """What the order gains from a memory's own marks, and loses where nobody ever needed it."""
+        config, memory = self.setting.config, entry.memory
+        here = memory.channel is not None and memory.channel == self.setting.channel
+        return (
+            config.importance_weight * memory.importance
+            + config.recency_weight * _freshness(memory, config.recency_half_life_days, self.setting.now)
+            + config.channel_weight * here
+            + config.dated_weight * (Leg.DATED in entry.legs)
+            - config.usage_damping * self._neglect(memory.id)
+        )
+
+    def _neglect(self, memory_id: str) -> float:
+        known = self.usage.get(memory_id)
+        return known.neglect if known else 0.0
+
+
+def pinned_candidates(hits: Iterable[Hit], now: datetime, half_life_days: float) -> tuple[Candidate, ...]:
+    """Memories of a pinned type as candidates, in the order given; nothing was asked, so their relevance is 0."""
+    return tuple(
+        Candidate(
+            hit.memory,
+            None,
+            None,
+            relevance=0.0,
+            score=hit.memory.importance + _freshness(hit.memory, half_life_days, now),
+            vector=hit.vector,
+            source=ItemSource.PINNED,
+            legs=(Leg.PINNED,),
+        )
+        for hit in hits
+    )
+
+
+def within_pool(candidates: Sequence[Candidate], limit: int) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
+    """The best `limit` of what was found for a message, and the rest; what is pinned takes no place of it."""
+    found = [one for one in candidates if one.source is not ItemSource.PINNED]
+    over = {one.memory.id for one in found[limit:]}
+    kept = tuple(one for one in candidates if one.source is ItemSource.PINNED or one.memory.id not in over)
+    return kept, tuple(Dropped(one, Verdict.OVER_POOL) for one in found[limit:])
+
+
+def by_score(candidate: Candidate) -> tuple[float, str]:
+    """Sort key: best first, ties by id."""
+    return (-candidate.score, candidate.memory.id)
+
+
+def weighted(hits: Sequence[Hit], setting: Setting) -> list[float]:
+    """Weighted sums of both raw scores, 0..1; a leg that no hit has does not count."""
+    weight = setting.config.dense_weight if any(hit.cosine is not None for hit in hits) else 0.0
+    return [
+        weight * max(0.0, hit.cosine or 0.0) + (1.0 - weight) * saturated(setting.scaled(hit.keyword)) for hit in hits
+    ]
+
+
+def saturated(keyword: float | None) -> float:
+    """A BM25 score brought to 0..1."""
+    return keyword / (keyword + KEYWORD_SATURATION) if keyword else 0.0
+
+
+def reciprocal_ranks(hits: Sequence[Hit], constant: int) -> list[float]:
+    """Reciprocal rank fusion, scaled so that first place in both legs gives 1."""
+    legs: list[Callable[[Hit], float | None]] = [lambda hit: hit.cosine, lambda hit: hit.keyword]
+    totals = [0.0] * len(hits)
+    for leg in legs:
+        ranked = [(value, index) for index, hit in enumerate(hits) if (value := leg(hit)) is not None]
+        for place, (_, index) in enumerate(sorted(ranked, key=lambda pair: (-pair[0], hits[pair[1]].memory.id)), 1):
+            totals[index] += 1.0 / (constant + place)
+    best = 2.0 / (constant + 1)
+    return [total / best for total in totals]
+
+
+def _better(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else max(one, other)
+
+
+def _freshness(memory: Memory, half_life_days: float, now: datetime) -> float:
+    """1 for what was noted now, half of it after each half-life; 0 for the future and the undated."""
+    if memory.created_at is None or memory.created_at > now:
+        return 0.0
+    return math.exp2(-(now - memory.created_at).total_seconds() / SECONDS_PER_DAY / half_life_days)

@@ -1,0 +1,51 @@
+"""Thresholds of a search, measured for one embedder, and the file that keeps them."""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from worker.domain.memory import EmbedderProfile
+from worker.settings.fitted import broken, read_table, write_table
+
+COMMAND = "meeseeks calibrate"
+FILE = "calibration.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What `EmbedderProfile` says of relevance, as far as it can be measured."""
+
+    floor: float
+    gate: float
+    keyword: float
+    confident: float
+
+    @classmethod
+    def of(cls, profile: EmbedderProfile, keyword: float) -> "Thresholds":
+        """Those of a profile; `keyword` where it has none."""
+        gate = profile.floor if profile.gate is None else profile.gate
+        return cls(profile.floor, gate, keyword if profile.keyword is None else profile.keyword, profile.confident)
+
+    def applied(self, profile: EmbedderProfile) -> EmbedderProfile:
+        return replace(profile, floor=self.floor, gate=self.gate, keyword=self.keyword, confident=self.confident)
+
+
+def read_calibration(folder: Path, profile: EmbedderProfile) -> EmbedderProfile:
+    """Return `profile` with the thresholds saved for it in `folder`, unchanged where there are none.
+
+    Raise `SettingsError` for a broken file.
+    """
+    path = folder / FILE
+    saved = read_table(path, COMMAND).get(profile.fingerprint)
+    if saved is None:
+        return profile
+    try:
+        return Thresholds(**{name: float(saved[name]) for name in Thresholds.__slots__}).applied(profile)
+    except (KeyError, TypeError, ValueError) as error:
+        raise broken(path, COMMAND, f"the thresholds of {profile.name} are damaged") from error
+
+
+def write_calibration(folder: Path, profile: EmbedderProfile, thresholds: Thresholds) -> Path:
+    """Save thresholds for an embedder beside those of others and return the file's path."""
+    path = folder / FILE
+    entry = {"embedder": profile.name, **asdict(thresholds)}
+    return write_table(path, read_table(path, COMMAND) | {profile.fingerprint: entry})

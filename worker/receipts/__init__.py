@@ -1,0 +1,1 @@
+"""What is done with past requests: search, replay, labelled cases and usage of answers."""

@@ -1,0 +1,169 @@
+"""Turns receipts into labelled cases, which `meeseeks eval --cases FILE` measures with.
+
+A case file is JSON Lines: a line with a `message` is a task with its labels, every other one a memory, each in the
+format of `worker.tuning.labelled_worlds` and `worker.transfer`.
+"""
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from hooks.contract import Key, Reason
+from worker.domain.errors import OperationError, SettingsError
+from worker.domain.kinds import ReceiptKeep
+from worker.domain.memory import DomainModel, Memory, MemoryScope, Verdict
+from worker.domain.receipt import ConsideredMemory, Receipt
+from worker.settings.atomic_file import write_atomically
+from worker.text.masking import mask_secrets
+from worker.transfer import to_fields
+
+Line = dict[str, Any]
+
+
+class Labels(DomainModel):
+    """Ids of memories that must, may and must never be injected; `accept` takes what the service chose for right."""
+
+    essential: tuple[Key, ...] = ()
+    useful: tuple[Key, ...] = ()
+    forbidden: tuple[Key, ...] = ()
+    accept: bool = False
+    category: Key = "receipt"
+
+
+class Case(DomainModel):
+    """A labelled task and the memories that were considered for it, as lines of a case file."""
+
+    task: Line
+    memories: tuple[Line, ...] = Field(default=())
+
+
+def candidates(receipt: Receipt) -> tuple[ConsideredMemory, ...]:
+    """What can be labelled: all that was considered, save what the session had in its context already. Pure."""
+    return tuple(one for one in receipt.considered if one.verdict is not Verdict.ALREADY_SHOWN)
+
+
+def labels_of(receipt: Receipt, wish: Labels) -> Labels:
+    """The labels, checked. Raises `OperationError` for an id that was not considered or has two labels. Pure."""
+    known = {one.id for one in candidates(receipt)}
+    said = [*wish.essential, *wish.useful, *wish.forbidden]
+    unknown = sorted(set(said) - known)
+    if unknown:
+        raise _refused(f"not considered for this request: {', '.join(unknown)}")
+    twice = sorted({key for key in said if said.count(key) > 1})
+    if twice:
+        raise _refused(f"labelled more than once: {', '.join(twice)}")
+    accepted = [key for key in receipt.chosen if key not in said] if wish.accept else []
+    return wish.model_copy(update={"essential": (*wish.essential, *accepted)})
+
+
+def case_of(receipt: Receipt, today: Sequence[Memory], wish: Labels, shared_users: Sequence[str] = ()) -> Case:
+    """The case that a receipt and its labels make; secrets are masked. Pure.
+
+    A memory is as it was for the request: where it has changed since or is gone, its text is the receipt's. Owners
+    whose memories everybody may see are left out. Raises `OperationError` for a receipt without texts.
+    """
+    if receipt.kept is not ReceiptKeep.EVERYTHING:
+        raise _refused(f"receipt {receipt.id} keeps no texts (receipt_keep = {receipt.kept}), so it makes no case")
+    labels, stored = labels_of(receipt, wish), {memory.id: memory for memory in today}
+    memories = (_as_it_was(one, stored.get(one.id), shared_users) for one in candidates(receipt))
+    return Case(task=_task(receipt, labels), memories=tuple(to_fields(memory) for memory in memories))
+
+
+def _task(receipt: Receipt, labels: Labels) -> Line:
+    request, scope = receipt.request, receipt.request.scope
+    agent = scope.agent or (request.agent_id if request.agent_id != "main" else None)
+    return {
+        "id": f"receipt-{receipt.id}",
+        "category": labels.category,
+        "message": request.message,
+        "task_description": request.task_description,
+        "recent_turns": [turn.model_dump() for turn in request.recent_messages],
+        "source": request.source,
+        "now": receipt.at.isoformat(),
+        "scope": {"user": scope.user, "agent": agent, "project": scope.project, "channel": scope.channel},
+        "essential": list(labels.essential),
+        "useful": list(labels.useful),
+        "forbidden": list(labels.forbidden),
+    }
+
+
+def _as_it_was(considered: ConsideredMemory, memory: Memory | None, shared_users: Sequence[str]) -> Memory:
+    if memory is None:
+        return Memory(
+            id=considered.id,
+            type=considered.type,
+            content=considered.text,
+            created_at=considered.created_at,
+            version=considered.version,
+        )
+    changed = memory.version != considered.version
+    update: dict[str, Any] = {"content": considered.text if changed else mask_secrets(memory.content)}
+    update["version"] = considered.version
+    if memory.scope.user in shared_users:
+        update["scope"] = MemoryScope(agent=memory.scope.agent, project=memory.scope.project)
+    return memory.model_copy(update=update)
+
+
+def added(lines: Sequence[str], case: Case) -> list[str]:
+    """The lines of a case file with a case in it: the task in the place of an earlier one of the same receipt.
+
+    Memories that are there as they are stay; one that is there with another text is added under an id with its version
+    (`m1@v2`), which the task then names. Raises `SettingsError` for a line that is none of a case file. Pure.
+    """
+    read = [_read(number, line) for number, line in enumerate(lines, 1)]
+    known = {entry["id"]: entry for entry in read if "message" not in entry and "id" in entry}
+    names = {memory["id"]: _name(memory, known) for memory in case.memories}
+    new = [{**memory, "id": names[memory["id"]]} for memory in case.memories if names[memory["id"]] not in known]
+    labels = {kind: [names[key] for key in case.task[kind]] for kind in ("essential", "useful", "forbidden")}
+    task = _written({**case.task, **labels})
+    kept = [task if entry.get("id") == case.task["id"] else line for entry, line in zip(read, lines, strict=True)]
+    return [*kept, *map(_written, new), *([] if task in kept else [task])]
+
+
+def _name(memory: Line, known: Mapping[str, Line]) -> str:
+    name, number = memory["id"], memory.get("version", 1)
+    while name in known and known[name].get("content") != memory["content"]:
+        name, number = f"{memory['id']}@v{number}", number + 1
+    return str(name)
+
+
+def _read(number: int, line: str) -> Line:
+    try:
+        entry = json.loads(line) if line.strip() else {}
+    except ValueError as error:
+        raise SettingsError(f"line {number} of the case file is not JSON; nothing was changed") from error
+    if not isinstance(entry, dict):
+        raise SettingsError(f"line {number} of the case file is no JSON object; nothing was changed")
+    return entry
+
+
+def _written(entry: Line) -> str:
+    return json.dumps(entry, ensure_ascii=False)
+
+
+def add_to_file(path: Path, case: Case) -> None:
+    """Put a case into a file, whole or not at all, also where several do so at a time. Raises `SettingsError`."""
+    try:
+        with _alone(path):
+            lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+            text = "".join(line + "\n" for line in added([line for line in lines if line.strip()], case))
+            write_atomically(path, text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _refused(text: str) -> OperationError:
+    return OperationError(Reason.BAD_REQUEST, text)

@@ -1,0 +1,65 @@
+"""Finding receipts: by what a request was and by what came of it."""
+
+from hooks.contract import Engine, Key, Outcome, Reason, UtcTime
+from hooks.moments import LastMoment
+from worker.domain.memory import DomainModel
+from worker.domain.receipt import Receipt
+from worker.ports.state import ReceiptStore
+
+PAGE = 100
+"""Receipts that are looked through at a time."""
+
+
+class ReceiptFilter(DomainModel):
+    """Which receipts are wanted; what is `None` does not matter. `since` and `until` are times of the request."""
+
+    session_id: Key | None = None
+    agent_id: Key | None = None
+    outcome: Outcome | None = None
+    reason: Reason | None = None
+    engine: Engine | None = None
+    degraded: bool | None = None
+    since: UtcTime | None = None
+    until: LastMoment | None = None
+
+    def matches(self, receipt: Receipt) -> bool:
+        """Whether a receipt is one of those that are wanted."""
+        pairs = (
+            (self.session_id, receipt.request.session_id),
+            (self.agent_id, receipt.request.agent_id),
+            (self.outcome, receipt.outcome),
+            (self.reason, receipt.reason),
+            (self.engine, receipt.engine),
+            (self.degraded, receipt.degraded),
+        )
+        if self.since is not None and receipt.at < self.since:
+            return False
+        if self.until is not None and receipt.at > self.until:
+            return False
+        return all(wanted is None or wanted == there for wanted, there in pairs)
+
+
+async def find_receipts(receipts: ReceiptStore, tenant: str, wanted: ReceiptFilter, limit: int) -> list[Receipt]:
+    """The newest receipts that are wanted, at most `limit`, among all that the store lists."""
+    found: list[Receipt] = []
+    offset = 0
+    while len(found) < limit:
+        page = await receipts.recent(tenant, PAGE, offset=offset)
+        found += [receipt for receipt in page.receipts if wanted.matches(receipt)]
+        if page.end:
+            break
+        offset += PAGE
+    return found[:limit]
+
+
+def brief(receipt: Receipt) -> dict[str, object]:
+    """A receipt in a line: without its request's texts, its settings and what was considered."""
+    left_out = {"request", "config", "considered", "query", "recalls"}
+    request = receipt.request
+    return {
+        **receipt.model_dump(mode="json", exclude=left_out),
+        "session_id": request.session_id,
+        "agent_id": request.agent_id,
+        "turn_id": request.turn_id,
+        "considered": len(receipt.considered),
+    }

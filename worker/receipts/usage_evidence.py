@@ -1,0 +1,133 @@
+"""Whether an answer used a memory. Pure.
+
+An answer used a memory when it says what only the memory could have told it: numbers, names and words of the memory's
+text that the message did not bring. Each such mark has a weight; a memory was used when the marks that are found in
+the answer weigh at least `LEAST_WEIGHT` and make up `LEAST_SHARE` of all that it could have given away, or when they
+are `MOST_SHARE` of them. Chinese, Japanese and Korean have no spaces between words, so pairs of characters stand in
+for words there. Negation and meaning are not understood: an answer that contradicts a memory counts as having used it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from worker.text.word_lists import FUNCTION_WORDS, NUMBERS
+from worker.text.wording import Marks, marks
+
+LEAST_WEIGHT = 2.0
+LEAST_SHARE = 0.25
+MOST_SHARE = 0.5
+
+FIGURE, SMALL_FIGURE, NAME, WORD, PAIR = 2.0, 1.0, 2.0, 1.0, 0.5
+"""Weights of a number or date, of a number of one digit, of a name, of a word, and of a pair of CJK characters."""
+
+LEAST_LETTERS = 4
+"""Letters of a word that says anything by itself."""
+
+MOST_CHARS = 60_000
+"""Characters of an answer that are looked at; of a longer one the beginning and the end."""
+
+PIECE = 1_800
+"""Characters that are looked at together; a little less than `wording.marks` takes at a time."""
+
+_LIST_NUMBER = re.compile(r"(?m)^[ \t>*-]*\d{1,2}[.)][ \t]")
+_RUN = re.compile(r"[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
+_KANA = re.compile(r"[\u3041-\u309f]+")
+_CJK = re.compile(r"[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Whether a memory was used, and by which marks; `share` is their part of all that it could have given away."""
+
+    used: bool
+    marks: tuple[str, ...] = ()
+    share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a text says, as far as it is compared."""
+
+    figures: frozenset[str]
+    names: frozenset[str]
+    words: frozenset[str]
+    pairs: frozenset[str]
+
+
+def used_memories(texts: Mapping[str, str], answer: str, message: str) -> dict[str, Evidence]:
+    """By id, whether the answer to `message` used each of these memories' `texts`."""
+    answered, asked = said(_LIST_NUMBER.sub(" ", answer)), said(message)
+    return {key: evidence_of(said(text), answered, asked) for key, text in texts.items()}
+
+
+def evidence_of(memory: Said, answer: Said, message: Said) -> Evidence:
+    """What of a memory is in an answer and was not in its message."""
+    given = _told(memory, message)
+    found = {mark: weight for mark, weight in given.items() if _is_in(mark, answer)}
+    whole, weight = sum(given.values()), sum(found.values())
+    share = weight / whole if whole else 0.0
+    used = (share >= LEAST_SHARE and weight >= LEAST_WEIGHT) or share >= MOST_SHARE
+    return Evidence(used, tuple(sorted(found)), round(share, 3))
+
+
+def _told(memory: Said, message: Said) -> dict[str, float]:
+    """The marks that a memory adds to a message, with their weights."""
+    kinds = ((memory.pairs, PAIR), (memory.words, WORD), (memory.names, NAME))
+    weights = {mark: weight for found, weight in kinds for mark in found}
+    weights |= {figure: SMALL_FIGURE if len(figure) == 1 else FIGURE for figure in memory.figures}
+    return {mark: weight for mark, weight in weights.items() if not _is_in(mark, message)}
+
+
+def _is_in(mark: str, text: Said) -> bool:
+    """Whether a text has a mark: as it is, or with another ending where it is a word."""
+    if mark in text.figures or mark in text.pairs or mark in text.words or mark in text.names:
+        return True
+    if len(mark) < LEAST_LETTERS or not mark.isalpha() or _CJK.search(mark):
+        return False
+    stem = mark[: max(LEAST_LETTERS, len(mark) - 2)]
+    return any(word.startswith(stem) for word in text.words)
+
+
+def said(text: str) -> Said:
+    """The figures, names, words and pairs of a text, the middle of a very long one left out."""
+    if len(text) > MOST_CHARS:
+        text = text[: MOST_CHARS // 2] + " " + text[-MOST_CHARS // 2 :]
+    parts = [_marks(piece) for piece in _pieces(text)]
+    return Said(
+        figures=frozenset().union(*(part.figures for part in parts)),
+        names=frozenset().union(*(part.names for part in parts)),
+        words=frozenset().union(*(_words(part.words) for part in parts)),
+        pairs=_pairs(unicodedata.normalize("NFKC", text)),
+    )
+
+
+def _marks(text: str) -> Marks:
+    """As `wording.marks`, whose cache would keep the texts of answers."""
+    return marks.__wrapped__(text)
+
+
+def _pieces(text: str) -> Iterable[str]:
+    """The text in pieces, cut between words where there are any."""
+    start = 0
+    while start < len(text):
+        end = min(len(text), start + PIECE)
+        gap = text.rfind(" ", start + 1, end) if end < len(text) else -1
+        end = gap if gap > start else end
+        yield text[start:end]
+        start = end
+
+
+def _words(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(
+        word
+        for word in words
+        if len(word) >= LEAST_LETTERS and word not in FUNCTION_WORDS and word not in NUMBERS and not _CJK.search(word)
+    )
+
+
+def _pairs(text: str) -> frozenset[str]:
+    """Neighbouring CJK characters, without those that are grammar alone: pairs in hiragana."""
+    pairs = {run[at : at + 2] for run in _RUN.findall(text) for at in range(len(run) - 1)}
+    return frozenset(pair for pair in pairs if not _KANA.fullmatch(pair))

@@ -1,0 +1,1 @@
+"""The relevance model that ships: features, trees and thresholds."""

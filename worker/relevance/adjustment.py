@@ -1,0 +1,34 @@
+"""What a team's own labels have changed of the relevance model, saved with one entry per version of the model."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from worker.settings.fitted import broken, read_table, write_table
+
+from .model import Adjustment, Judge
+
+FILE = "judge.json"
+COMMAND = "meeseeks relevance fit"
+
+
+def read_adjustment(folder: Path, judge: Judge) -> Adjustment | None:
+    """Return the change saved in `folder` for this version of the model, if any.
+
+    Raise `SettingsError` for a broken file.
+    """
+    values = read_table(folder / FILE, COMMAND).get(judge.version)
+    try:
+        return None if values is None else Adjustment(**{name: float(value) for name, value in values.items()})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise broken(folder / FILE, COMMAND, f"the entry of version {judge.version} is damaged") from error
+
+
+def fitted_to_another(folder: Path, judge: Judge) -> str | None:
+    """Return the version that the saved change belongs to, if it is another one. Raise `SettingsError`."""
+    versions = list(read_table(folder / FILE, COMMAND))
+    return str(versions[-1]) if versions and judge.version not in versions else None
+
+
+def write_adjustment(folder: Path, judge: Judge, change: Adjustment) -> Path:
+    """Save the change in place of any earlier one and return the file's path."""
+    return write_table(folder / FILE, {judge.version: asdict(change)})

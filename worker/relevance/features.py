@@ -1,0 +1,309 @@
+"""What the judge sees of a request and its candidates, as numbers. Pure.
+
+Four kinds of columns: how the recall found a candidate and where it stands in the pool; what the task is like; what the
+memory is like; and how both go together, by words, names, figures and the vectors of their word pieces (the similarity
+of each piece to the nearest one of the other text: Khattab and Zaharia 2020, "ColBERT", without a model run).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from worker.domain.kinds import Leg
+from worker.domain.memory import Candidate, Memory, MemoryType, SelectionTask, is_superseded
+from worker.recall.ranking import USUAL_SIZE, keyword_unit
+from worker.text.names import folded
+from worker.text.word_lists import FUNCTION_WORDS
+from worker.text.wording import marks
+
+from .text_features import MAKE, MINE, OURS, QUESTION, TEXTBOOK, UNSPACED_SCRIPTS, WORD, clipped, foreign, note
+
+Column = npt.NDArray[np.float32]
+Matrix = npt.NDArray[np.float32]
+
+CONTEXT_CHARS = 500
+"""Characters of earlier turns that are read, from their end."""
+
+MOST_RECENT = 3
+ONE_THREAD = 2**17
+"""Multiplications of one product of matrices that a single thread does."""
+
+NEAR = 0.6
+"""Similarity of two word pieces from which they count as saying the same."""
+
+_SECONDS_PER_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A text as word pieces: unit vectors, one row each, and how rare each is (0 for what stands everywhere)."""
+
+    vectors: Matrix
+    rarity: Column
+
+
+Cutter = Callable[[str], Pieces]
+"""Cuts a text into pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A request as it is judged: its candidates in their order, the vector it was searched with, and the number of
+    memories that the tenant has."""
+
+    task: SelectionTask
+    candidates: tuple[Candidate, ...]
+    size: int
+    vector: Column
+
+
+def context_of(task: SelectionTask) -> str:
+    """The end of the latest turns, oldest first."""
+    return " ".join(turn.content for turn in task.recent_messages[-MOST_RECENT:])[-CONTEXT_CHARS:]
+
+
+def asked(task: SelectionTask) -> str:
+    """The message, and the task where it says something else."""
+    more = task.task_description or ""
+    return clipped(task.message if more.split() == task.message.split() or not more else f"{task.message} | {more}")
+
+
+def features(judged: Judged, cut: Cutter) -> dict[str, Column]:
+    """Every column by its name, one value per candidate; there must be at least one."""
+    message, context = asked(judged.task), context_of(judged.task)
+    texts = [candidate.memory.content for candidate in judged.candidates]
+    whole = f"{context} {message}" if context else message
+    by_words, by_pieces = _by_words("m", message, judged), _by_pieces("m", message, texts, cut)
+    return {
+        **_found(judged),
+        **_pool(judged),
+        **_of_task(judged, message, context),
+        **_of_memory(judged),
+        **by_words,
+        **(_by_words("c", whole, judged) if context else _renamed(by_words)),
+        **by_pieces,
+        **(_by_pieces("c", whole, texts, cut) if context else _renamed(by_pieces)),
+        **_by_person(judged, message),
+    }
+
+
+def _renamed(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """What goes for the message goes for it with its context, where there is none."""
+    return {f"c{name[1:]}": column for name, column in columns.items()}
+
+
+def _column(values: Iterable[float]) -> Column:
+    return np.array(list(values), dtype=np.float32)
+
+
+def _same(value: float, number: int) -> Column:
+    return np.full(number, value, dtype=np.float32)
+
+
+def _found(judged: Judged) -> dict[str, Column]:
+    """Raw scores, and the legs that found each."""
+    unit = keyword_unit(judged.size)
+    scale = float(np.log(1.0 + USUAL_SIZE)) / unit
+    found = judged.candidates
+    return {
+        "cosine": _column(one.cosine or 0.0 for one in found),
+        "keyword": _column((one.keyword or 0.0) * scale for one in found),
+        "relevance": _column(one.relevance for one in found),
+        "score": _column(one.score for one in found),
+        "beside": _column(one.score - one.relevance for one in found),
+        "legs": _column(len(one.legs) for one in found),
+        **{f"leg_{leg}": _column(leg in one.legs for one in found) for leg in Leg if leg is not Leg.PINNED},
+    }
+
+
+def _pool(judged: Judged) -> dict[str, Column]:
+    """Where each stands among the others."""
+    columns: dict[str, Column] = {}
+    for name in ("relevance", "cosine", "score"):
+        values = _column(getattr(one, name) or 0.0 for one in judged.candidates)
+        ordered = np.sort(values)[::-1]
+        ranks = np.argsort(np.argsort(-values, kind="stable"), kind="stable").astype(np.float32)
+        spread = float(values.std()) + 1e-3
+        columns |= {
+            f"{name}_rank": ranks,
+            f"{name}_gap": values - ordered[0],
+            f"{name}_z": (values - values.mean()) / spread,
+            f"{name}_best": _same(float(ordered[0]), len(values)),
+            f"{name}_lead": _same(float(ordered[0] - ordered[min(1, len(ordered) - 1)]), len(values)),
+            f"{name}_fifth": _same(float(ordered[min(4, len(ordered) - 1)]), len(values)),
+        }
+    vectors = _vectors(judged)
+    near = products(vectors, vectors)
+    return columns | {"central": near.mean(axis=1), "near_best": near[:, 0], "pool": _same(len(vectors), len(vectors))}
+
+
+def _vectors(judged: Judged) -> Matrix:
+    blank = (0.0,) * len(judged.vector)
+    return np.array([one.vector or blank for one in judged.candidates], dtype=np.float32)
+
+
+def _of_task(judged: Judged, message: str, context: str) -> dict[str, Column]:
+    """What the task is like; the same for every candidate."""
+    number = len(judged.candidates)
+    told, words = marks(message), WORD.findall(message)
+    told_words = [word.casefold() for word in words]
+    values = {
+        "chars": float(len(judged.task.message)),
+        "words": float(len(words)),
+        "content": float(sum(word not in FUNCTION_WORDS for word in told_words)),
+        "lines": float(judged.task.message.count("\n")),
+        "code": float(len(re.findall(r"[`{}<>=;$\\|]", message))) / (1.0 + len(words)),
+        "quoted": float(len(re.findall(r"[\"“«”»]", message))),
+        "ends_asking": float(message.rstrip().endswith(("?", "？"))),
+        "asks": float(bool(QUESTION.search(message))),
+        "ours": float(len(OURS.findall(message))),
+        "mine": float(len(MINE.findall(message))),
+        "makes": float(len(MAKE.findall(message))),
+        "textbook": float(len(TEXTBOOK.findall(message))),
+        "task_names": float(len(told.names)),
+        "task_figures": float(len(told.figures)),
+        "context": float(min(len(context), CONTEXT_CHARS)),
+        "borrowed": float(len(judged.task.query)) / (1.0 + len(judged.task.message)),
+        "foreign": foreign(message),
+        "task_described": float((judged.task.task_description or "").split() not in ([], judged.task.message.split())),
+    }
+    return {f"t_{name}": _same(value, number) for name, value in values.items()}
+
+
+def _of_memory(judged: Judged) -> dict[str, Column]:
+    memories = [one.memory for one in judged.candidates]
+    notes = [note(memory.content) for memory in memories]
+    now = judged.task.now
+    days = [
+        (now - memory.created_at).total_seconds() / _SECONDS_PER_DAY if memory.created_at else 0.0
+        for memory in memories
+    ]
+    newest = min(days)
+    return {
+        "importance": _column(memory.importance for memory in memories),
+        "age": _column(days),
+        "age_gap": _column(age - newest for age in days),
+        "superseded": _column(is_superseded(memory, now) for memory in memories),
+        "replaces": _column(
+            any(link.kind in ("updates", "supersedes") for link in memory.relations) for memory in memories
+        ),
+        "relations": _column(len(memory.relations) for memory in memories),
+        "entities": _column(len(memory.entities) for memory in memories),
+        "m_chars": _column(note.chars for note in notes),
+        "m_rule": _column(note.rule for note in notes),
+        "m_planted": _column(note.planted for note in notes),
+        "m_told": _column(note.told for note in notes),
+        "m_figures": _column(len(note.marks.figures) for note in notes),
+        "m_negated": _column(note.marks.negated for note in notes),
+        "m_foreign": _column(note.foreign for note in notes),
+        **{f"is_{kind}": _column(memory.type is kind for memory in memories) for kind in MemoryType},
+    }
+
+
+def _by_words(prefix: str, text: str, judged: Judged) -> dict[str, Column]:
+    """Words, names, figures and entities that both texts have; words count by how few candidates have them."""
+    told = marks(text)
+    notes = [note(one.memory.content).marks for one in judged.candidates]
+    wanted = sorted(told.words - FUNCTION_WORDS)
+    holders = {word: sum(word in note.words for note in notes) for word in wanted}
+    weights = {word: float(np.log(1.0 + len(notes) / (1.0 + holders[word]))) for word in wanted}
+    total = sum(weights.values()) + 1e-6
+    shared = [[word for word in wanted if word in note.words] for note in notes]
+    entities = [_entity_share(one.memory, told.folded) for one in judged.candidates]
+    return {
+        f"{prefix}_shared": _column(len(words) for words in shared),
+        f"{prefix}_share": _column(sum(weights[word] for word in words) / total for words in shared),
+        f"{prefix}_rarest": _column(max((weights[word] for word in words), default=0.0) for words in shared),
+        f"{prefix}_alone": _column(sum(holders[word] == 1 for word in words) for words in shared),
+        f"{prefix}_names": _column(len((told.names | told.leading) & note.words) for note in notes),
+        f"{prefix}_figures": _column(len(told.figures & note.figures) for note in notes),
+        f"{prefix}_other_figures": _column(len(told.figures - note.figures) for note in notes),
+        f"{prefix}_entities": _column(count for count, _ in entities),
+        f"{prefix}_entity_share": _column(share for _, share in entities),
+        f"{prefix}_unheld": _same(sum(count == 0 for count in holders.values()) / max(1, len(wanted)), len(notes)),
+    }
+
+
+def _entity_share(memory: Memory, text: str) -> tuple[float, float]:
+    """How many of a memory's entities a folded text names, and which share of them."""
+    found = sum(folded(entity) in text for entity in memory.entities)
+    return float(found), found / max(1, len(memory.entities))
+
+
+def _by_pieces(prefix: str, text: str, texts: Sequence[str], cut: Cutter) -> dict[str, Column]:
+    """Similarities of each word piece to the nearest one of the other text, both ways; rare pieces count more."""
+    query, notes = cut(text), [cut(note) for note in texts]
+    near = [products(query.vectors, note.vectors) for note in notes]
+    rows = [_pair(one, query.rarity, note.rarity) for one, note in zip(near, notes, strict=True)]
+    table = np.array(rows, dtype=np.float32)
+    names = (
+        "forth",
+        "forth_top",
+        "forth_low",
+        "forth_near",
+        "forth_rare",
+        "back",
+        "back_top",
+        "back_near",
+        "back_rare",
+    )
+    columns = {f"{prefix}_{name}": table[:, place] for place, name in enumerate(names)}
+    best = np.max([one.max(axis=1) for one in near], axis=0)
+    covered = float((best * query.rarity).sum() / (query.rarity.sum() + 1e-6))
+    return columns | {f"{prefix}_covered": _same(covered, len(texts))}
+
+
+def products(one: Matrix, other: Matrix) -> Matrix:
+    """Products of every two rows, some rows at a time: larger ones are done by several threads of the linear algebra
+    library, which wait for each other on busy cores ten times longer than one thread takes."""
+    step = max(1, ONE_THREAD // (other.size + 1))
+    return np.concatenate([one[start : start + step] @ other.T for start in range(0, len(one), step)])
+
+
+def _pair(near: Matrix, rarity: Column, note_rarity: Column) -> tuple[float, ...]:
+    forth, back = near.max(axis=1), near.max(axis=0)
+    ranked = np.sort(forth)
+    return (
+        float((forth * rarity).sum() / (rarity.sum() + 1e-6)),
+        float(ranked[-3:].mean()),
+        float(ranked[len(ranked) // 4]),
+        float((forth >= NEAR).mean()),
+        float((forth * rarity).max()),
+        float((back * note_rarity).sum() / (note_rarity.sum() + 1e-6)),
+        float(np.sort(back)[-3:].mean()),
+        float((back >= NEAR).mean()),
+        float((back * note_rarity).max()),
+    )
+
+
+def _by_person(judged: Judged, message: str) -> dict[str, Column]:
+    """Whether a memory is the asker's own, or speaks of them; and whether it was said in the same place."""
+    task, memories = judged.task, [one.memory for one in judged.candidates]
+    who = folded(task.user or "")
+    language = foreign(message)
+    return {
+        "own": _column(bool(who) and folded(memory.scope.user or "") == who for memory in memories),
+        "of_asker": _column(_speaks_of(memory, who) for memory in memories),
+        "same_channel": _column(task.channel is not None and memory.channel == task.channel for memory in memories),
+        "language_gap": _column(abs(foreign(memory.content) - language) for memory in memories),
+        "scripts_differ": _column(
+            bool(UNSPACED_SCRIPTS.search(memory.content)) != bool(UNSPACED_SCRIPTS.search(message))
+            for memory in memories
+        ),
+        "by_person": _same(task.source == "user", len(memories)),
+    }
+
+
+def _speaks_of(memory: Memory, who: str) -> bool:
+    first = who.split(maxsplit=1)[0] if who.split() else ""
+    return len(first) > 1 and (
+        first in note(memory.content).marks.words or any(folded(name) == who for name in memory.entities)
+    )
+
+
+def table_of(columns: Mapping[str, Column], names: Sequence[str]) -> Matrix:
+    """The named columns side by side, one row per candidate."""
+    return np.stack([columns[name] for name in names], axis=1)

@@ -1,0 +1,139 @@
+"""The judge as a way to choose: probabilities, a threshold, and the plain gate where it cannot be asked."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import structlog
+
+from hooks.contract import Engine
+from worker.domain.deadline import Deadline
+from worker.domain.errors import EmbedderError, JudgeError
+from worker.domain.memory import Candidate, Dropped, Recalled, RecallTool, Selection, SelectionTask, Verdict
+from worker.ports.models import Embedder, Selector
+from worker.settings.injection import InjectionConfig
+
+from .features import Column, Judged
+from .model import Judge, Verdicts, in_order, is_unsure
+
+log = structlog.get_logger()
+
+MOST_S = 0.25
+"""Seconds that a judgement may take; the plain gate needs none, and what follows needs the rest."""
+
+LEAST_S = 0.02
+"""With less than this left the plain gate decides at once."""
+
+PER_CANDIDATE_S = 0.002
+"""Seconds that one candidate takes at most on a busy machine; with less time fewer are judged, the best first."""
+
+MOST_JUDGED = 50
+"""Candidates that are judged at most, the best of the search; what it was fitted to were thirty, and deep in a longer
+pool the search knows better."""
+
+BESIDE_THE_POINT = 0.0005
+"""Probability under which a model need not look at a candidate: no essential memory that was measured had less."""
+
+
+class JudgeRunner(Protocol):
+    """A judge that can be asked. `probabilities` raises `JudgeError`."""
+
+    @property
+    def judge(self) -> Judge: ...
+
+    async def probabilities(self, judged: Judged) -> Column: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the judge said of the candidates that there was time for, and the others."""
+
+    verdicts: Verdicts
+    left: tuple[Candidate, ...]
+
+
+class JudgeSelector:
+    """Implements `worker.ports.models.Selector`. `plain` decides without vectors or without time."""
+
+    def __init__(self, runner: JudgeRunner, embedder: Embedder, plain: Selector, *, most_s: float = MOST_S) -> None:
+        self._runner = runner
+        self._embedder = embedder
+        self._plain = plain
+        self._most_s = most_s
+
+    async def select(
+        self, task: SelectionTask, recalled: Recalled, recall: RecallTool, config: InjectionConfig, deadline: Deadline
+    ) -> Selection:
+        answer, fault = await self._asked(task, recalled, deadline)
+        if answer is None:
+            selection = await self._plain.select(task, recalled, recall, config, deadline)
+            return replace(selection, notes=(*selection.notes, *([fault] if fault else [])))
+        return _selection(answer, config, self._runner.judge)
+
+    async def _asked(
+        self, task: SelectionTask, recalled: Recalled, deadline: Deadline
+    ) -> tuple[_Answer | None, str | None]:
+        """What the judge says, or why it says nothing."""
+        if not recalled.candidates:
+            return None, None
+        if any(candidate.cosine is None for candidate in recalled.candidates):
+            return None, "judge: there are no vectors to judge by, so the search's scores decide"
+        limit = deadline.within(self._most_s).remaining()
+        if limit < LEAST_S:
+            return None, "judge: no time was left, so the search's scores decide"
+        number = max(1, min(MOST_JUDGED, int(limit / PER_CANDIDATE_S)))
+        try:
+            async with asyncio.timeout(limit):
+                return await self._answer(task, recalled, number), None
+        except TimeoutError:
+            return None, "judge: it was not done in time, so the search's scores decide"
+        except (JudgeError, EmbedderError) as error:
+            log.warning("judge_failed", error=str(error))
+            return None, f"judge: {error}"
+
+    async def _answer(self, task: SelectionTask, recalled: Recalled, number: int) -> _Answer:
+        vector = np.array(await self._embedder.embed_query(task.query), dtype=np.float32)
+        candidates, left = recalled.candidates[:number], recalled.candidates[number:]
+        likely = await self._runner.probabilities(Judged(task, candidates, recalled.size, vector))
+        return _Answer(in_order(candidates, likely), left)
+
+
+def _selection(answer: _Answer, config: InjectionConfig, judge: Judge) -> Selection:
+    threshold = judge.thresholds[config.judge_point]
+    candidates = answer.verdicts.candidates
+    passing = answer.verdicts.passing(threshold)
+    chosen = min(passing, config.max_items)
+    dropped = [Dropped(candidate, Verdict.OVER_ITEMS) for candidate in candidates[chosen:passing]]
+    dropped += [Dropped(candidate, Verdict.BELOW_CUT) for candidate in candidates[passing:]]
+    dropped += [Dropped(candidate, Verdict.NOT_SELECTED) for candidate in answer.left]
+    return Selection(
+        chosen=candidates[:chosen],
+        engine=Engine.JUDGE,
+        dropped=tuple(dropped),
+        probabilities=_by_id(answer.verdicts),
+        unsure=is_unsure(answer.verdicts, judge.thresholds),
+    )
+
+
+def _by_id(verdicts: Verdicts) -> Mapping[str, float]:
+    pairs = zip(verdicts.candidates, verdicts.probabilities, strict=True)
+    return {candidate.memory.id: round(likely, 4) for candidate, likely in pairs}
+
+
+def worth_asking(recalled: Recalled, settled: Selection) -> tuple[Recalled, list[Dropped]]:
+    """What a model should look at, the likeliest first, and what the judge says is beside the point."""
+    if settled.engine is not Engine.JUDGE:
+        return recalled, []
+    likely = settled.probabilities
+    worth = [one for one in recalled.candidates if likely.get(one.memory.id, 1.0) >= BESIDE_THE_POINT]
+    ordered = sorted(worth, key=lambda one: -likely.get(one.memory.id, 0.0))
+    known = {one.memory.id for one in worth}
+    beside = [Dropped(one, Verdict.BELOW_CUT) for one in recalled.candidates if one.memory.id not in known]
+    return replace(recalled, candidates=tuple(ordered)), beside
+
+
+def with_probabilities(selection: Selection, settled: Selection) -> Selection:
+    """A choice of a model with what the judge had said, for the receipt; the model's own probabilities win."""
+    return replace(selection, probabilities={**settled.probabilities, **selection.probabilities})

@@ -1,0 +1,1 @@
+"""What files, environment variables and saved settings say, merged and kept current."""

@@ -1,0 +1,35 @@
+"""Tables of fitted numbers in the data folder: JSON objects, one entry per model or embedder."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from worker.domain.errors import SettingsError
+
+from .atomic_file import write_atomically
+
+
+def read_table(path: Path, command: str) -> dict[str, Any]:
+    """Return the file's entries by key, none where it is missing.
+
+    Raise `SettingsError` for a file that `command` cannot have written.
+    """
+    try:
+        table = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise broken(path, command, "not JSON" if isinstance(error, ValueError) else error.strerror) from error
+    if not isinstance(table, dict):
+        raise broken(path, command, "not a JSON object")
+    return table
+
+
+def write_table(path: Path, table: Mapping[str, Any]) -> Path:
+    """Write all entries and return the path."""
+    write_atomically(path, json.dumps(table, indent=1) + "\n")
+    return path
+
+
+def broken(path: Path, command: str, why: object) -> SettingsError:
+    """Return the error for a file whose contents cannot be used."""
+    return SettingsError(f"{path}: not written by `{command}` ({why}); delete it or run the command again")

@@ -1,0 +1,303 @@
+"""The settings in force: what the file says and what was saved while services run, merged, and swapped as a whole.
+
+What is said for one agent goes before what is said for all, and what was saved before what the file says:
+defaults < file < saved < the agent's table in the file < saved for the agent. A request reads one snapshot when it
+begins and keeps it to its end. Everything here runs on one event loop; only files are read beside it.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import structlog
+from pydantic import ValidationError
+
+from hooks.contract import Reason
+from worker.domain.errors import QueueError, SettingsError
+
+from .file import Layer, Origin, faults, faulty_keys, giving, known_types_only, merged, near_match
+from .injection import InjectionConfig, SavedSettings, Settings
+from .service import ServiceSettings
+
+log = structlog.get_logger()
+
+ATTEMPTS = 5
+"""Times that a change is tried when others change settings at the same moment."""
+
+GENERAL = "memory_injection"
+NO_STORE = (
+    "settings are saved in Redis and there is no running service here: start one with `meeseeks up`, or change"
+    " the settings file"
+)
+_CREDENTIALS = re.compile(r"//[^/@]*@")
+
+
+class OverrideStore(Protocol):
+    """Keeps saved settings for every worker. Methods raise `QueueError` and nothing else of their own."""
+
+    async def read(self, known: int) -> SavedSettings | None:
+        """What is saved, or `None` when that is the version `known`."""
+        ...
+
+    async def write(self, expected: int, saved: SavedSettings) -> bool:
+        """Save, if the version that is there is `expected`; whether it was."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A saved value that does not hold; the table's name, the key, and what is wrong."""
+
+    table: str
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One state of all settings. `saved` is as it was saved; `refused` says what of it is left out."""
+
+    settings: Settings
+    saved: SavedSettings
+    layers: Mapping[str, tuple[Layer, ...]]
+    configs: Mapping[str, InjectionConfig]
+    refused: tuple[Refused, ...] = ()
+
+    def for_agent(self, agent_id: str) -> InjectionConfig:
+        return self.configs.get(_table(agent_id)) or self.configs[GENERAL]
+
+    def layers_of(self, agent_id: str | None) -> tuple[Layer, ...]:
+        return self.layers.get(_table(agent_id), self.layers[GENERAL])
+
+    @property
+    def agents(self) -> list[str]:
+        """Agents that have values of their own."""
+        named = {name for name, layer in self.settings.file.agents.items() if layer.values}
+        return sorted(named | set(self.saved.agents))
+
+
+def _table(agent_id: str | None) -> str:
+    return GENERAL if agent_id is None else f"agents.{agent_id}"
+
+
+def snapshot(settings: Settings, saved: SavedSettings) -> Snapshot:
+    """Everything merged; saved values that do not hold, such as those of another version, are left out."""
+    refused: list[Refused] = []
+    file, empty = settings.file, Layer(Origin.AGENT_FILE)
+    base = (file.memory_injection,)
+    general = (*base, _holding(Origin.SAVED, GENERAL, base, saved.general, refused))
+    layers: dict[str, tuple[Layer, ...]] = {GENERAL: general}
+    for name in sorted({*file.agents, *saved.agents}):
+        under = (*general, file.agents.get(name, empty))
+        own = _holding(Origin.AGENT_SAVED, _table(name), under, saved.agents.get(name, {}), refused)
+        layers[_table(name)] = (*under, own)
+    try:
+        configs = {name: InjectionConfig.model_validate(merged(stack)) for name, stack in layers.items()}
+    except ValidationError:
+        # the file has been checked, so it is a saved value and one of the file that do not go together
+        everything = Refused(GENERAL, "", "the saved settings do not go with those of the file and are left out")
+        return replace(snapshot(settings, SavedSettings()), saved=saved, refused=(everything,))
+    return Snapshot(settings, saved, layers, configs, tuple(refused))
+
+
+def _holding(
+    origin: Origin, name: str, under: Sequence[Layer], values: Mapping[str, Any], refused: list[Refused]
+) -> Layer:
+    """The layer of those saved `values` that hold on top of the layers `under`; the others go to `refused`."""
+    kept = dict(values)
+    while kept:
+        layer = Layer(origin, kept)
+        try:
+            InjectionConfig.model_validate(merged([*under, layer]))
+        except ValidationError as error:
+            wrong = faulty_keys(error) & set(kept) or set(kept)
+            text = "; ".join(faults(error, InjectionConfig, name, [layer]))
+            refused += [Refused(name, key, text) for key in sorted(wrong)]
+            kept = {key: value for key, value in kept.items() if key not in wrong}
+        else:
+            return layer
+    return Layer(origin)
+
+
+class LiveSettings:
+    """Holds the snapshot in force and changes it; without a `store`, nothing can be saved."""
+
+    def __init__(self, settings: Settings, store: OverrideStore | None = None) -> None:
+        self._started = settings
+        self._store = store
+        self._now = snapshot(settings, SavedSettings())
+        self._faults: dict[str, str] = {}
+        self._needs_restart: list[str] = []
+        for warning in settings.warnings:
+            log.warning("settings_warning", warning=warning)
+
+    def for_agent(self, agent_id: str) -> InjectionConfig:
+        """The settings of an agent's request."""
+        return self._now.for_agent(agent_id)
+
+    def report(self, source: str, fault: str | None) -> None:
+        """Note what keeps `source` (file, prompts, saved) from being taken over, or that nothing does any more."""
+        if self._faults.get(source) == fault:
+            return
+        if fault is None:
+            del self._faults[source]
+            log.info("change_accepted", source=source)
+        else:
+            self._faults[source] = fault
+            log.warning("change_rejected", source=source, fault=fault, kept="last good values")
+
+    async def reload(self) -> None:
+        """Read the file again; one that is wrong changes nothing and is reported."""
+        read = self._now.settings.reload
+        if read is None:
+            return
+        try:
+            settings = await asyncio.to_thread(read)
+        except SettingsError as error:
+            self.report("file", str(error))
+            return
+        self.report("file", None)
+        for warning in sorted(set(settings.warnings) - set(self._now.settings.warnings)):
+            log.warning("settings_warning", warning=warning)
+        self._note_restart(settings.service)
+        self._take(snapshot(settings, self._now.saved), "file")
+
+    async def refresh(self) -> None:
+        """Take over what was saved by any worker; give it back to a Redis that has lost it. Raises `QueueError`."""
+        if self._store is None:
+            return
+        found = await self._store.read(self._now.saved.version)
+        if found is None:
+            return
+        known = self._now.saved
+        if found.version < known.version:
+            if await self._store.write(found.version, known):
+                log.warning("saved_settings_restored", version=known.version, found=found.version)
+        elif found.version > known.version:
+            self._take(snapshot(self._now.settings, found), "saved")
+
+    async def patch(self, agent_id: str | None, values: Mapping[str, Any], unset: Iterable[str] = ()) -> list[str]:
+        """Save `values` and forget those of `unset`, for one agent or for all; the warnings that this gives.
+
+        Raises `SettingsError` naming the key where a value does not hold: then nothing is changed.
+        """
+        table, gone = _table(agent_id), set(unset)
+        cleaned, warnings = known_types_only(Layer(Origin.SAVED, values), table)
+        unknown = gone - set(InjectionConfig.model_fields) - set(self._own(self._now.saved, agent_id))
+        for key in sorted(unknown):
+            raise SettingsError(f"{table}.{key}: unknown key{near_match(key, InjectionConfig.model_fields)}")
+        await self._change(agent_id, cleaned.values, gone)
+        return warnings
+
+    async def reset(self, agent_id: str | None) -> None:
+        """Forget everything that was saved for the agent, or for all agents together; others keep theirs."""
+        await self._change(agent_id, {}, None)
+
+    async def _change(self, agent_id: str | None, values: Mapping[str, Any], unset: set[str] | None) -> None:
+        if self._store is None:
+            raise SettingsError(NO_STORE)
+        for _ in range(ATTEMPTS):
+            await self.refresh()
+            before = self._now
+            own = self._own(before.saved, agent_id) if unset is not None else {}
+            kept = {key: value for key, value in own.items() if key not in (unset or ())}
+            after = self._checked(before, agent_id, {**kept, **values}, set(values))
+            if await self._store.write(before.saved.version, after.saved):
+                self._take(after, "saved")
+                return
+        raise QueueError(Reason.BUSY, "others keep changing the settings; try again")
+
+    @staticmethod
+    def _own(saved: SavedSettings, agent_id: str | None) -> Mapping[str, Any]:
+        return saved.general if agent_id is None else saved.agents.get(agent_id, {})
+
+    def _checked(self, before: Snapshot, agent_id: str | None, own: Mapping[str, Any], changed: set[str]) -> Snapshot:
+        """The snapshot with `own` saved. Raises `SettingsError` where that makes any value not hold."""
+        table = _table(agent_id)
+        after = snapshot(before.settings, _with(before.saved, agent_id, own))
+        known = {(refused.table, refused.key) for refused in before.refused}
+        wrong = [
+            refused.text
+            for refused in after.refused
+            if (refused.table, refused.key) not in known or (refused.table == table and refused.key in changed)
+        ]
+        if wrong:
+            raise SettingsError("\n".join(dict.fromkeys(wrong)))
+        plain = after.configs[table if table in after.configs else GENERAL].model_dump(mode="json")
+        normal = {key: plain[key] if key in changed else value for key, value in own.items()}
+        return replace(after, saved=_with(before.saved, agent_id, normal))
+
+    def _take(self, after: Snapshot, source: str) -> None:
+        before = self._now
+        self._now = after
+        refused = "; ".join(dict.fromkeys(entry.text for entry in after.refused)) or None
+        self.report("saved", refused)
+        changed = sorted(name for name in {*before.configs, *after.configs} if _differs(name, before, after))
+        if changed:
+            version = after.configs[GENERAL].version
+            log.info("settings_changed", source=source, tables=changed, version=version, saved=after.saved.version)
+
+    def _note_restart(self, service: ServiceSettings) -> None:
+        running = self._started.service
+        needs = [key for key in ServiceSettings.model_fields if getattr(service, key) != getattr(running, key)]
+        if needs and needs != self._needs_restart:
+            log.warning("settings_need_restart", keys=needs)
+        self._needs_restart = needs
+
+    def status(self) -> dict[str, Any]:
+        """What is wrong with the sources, and what waits for a restart; the versions in force."""
+        return {
+            "version": self._now.configs[GENERAL].version,
+            "saved_version": self._now.saved.version,
+            "faults": dict(self._faults),
+            "warnings": list(self._now.settings.warnings),
+            "needs_restart": [f"service.{key}" for key in self._needs_restart],
+        }
+
+    def view(self, agent_id: str | None = None) -> dict[str, Any]:
+        """Every value for an agent, or for all of them, with where it comes from; secrets are left out."""
+        now = self._now
+        config = now.configs[GENERAL] if agent_id is None else now.for_agent(agent_id)
+        overridden = bool(now.saved.general) if agent_id is None else agent_id in now.agents
+        return {
+            **self.status(),
+            "agent": agent_id,
+            "version": config.version,
+            "memory_injection_overridden": overridden,
+            "memory_injection": _values(config.model_dump(mode="json"), now.layers_of(agent_id)),
+            "agents": {name: {"memory_injection_overridden": True} for name in now.agents},
+            "service": _values(_without_secrets(self._started.service), self._started.service_layers),
+        }
+
+
+def _with(saved: SavedSettings, agent_id: str | None, own: Mapping[str, Any]) -> SavedSettings:
+    """The next version of `saved`, with the values of an agent, or of all, replaced."""
+    if agent_id is None:
+        return SavedSettings(saved.version + 1, own, saved.agents)
+    agents = {name: values for name, values in saved.agents.items() if name != agent_id}
+    return SavedSettings(saved.version + 1, saved.general, {**agents, agent_id: own} if own else agents)
+
+
+def _differs(name: str, before: Snapshot, after: Snapshot) -> bool:
+    return before.configs.get(name, before.configs[GENERAL]) != after.configs.get(name, after.configs[GENERAL])
+
+
+def _values(plain: Mapping[str, Any], layers: Sequence[Layer]) -> dict[str, dict[str, Any]]:
+    found = {}
+    for key, value in plain.items():
+        layer = giving(layers, key)
+        origin = layer.origin if layer else Origin.DEFAULT
+        found[key] = {"value": value, "origin": origin.value, "at": layer.places.get(key) if layer else None}
+    return found
+
+
+def _without_secrets(service: ServiceSettings) -> dict[str, Any]:
+    plain = service.model_dump(mode="json")
+    for name, field in ServiceSettings.model_fields.items():
+        if plain[name] and not field.repr:
+            plain[name] = "***"
+        elif isinstance(plain[name], str):
+            plain[name] = _CREDENTIALS.sub("//***@", plain[name])
+    return plain

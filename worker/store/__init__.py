@@ -1,0 +1,1 @@
+"""Write memories, and maintain whole stores: copy, back up, check and switch."""

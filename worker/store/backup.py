@@ -1,0 +1,218 @@
+"""Backups: every memory of a store with its dense vector, independent of the engine, with a checksum.
+
+A backup is a folder, or a `.tar.gz` of one, with `memories.jsonl` and `manifest.json`. A line is a memory with its
+tenant (`{"tenant", "memory", "dense"}`, the vector as base64 of little-endian 32-bit floats) or one that has gone
+meanwhile (`{"tenant", "forgotten"}`); of several lines about one memory the last counts.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import struct
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Self
+
+from pydantic import ValidationError
+
+from worker.domain.errors import StoreError
+from worker.domain.memory import Listed, Memory, Vector
+from worker.ports.store_record import StoreRecord
+
+FORMAT = 1
+MEMORIES = "memories.jsonl"
+MANIFEST = "manifest.json"
+ARCHIVES = (".tar.gz", ".tgz")
+CHUNK = 1 << 20
+COMPRESSION = 3
+"""Vectors hardly compress; more than this only costs time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a backup holds: `memories` of them, in `lines` lines with the digest `sha256`."""
+
+    created_at: str
+    record: dict[str, Any]
+    memories: int
+    lines: int
+    sha256: str
+    format: int = FORMAT
+
+    @property
+    def made_by(self) -> StoreRecord | None:
+        return StoreRecord.parse(self.record)
+
+
+class BackupWriter:
+    """Writes a backup beside its place and moves it there when it is complete. Blocks; raises `StoreError`."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._folder = target.with_name(target.name + ".part")
+        self._lines = 0
+        self._hash = hashlib.sha256()
+        self._stream: IO[bytes] | None = None
+
+    def begin(self) -> None:
+        """Raises `StoreError` when there is something at the target: a backup never replaces anything."""
+        if self._target.exists():
+            raise StoreError(f"{self._target} exists already; a backup never replaces anything")
+        try:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(mode=0o700, parents=True)
+            self._stream = (self._folder / MEMORIES).open("wb")
+        except OSError as error:
+            raise StoreError(f"{self._target} cannot be written: {error}") from error
+
+    def memories(self, entries: Sequence[Listed]) -> None:
+        self._write([_line(entry) for entry in entries])
+
+    def forgotten(self, tenant: str, ids: Sequence[str]) -> None:
+        self._write([json.dumps({"tenant": tenant, "forgotten": key}) for key in ids])
+
+    def finish(self, made_by: StoreRecord, memories: int, now: datetime) -> int:
+        """Complete the backup; its size in bytes."""
+        manifest = Manifest(now.isoformat(), made_by.dump(), memories, self._lines, self._hash.hexdigest())
+        try:
+            self._close()
+            text = json.dumps(asdict(manifest), indent=1)
+            (self._folder / MANIFEST).write_text(text, encoding="utf-8")
+            if self._target.name.endswith(ARCHIVES):
+                return self._archive()
+            self._folder.replace(self._target)
+            return sum(path.stat().st_size for path in self._target.iterdir())
+        except OSError as error:
+            raise StoreError(f"{self._target} cannot be written: {error}") from error
+
+    def abandon(self) -> None:
+        """Leave nothing behind of a backup that was not finished."""
+        if self._stream is not None:
+            self._stream.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _archive(self) -> int:
+        draft = self._folder / "archive"
+        with tarfile.open(draft, "w:gz", compresslevel=COMPRESSION) as archive:
+            for name in (MANIFEST, MEMORIES):
+                archive.add(self._folder / name, name)
+        draft.replace(self._target)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return self._target.stat().st_size
+
+    def _write(self, lines: list[str]) -> None:
+        data = "".join(line + "\n" for line in lines).encode("utf-8")
+        if self._stream is None:
+            raise StoreError("the backup has not begun")
+        try:
+            self._stream.write(data)
+        except OSError as error:
+            raise StoreError(f"{self._target} cannot be written: {error}") from error
+        self._lines += len(lines)
+        self._hash.update(data)
+
+    def _close(self) -> None:
+        if self._stream is not None:
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+            self._stream.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A memory that went while the backup was made."""
+
+    tenant: str
+    id: str
+
+
+class BackupReader:
+    """Reads a backup that was checked as a whole first. Blocks; raises `StoreError`."""
+
+    def __init__(self, source: Path, manifest: Manifest) -> None:
+        self._source = source
+        self.manifest = manifest
+
+    @classmethod
+    def open(cls, source: Path) -> Self:
+        """Read the manifest, and compare the checksum of everything else with it."""
+        with _faults(source):
+            with _member(source, MANIFEST) as stream:
+                values = json.loads(stream.read())
+            if not isinstance(values, dict) or values.get("format") != FORMAT:
+                raise StoreError(f"{source} is no backup of format {FORMAT}")
+            manifest = Manifest(**values)
+            with _member(source, MEMORIES) as stream:
+                found = _checksum(stream)
+        if found != manifest.sha256:
+            raise StoreError(f"{source} is damaged: its checksum is {found}, it should be {manifest.sha256}")
+        return cls(source, manifest)
+
+    def pages(self, size: int) -> Iterator[list[Listed | Forgotten]]:
+        """The lines in their order, at most `size` at a time."""
+        with _faults(self._source), _member(self._source, MEMORIES) as stream:
+            lines = iter(stream)
+            while page := [_parsed(line) for line in islice(lines, size)]:
+                yield page
+
+
+@contextmanager
+def _faults(source: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, TypeError, KeyError, EOFError, tarfile.TarError, zlib.error) as error:
+        raise StoreError(f"{source} is no backup that can be read: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _member(source: Path, name: str) -> Iterator[IO[bytes]]:
+    """A file of the backup, whether that is a folder or an archive."""
+    if source.is_dir():
+        with (source / name).open("rb") as stream:
+            yield stream
+        return
+    with tarfile.open(source, "r:gz") as archive:
+        member = archive.extractfile(name)
+        if member is None:
+            raise KeyError(f"{name} is no file")
+        with member:
+            yield member
+
+
+def _checksum(stream: IO[bytes]) -> str:
+    found = hashlib.sha256()
+    while data := stream.read(CHUNK):
+        found.update(data)
+    return found.hexdigest()
+
+
+def _line(entry: Listed) -> str:
+    values: dict[str, Any] = {"tenant": entry.tenant, "memory": entry.memory.model_dump(mode="json")}
+    if entry.dense is not None:
+        values["dense"] = base64.b64encode(struct.pack(f"<{len(entry.dense)}f", *entry.dense)).decode("ascii")
+    return json.dumps(values, ensure_ascii=True)
+
+
+def _parsed(line: bytes) -> Listed | Forgotten:
+    try:
+        values = json.loads(line)
+        if "forgotten" in values:
+            return Forgotten(values["tenant"], values["forgotten"])
+        return Listed(values["tenant"], Memory.model_validate(values["memory"]), _vector(values.get("dense")))
+    except (ValueError, KeyError, TypeError, struct.error, ValidationError) as error:
+        raise StoreError(f"the backup holds a line that is no memory: {type(error).__name__}") from error
+
+
+def _vector(text: str | None) -> Vector | None:
+    if text is None:
+        return None
+    data = base64.b64decode(text)
+    return struct.unpack(f"<{len(data) // 4}f", data)

@@ -1,0 +1,248 @@
+"""Brings one store to what another one holds while that one goes on being written to.
+
+A copy compares before it writes, so that it may be broken off and begun again at any point. What is written to the
+source meanwhile is noted in a journal by whoever writes, and copied at the end while writes wait.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from worker.domain.errors import EmbedderError, StoreError
+from worker.domain.memory import Listed, Memory, StoredMemory, Vector
+from worker.ports.models import Embedder, SparseEncoder
+from worker.ports.store import WholeStore
+from worker.ports.store_record import StoreRecord
+from worker.text.names import keyword_text
+
+PAGE = 64
+"""Memories that are read, embedded and written at a time: others wait for one such write at most."""
+
+ATTEMPTS = 4
+PAUSE = 0.5
+
+log = structlog.get_logger()
+
+Address = tuple[str, str]
+"""Tenant and id of a memory."""
+
+
+class Journal:
+    """Which memories have been written or deleted since somebody began to listen."""
+
+    def __init__(self) -> None:
+        self._changed: dict[Address, None] | None = None
+
+    def __call__(self, tenant: str, ids: Iterable[str]) -> None:
+        if self._changed is not None:
+            self._changed |= {(tenant, key): None for key in ids}
+
+    def begin(self) -> None:
+        self._changed = {}
+
+    def take(self) -> list[Address]:
+        """What has changed since the last time."""
+        changed, self._changed = self._changed or {}, {}
+        return list(changed)
+
+    def end(self) -> None:
+        self._changed = None
+
+
+@dataclass
+class Progress:
+    """How far a long piece of work is; `total` is 0 while it is not known."""
+
+    phase: str = "starting"
+    done: int = 0
+    total: int = 0
+
+    def enter(self, phase: str, total: int = 0) -> None:
+        self.phase, self.done, self.total = phase, 0, total
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """What makes the vectors of a store; with `anew` also those that are at hand already."""
+
+    embedder: Embedder | None
+    sparse: SparseEncoder
+    anew: bool = False
+
+    @property
+    def record(self) -> StoreRecord:
+        return StoreRecord.of(self.embedder.profile if self.embedder else None, self.sparse.config_hash)
+
+    def takes_over(self, made_by: StoreRecord) -> bool:
+        """Whether dense vectors of a store with this record need not be made again."""
+        return not self.anew and made_by.embedder is not None and made_by.embedder == self.record.embedder
+
+    async def stored(self, entries: Sequence[Listed], made_by: StoreRecord | None) -> list[StoredMemory]:
+        """With vectors; those at hand are kept where the same embedder made them. Raises `EmbedderError`."""
+        vectors: list[Vector | None] = [None] * len(entries)
+        if self.embedder is not None:
+            usable = made_by is not None and self.takes_over(made_by)
+            vectors = [entry.dense if usable else None for entry in entries]
+            bare = [place for place, vector in enumerate(vectors) if vector is None]
+            made = await self._embedded([entries[place].memory.content for place in bare])
+            for place, vector in zip(bare, made, strict=True):
+                vectors[place] = vector
+        return [
+            StoredMemory(entry.memory, vector, self.sparse.passage(keyword_text(entry.memory)))
+            for entry, vector in zip(entries, vectors, strict=True)
+        ]
+
+    async def _embedded(self, texts: list[str]) -> list[Vector]:
+        if self.embedder is None or not texts:
+            return []
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return await self.embedder.embed_passages(texts)
+            except EmbedderError as error:
+                log.warning("embedding_failed", attempt=attempt, error=str(error))
+                await asyncio.sleep(PAUSE * 2**attempt)
+        return await self.embedder.embed_passages(texts)
+
+
+class Copier:
+    """Copies `source` into `target`, whose vectors `maker` makes.
+
+    `digests` are of what is known to be in the target, by address; they take about 200 bytes a memory.
+    """
+
+    def __init__(self, source: WholeStore, target: WholeStore, maker: Maker, progress: Progress) -> None:
+        self._source = source
+        self._target = target
+        self._maker = maker
+        self._progress = progress
+        self.digests: dict[Address, bytes] = {}
+        self.unreadable = 0
+
+    async def everything(self) -> int:
+        """Copy what differs and delete what is gone; the number of changes made. May be repeated to catch up."""
+        made_by = await self._source.record()
+        vectors = self._maker.takes_over(made_by)
+        self._progress.enter("copying", (await self._source.health()).points)
+        before, self.digests = self.digests, {}
+        changes, cursor, self.unreadable = 0, None, 0
+        while True:
+            page = await self._source.listing(limit=PAGE, cursor=cursor, vectors=vectors)
+            changes += await self._copy(page.entries, before, made_by)
+            self.unreadable += page.unreadable
+            self._progress.done += len(page.entries)
+            cursor = page.cursor
+            if cursor is None:
+                break
+        return changes + await self._delete_others()
+
+    async def some(self, addresses: Sequence[Address]) -> None:
+        """Copy these memories as they are now; those that are gone are deleted."""
+        for tenant, ids in grouped(addresses).items():
+            for start in range(0, len(ids), PAGE):
+                wanted = ids[start : start + PAGE]
+                found = await self._source.tenant(tenant).get(wanted)
+                entries = [Listed(tenant, memory) for memory in found]
+                await self._put(entries, None)
+                gone = sorted(set(wanted) - {memory.id for memory in found})
+                if gone:
+                    await self._target.tenant(tenant).delete(gone)
+                    for key in gone:
+                        self.digests.pop((tenant, key), None)
+
+    async def settle(self, source: WholeStore) -> int:
+        """Bring over what was written to the source after it was copied, unless the target has moved on since.
+
+        `source` is the same generation, opened anew.
+        """
+        self._source = source
+        copied = dict(self.digests)
+        moved: list[Address] = []
+        seen: set[Address] = set()
+        cursor = None
+        while True:
+            page = await self._source.listing(limit=PAGE, cursor=cursor)
+            for entry in page.entries:
+                address = (entry.tenant, entry.memory.id)
+                seen.add(address)
+                if copied.get(address) != digest(entry.memory):
+                    moved.append(address)
+            cursor = page.cursor
+            if cursor is None:
+                break
+        moved += [address for address in copied if address not in seen]
+        untouched = [address for address in moved if await self._is_as_copied(address)]
+        await self.some(untouched)
+        return len(untouched)
+
+    async def _is_as_copied(self, address: Address) -> bool:
+        found = await self._target.tenant(address[0]).get([address[1]])
+        return (digest(found[0]) if found else None) == self.digests.get(address)
+
+    async def _copy(self, entries: Sequence[Listed], before: dict[Address, bytes], made_by: StoreRecord) -> int:
+        """Put what the target does not hold yet."""
+        wanted = {(entry.tenant, entry.memory.id): digest(entry.memory) for entry in entries}
+        held = {address: before[address] for address in wanted if address in before}
+        for tenant, ids in grouped([address for address in wanted if address not in held]).items():
+            for memory in await self._target.tenant(tenant).get(ids):
+                held[tenant, memory.id] = digest(memory)
+        differing = [entry for entry in entries if held.get(address_of(entry)) != wanted[address_of(entry)]]
+        await self._put(differing, made_by)
+        self.digests |= wanted
+        return len(differing)
+
+    async def _put(self, entries: Sequence[Listed], made_by: StoreRecord | None) -> None:
+        for tenant, listed in by_tenant(entries).items():
+            await self._target.tenant(tenant).put(await self._maker.stored(listed, made_by))
+            self.digests |= {address_of(entry): digest(entry.memory) for entry in listed}
+
+    async def _delete_others(self) -> int:
+        """Delete from the target what the source no longer holds."""
+        if (await self._target.health()).points <= len(self.digests):
+            return 0
+        others: list[Address] = []
+        cursor = None
+        while True:
+            page = await self._target.listing(limit=PAGE, cursor=cursor)
+            others += [address_of(entry) for entry in page.entries if address_of(entry) not in self.digests]
+            cursor = page.cursor
+            if cursor is None:
+                break
+        for tenant, ids in grouped(others).items():
+            await self._target.tenant(tenant).delete(ids)
+        return len(others)
+
+
+async def check_counts(source: WholeStore, target: WholeStore, unreadable: int) -> int:
+    """The number of memories in both stores. Raises `StoreError` when they differ."""
+    expected = (await source.health()).points - unreadable
+    found = (await target.health()).points
+    if found != expected:
+        raise StoreError(f"the copy holds {found} memories and should hold {expected}; nothing was changed")
+    return found
+
+
+def digest(memory: Memory) -> bytes:
+    """Two memories with the same digest are the same in every field."""
+    return hashlib.blake2b(memory.model_dump_json().encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def address_of(entry: Listed) -> Address:
+    return entry.tenant, entry.memory.id
+
+
+def grouped(addresses: Iterable[Address]) -> dict[str, list[str]]:
+    """Ids by tenant."""
+    found: dict[str, list[str]] = {}
+    for tenant, key in addresses:
+        found.setdefault(tenant, []).append(key)
+    return found
+
+
+def by_tenant(entries: Iterable[Listed]) -> dict[str, list[Listed]]:
+    found: dict[str, list[Listed]] = {}
+    for entry in entries:
+        found.setdefault(entry.tenant, []).append(entry)
+    return found

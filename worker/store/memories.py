@@ -1,0 +1,317 @@
+"""Keeps memories: remember, update, relate, forget, list. A write is acknowledged only once it is stored.
+
+What is out of date says so itself (`superseded_by`, `superseded_at`), so that one filter leaves it out of every leg of
+a search. Whichever of the two comes first, a successor and what it replaces find each other when the second is put.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from worker.domain.errors import EmbedderError, MemoryRejected, NotFound
+from worker.domain.memory import SUPERSEDING, Memory, MemoryFilter, Page, Relation, StoredMemory, Vector
+from worker.ports.models import Embedder, SparseEncoder
+from worker.ports.store import MemoryStore, StoreEngine
+from worker.text.masking import mask_secrets
+from worker.text.names import keyword_text
+from worker.transfer import changed, check_content
+
+log = structlog.get_logger()
+
+LISTED = 200
+"""Memories per page where every one that names a given memory is looked for."""
+
+MOST_STEPS = 100
+"""Longest chain of successors that is followed."""
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+
+Changed = Callable[[str, Sequence[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a write did: ids that are new, ids whose content changed, ids that were there as they are."""
+
+    created: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    without_vector: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A memory, what it replaced and what replaced it (nearest first), and what else names it."""
+
+    memory: Memory
+    earlier: tuple[Memory, ...] = ()
+    later: tuple[Memory, ...] = ()
+    related: tuple[Memory, ...] = ()
+
+
+class Keeper:
+    """Writes to and lists the store.
+
+    `embedder` is missing while vectors must not be used; `mask` masks secrets in whatever is stored; `changed` is told
+    tenant and ids before they are written or deleted.
+    """
+
+    def __init__(
+        self,
+        engine: StoreEngine,
+        sparse: SparseEncoder,
+        embedder: Embedder | None,
+        *,
+        mask: bool = False,
+        changed: Changed | None = None,
+    ) -> None:
+        self._engine = engine
+        self._sparse = sparse
+        self._embedder = embedder
+        self._mask = mask
+        self._changed = changed
+
+    async def put(
+        self, tenant: str, memories: Sequence[Memory], *, now: datetime | None = None, mask: bool = False
+    ) -> Stored:
+        """Store memories; one whose content changed gets the next version, one that is there already is left alone.
+
+        A memory that was given without `created_at` keeps that of the stored one, else gets `now`. Raises
+        `MemoryRejected` before anything is written, `StoreError` when the store fails.
+        """
+        given = [_masked(memory) for memory in memories] if mask or self._mask else memories
+        for memory in given:
+            check_content(memory)
+        store = self._engine.tenant(tenant)
+        latest = {memory.id: memory for memory in given}
+        present = {memory.id: memory for memory in await store.get(list(latest))}
+        versioned = {key: _versioned(memory, present.get(key), now) for key, memory in latest.items()}
+        arrived = await _with_successors(versioned, present, store)
+        outside = {memory.id: memory for memory in await store.get(_replaced_outside(arrived))}
+        known = present | outside
+        pending = _with_superseded(arrived | outside, arrived.values())
+        without = await self._write(tenant, store, pending.values(), known)
+        return _summary(versioned, present, without)
+
+    async def update(self, tenant: str, memory_id: str, changes: dict[str, Any]) -> Memory:
+        """Change some fields of a memory, the others stay; changed content is the next version.
+
+        Raises `NotFound` for an unknown id and `MemoryRejected` for a value that a memory cannot have.
+        """
+        memory = changed(await self._one(tenant, memory_id), changes)
+        await self.put(tenant, [memory])
+        return await self._one(tenant, memory_id)
+
+    async def relate(self, tenant: str, source: str, kind: str, target: str) -> Memory:
+        """Say that `source` has a relation to `target`; one that supersedes marks the target as out of date.
+
+        The source as it is afterwards. Raises `NotFound` when either is unknown, `MemoryRejected` for a memory
+        related to itself.
+        """
+        if source == target:
+            raise MemoryRejected("relations: a memory is not related to itself")
+        memory, _ = await self._one(tenant, source), await self._one(tenant, target)
+        relation = Relation(kind=kind, target=target)
+        if relation not in memory.relations:
+            memory = memory.model_copy(update={"relations": (*memory.relations, relation)})
+        await self.put(tenant, [memory])
+        return memory
+
+    async def forget(self, tenant: str, ids: Sequence[str]) -> int:
+        """Delete memories for good, and every mention of them in others; the number that existed.
+
+        What a forgotten memory had replaced stays out of date.
+        """
+        store, gone = self._engine.tenant(tenant), frozenset(ids)
+        self._note(tenant, list(gone))
+        deleted = await store.delete(list(ids))
+        pointing = {memory.id: memory for memory in await _pointing(store, list(gone))}
+        await self._write(tenant, store, [_without(memory, gone) for memory in pointing.values()], pointing)
+        return deleted
+
+    async def show(self, tenant: str, memory_id: str) -> Shown:
+        """A memory and its history. Raises `NotFound`."""
+        store = self._engine.tenant(tenant)
+        memory = await self._one(tenant, memory_id)
+        earlier = await _earlier(store, memory)
+        later = await _later(store, memory)
+        history = {shown.id for shown in (memory, *earlier, *later)}
+        targets = await store.get([relation.target for relation in memory.relations])
+        related = {found.id: found for found in [*targets, *await _pointing(store, [memory_id])]}
+        return Shown(memory, earlier, later, tuple(related[key] for key in related if key not in history))
+
+    async def get(self, tenant: str, ids: Sequence[str]) -> list[Memory]:
+        return await self._engine.tenant(tenant).get(ids)
+
+    async def page(self, tenant: str, *, limit: int, cursor: str | None, where: MemoryFilter | None = None) -> Page:
+        """A slice of the memories of the tenant, superseded ones included unless `where` says otherwise."""
+        return await self._engine.tenant(tenant).scroll(where or MemoryFilter(), limit=limit, cursor=cursor)
+
+    async def count(self, tenant: str) -> int:
+        return await self._engine.tenant(tenant).count()
+
+    async def _one(self, tenant: str, memory_id: str) -> Memory:
+        found = await self._engine.tenant(tenant).get([memory_id])
+        if not found:
+            raise NotFound(f"there is no memory {memory_id!r}")
+        return found[0]
+
+    def _note(self, tenant: str, ids: Sequence[str]) -> None:
+        if self._changed is not None:
+            self._changed(tenant, ids)
+
+    async def _write(
+        self, tenant: str, store: MemoryStore, memories: Iterable[Memory], known: Mapping[str, Memory]
+    ) -> int:
+        """Store what differs from `known`; the number of memories that had to be stored without a vector.
+
+        Where what it is found by is the same, the vectors stay as they are.
+        """
+        differing = [memory for memory in memories if memory != known.get(memory.id)]
+        amended = [one for one in differing if _reads_as(one, known.get(one.id))]
+        new = [one for one in differing if not _reads_as(one, known.get(one.id))]
+        vectors = await self._vectors([memory.content for memory in new])
+        self._note(tenant, [memory.id for memory in differing])
+        if new:
+            pairs = zip(new, vectors, strict=True)
+            await store.put(
+                [StoredMemory(one, vector, self._sparse.passage(keyword_text(one))) for one, vector in pairs]
+            )
+        if amended:
+            await store.amend(amended)
+        return sum(vector is None for vector in vectors)
+
+    async def _vectors(self, texts: list[str]) -> Sequence[Vector | None]:
+        if self._embedder is None or not texts:
+            return [None] * len(texts)
+        try:
+            return await self._embedder.embed_passages(texts)
+        except EmbedderError as error:
+            log.warning("stored_without_vectors", memories=len(texts), error=str(error))
+            return [None] * len(texts)
+
+
+def _reads_as(memory: Memory, known: Memory | None) -> bool:
+    """Whether both vectors of a memory that is there would come out the same."""
+    return known is not None and (memory.content, memory.entities) == (known.content, known.entities)
+
+
+def _masked(memory: Memory) -> Memory:
+    content = mask_secrets(memory.content)
+    return memory if content == memory.content else memory.model_copy(update={"content": content})
+
+
+def _versioned(memory: Memory, present: Memory | None, now: datetime | None) -> Memory:
+    """`memory` as it is to be stored over `present`."""
+    kept: dict[str, object] = {}
+    if now is not None and "created_at" not in memory.model_fields_set:
+        kept["created_at"] = now if present is None else present.created_at
+    if present is not None:
+        changes = memory.content != present.content
+        kept["version"] = max(memory.version, present.version + changes)
+        if memory.superseded_by is None:
+            kept |= {"superseded_by": present.superseded_by, "superseded_at": present.superseded_at}
+    return memory.model_copy(update=kept)
+
+
+async def _pointing(store: MemoryStore, ids: Sequence[str]) -> list[Memory]:
+    """Every memory that names one of `ids`."""
+    found: list[Memory] = []
+    cursor = None
+    where = MemoryFilter(pointing_at=tuple(ids))
+    while ids:
+        page = await store.scroll(where, limit=LISTED, cursor=cursor)
+        found += page.memories
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return found
+
+
+def _replaced(memory: Memory) -> list[str]:
+    """Ids of the memories that this one makes out of date."""
+    return [link.target for link in memory.relations if link.kind in SUPERSEDING and link.target != memory.id]
+
+
+def _superseded(memory: Memory, successors: Iterable[Memory]) -> Memory:
+    """`memory` marked as superseded by the youngest of `successors`, if that is younger than what it has already."""
+    youngest = max(successors, key=lambda one: (one.created_at or EARLIEST, one.id), default=None)
+    if youngest is None or (memory.superseded_by and _since(memory) >= (youngest.created_at or EARLIEST)):
+        return memory
+    return memory.model_copy(update={"superseded_by": youngest.id, "superseded_at": youngest.created_at})
+
+
+def _since(memory: Memory) -> datetime:
+    return memory.superseded_at or EARLIEST
+
+
+def _by_target(successors: Iterable[Memory]) -> dict[str, list[Memory]]:
+    found: dict[str, list[Memory]] = {}
+    for successor in successors:
+        for target in _replaced(successor):
+            found.setdefault(target, []).append(successor)
+    return found
+
+
+async def _with_successors(
+    memories: dict[str, Memory], present: dict[str, Memory], store: MemoryStore
+) -> dict[str, Memory]:
+    """`memories`, with those that arrive after their successor marked as superseded by it."""
+    arriving = [key for key in memories if key not in present]
+    pointing = _by_target(await _pointing(store, arriving))
+    return memories | {key: _superseded(memories[key], pointing.get(key, ())) for key in arriving}
+
+
+def _replaced_outside(memories: Mapping[str, Memory]) -> list[str]:
+    """Ids of what `memories` replace that is not among them."""
+    return [target for target in _by_target(memories.values()) if target not in memories]
+
+
+def _with_superseded(memories: dict[str, Memory], successors: Iterable[Memory]) -> dict[str, Memory]:
+    """`memories`, with those marked as superseded that `successors` replace."""
+    pointing = _by_target(successors)
+    return {key: _superseded(memory, pointing.get(key, ())) for key, memory in memories.items()}
+
+
+def _without(memory: Memory, gone: frozenset[str]) -> Memory:
+    """`memory` without any mention of what is gone."""
+    relations = tuple(relation for relation in memory.relations if relation.target not in gone)
+    update: dict[str, object] = {"relations": relations}
+    if memory.superseded_by in gone:
+        update |= {"superseded_by": None, "superseded_at": memory.superseded_at or memory.created_at or EARLIEST}
+    return memory.model_copy(update=update)
+
+
+async def _earlier(store: MemoryStore, memory: Memory) -> tuple[Memory, ...]:
+    """What `memory` replaced, and what that had replaced."""
+    found: dict[str, Memory] = {}
+    newest = [memory]
+    while newest and len(found) < MOST_STEPS:
+        replaced = {target for later in newest for target in _replaced(later)}
+        ids = [later.id for later in newest]
+        superseded = {earlier.id for earlier in await _pointing(store, ids) if earlier.superseded_by in ids}
+        wanted = sorted((replaced | superseded) - set(found) - {memory.id})
+        newest = await store.get(wanted)
+        found |= {earlier.id: earlier for earlier in newest}
+    return tuple(found.values())
+
+
+async def _later(store: MemoryStore, memory: Memory) -> tuple[Memory, ...]:
+    """What replaced `memory`, and what replaced that."""
+    found: dict[str, Memory] = {}
+    following = memory.superseded_by
+    while following is not None and following not in found and following != memory.id and len(found) < MOST_STEPS:
+        successors = await store.get([following])
+        found |= {successor.id: successor for successor in successors}
+        following = successors[0].superseded_by if successors else None
+    return tuple(found.values())
+
+
+def _summary(memories: dict[str, Memory], present: dict[str, Memory], without_vector: int) -> Stored:
+    created = tuple(key for key in memories if key not in present)
+    updated = tuple(key for key, memory in memories.items() if key in present and memory != present[key])
+    unchanged = tuple(key for key in memories if key in present and key not in updated)
+    return Stored(created, updated, unchanged, without_vector)

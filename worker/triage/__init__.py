@@ -1,0 +1,1 @@
+"""A chat or decision model chooses among candidates."""

@@ -1,0 +1,270 @@
+"""The conversation in which a model chooses: rules and examples first, the task, then the numbered candidates."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from random import Random
+from typing import Any
+
+from hooks.contract import Reason
+from worker.domain.errors import ModelError, PromptError
+from worker.domain.memory import Candidate, SelectionTask, is_superseded
+from worker.domain.model_calls import ChatRequest
+from worker.domain.model_profile import SchemaKind
+from worker.text.rendering import OUTDATED
+from worker.text.tokens import estimate_tokens
+
+from .answer_parsing import Choice, parse_choice
+from .prompt_files import Message, Prompt, clip_middle, estimate_messages, neutralise, quote
+
+VARIABLES = frozenset({"now", "task", "candidates", "most"})
+SECTIONS = ("search", "results", "final", "repair")
+FIRST_SECTION = "first search"
+"""Tells a model that it is to search before it chooses; `search` does where a prompt has no such section."""
+
+_MARGIN_TOKENS = 128
+_CANDIDATE_CHARACTERS = 400
+_MESSAGE_CHARACTERS = 1600
+_DESCRIPTION_CHARACTERS = 800
+_TURN_CHARACTERS = 240
+_TURNS = 3
+
+RECALL_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "recall",
+        "description": "Search the memories for something that the candidates do not say.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "A name or a few words."},
+                "types": {"type": "array", "items": {"type": "string"}, "description": "Only these memory types."},
+                "entity": {"type": "string", "description": "Only memories about this person or thing."},
+                "since": {"type": "string", "description": "Only memories from this date on, YYYY-MM-DD."},
+                "until": {"type": "string", "description": "Only memories up to this date, YYYY-MM-DD."},
+                "budget": {"type": "string", "enum": ["low", "mid", "high"], "description": "How widely to search."},
+                "history": {"type": "boolean", "description": "Also what is out of date: for a task about the past."},
+            },
+            "required": ["query"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+def check_prompt(prompt: Prompt) -> None:
+    """Raises `PromptError` where the prompt lacks a section or uses a variable that triage does not have."""
+    for name in SECTIONS:
+        prompt.section(name)
+    unknown = sorted(prompt.variables - VARIABLES)
+    if unknown:
+        raise PromptError(f"prompt {prompt.name}: triage has no variable {unknown[0]!r}")
+
+
+def answer_schema(offered: int, most: int) -> dict[str, Any]:
+    """JSON schema of an answer about candidates numbered 1 to `offered`."""
+    number = {"type": "integer", "minimum": 1, "maximum": max(1, offered)}
+    return {
+        "type": "object",
+        "properties": {
+            "relevant": {"type": "array", "items": number, "maxItems": min(most, max(1, offered))},
+            "sufficient": {"type": "boolean"},
+        },
+        "required": ["relevant", "sufficient"],
+        "additionalProperties": False,
+    }
+
+
+def answer_pattern(offered: int, most: int) -> dict[str, Any]:
+    """JSON schema of one string such as "3,1" or "none": a third of the tokens, and no room for white space.
+
+    For servers that turn patterns into grammars (llama.cpp); such an answer cannot say that something is missing.
+    """
+    number = _number_pattern(max(1, offered))
+    further = min(most, max(1, offered)) - 1
+    return {"type": "string", "pattern": f"^(none|{number}(,{number}){{0,{further}}})$"}
+
+
+def _number_pattern(most: int) -> str:
+    """A regular expression of the numbers 1 to `most` (at most 99), without leading zeros."""
+    if most < 10:
+        return f"[1-{most}]"
+    tens, ones = divmod(most, 10)
+    whole = [f"[1-{tens - 1}][0-9]"] if tens > 1 else []
+    return f"({'|'.join(['[1-9]', *whole, f'{tens}[0-{ones}]'])})"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a conversation is held to: the model's `window` in tokens, most memories that are chosen, how the model is
+    held to an answer's form, and the seed of the order in which candidates are shown (`None`: as found)."""
+
+    window: int
+    most: int
+    output: SchemaKind = SchemaKind.JSON_SCHEMA
+    seed: int | None = None
+
+
+class Conversation:
+    """What has been said so far, and the candidates offered: number n is `offered[n - 1]`.
+
+    Whole candidates are left out from the end where the model's window is too small; the rules stay. Raises
+    `ModelError` where not even one candidate fits.
+    """
+
+    def __init__(
+        self,
+        prompt: Prompt,
+        task: SelectionTask,
+        candidates: Sequence[Candidate],
+        present: Callable[[str], str],
+        shape: Shape,
+    ) -> None:
+        self._prompt = prompt
+        self._present = present
+        self._shape = shape
+        self._now = task.now
+        self._values = {"now": task.now.date().isoformat(), "task": task_lines(task, present), "most": str(shape.most)}
+        self._tokens_left = shape.window - prompt.max_tokens - _MARGIN_TOKENS
+        self.offered: list[Candidate] = []
+        self._messages = list(self._opening())
+        lines = self._offer(candidates)
+        if candidates and not lines:
+            raise ModelError(Reason.MODEL_ERROR, "the triage prompt does not fit into the model's context window")
+        self._messages.append(_user(self._fill(prompt.user, lines)))
+
+    def choice_request(self) -> ChatRequest:
+        """A turn that must end in a choice."""
+        shapes = {SchemaKind.JSON_SCHEMA: answer_schema, SchemaKind.PATTERN: answer_pattern}
+        make = shapes.get(self._shape.output)
+        return self._request(schema=make(len(self.offered), self._shape.most) if make else None)
+
+    def first_request(self) -> ChatRequest:
+        """A turn in which the model is to search, before it has seen any candidate."""
+        opening = self._messages.pop()
+        begin = self._prompt.sections.get(FIRST_SECTION) or self._prompt.section("search")
+        self._messages.append(_user(f"{opening['content']}\n{begin}"))
+        return self._request(tools=(RECALL_TOOL,))
+
+    def search_request(self, answer: str) -> ChatRequest:
+        """A turn in which the model may search, after an answer that said that something is missing."""
+        self._add(_assistant(answer), _user(self._prompt.section("search")))
+        return self._request(tools=(RECALL_TOOL,))
+
+    def results_request(self, queries: Sequence[str], found: Sequence[Candidate], *, more: bool = False) -> ChatRequest:
+        """What searches brought, and then the final choice, or `more` searches where the model wants any.
+
+        Calls are retold as text: not every model's format takes them back.
+        """
+        calls = "\n".join(f"recall(query={quote(query)})" for query in queries)
+        lines = self._offer(found)
+        results = self._fill(self._prompt.section("results"), lines)
+        then = self._fill(self._prompt.section("search" if more else "final"), lines)
+        self._add(_assistant(calls or "recall()"), _user(f"{results}\n{then}"))
+        return self._request(tools=(RECALL_TOOL,)) if more else self.choice_request()
+
+    def repair_request(self, answer: str) -> ChatRequest:
+        """The choice once more, after an answer that could not be read."""
+        self._add(_assistant(clip_middle(answer, 400) or "(nothing)"), _user(self._prompt.section("repair")))
+        return self.choice_request()
+
+    def _opening(self) -> tuple[Message, ...]:
+        """Rules and examples; examples are left out, last ones first, where the window is too small for them."""
+        prefix = self._prompt.prefix()
+        if self._shape.output is SchemaKind.PATTERN:
+            prefix = tuple(map(_in_pattern, prefix))
+        first = estimate_tokens(self._fill(self._prompt.user, [])) + 200
+        while len(prefix) > 2 and estimate_messages(prefix) + first > self._tokens_left:
+            prefix = prefix[:-2]
+        self._tokens_left -= estimate_messages(prefix) + first - 200
+        return prefix
+
+    def _offer(self, candidates: Sequence[Candidate]) -> list[str]:
+        """Lines of the candidates that fit, numbered in the order in which they are shown."""
+        fitting: list[Candidate] = []
+        for candidate in candidates:
+            cost = estimate_tokens(candidate_line(99, candidate, self._present, self._now)) + 1
+            if cost > self._tokens_left:
+                break
+            self._tokens_left -= cost
+            fitting.append(candidate)
+        if self._shape.seed is not None:
+            Random(self._shape.seed).shuffle(fitting)
+        start = len(self.offered) + 1
+        self.offered += fitting
+        return [candidate_line(number, one, self._present, self._now) for number, one in enumerate(fitting, start)]
+
+    def _fill(self, template: str, lines: Sequence[str]) -> str:
+        return self._prompt.fill(template, {**self._values, "candidates": "\n".join(lines) or "(none)"})
+
+    def _add(self, *messages: Message) -> None:
+        self._tokens_left -= estimate_messages(messages)
+        self._messages.extend(messages)
+
+    def _request(self, **shape: Any) -> ChatRequest:
+        return ChatRequest(
+            messages=tuple(self._messages),
+            max_tokens=self._prompt.max_tokens,
+            temperature=self._prompt.temperature,
+            **shape,
+        )
+
+
+def shuffle_seed(task: SelectionTask, candidates: Sequence[Candidate]) -> int:
+    """The same for the same message and candidates, in every process; whatever their order."""
+    ids = sorted(candidate.memory.id for candidate in candidates)
+    return int.from_bytes(hashlib.sha256("\0".join((task.message, *ids)).encode()).digest()[:8])
+
+
+def _in_pattern(message: Message) -> Message:
+    """An example's answer as a model writes it that is held to a pattern."""
+    if message["role"] != "assistant":
+        return message
+    answer = parse_choice(message["content"], 99)
+    written = ",".join(map(str, answer.ids)) or "none" if isinstance(answer, Choice) else message["content"]
+    return _assistant(json.dumps(written))
+
+
+def candidate_line(number: int, candidate: Candidate, present: Callable[[str], str], now: datetime) -> str:
+    """`[3] 2026-02-11 "text"`: a label of ours, the day it is about or was noted, and quoted data."""
+    return f"[{number}] {candidate_text(candidate, present, now)}"
+
+
+def candidate_text(candidate: Candidate, present: Callable[[str], str], now: datetime) -> str:
+    """`2026-02-11 "text"`: the day that a memory is about or was noted, and its text as quoted data.
+
+    What something else has taken the place of by `now` says so between the two.
+    """
+    memory = candidate.memory
+    moment = memory.occurred_at or memory.created_at
+    day = f"{moment.date().isoformat()} " if moment else ""
+    text = present(memory.content)
+    if len(text) > _CANDIDATE_CHARACTERS:
+        text = text[: _CANDIDATE_CHARACTERS - 1] + "…"
+    state = f"({OUTDATED}) " if is_superseded(memory, now) else ""
+    return f"{day}{state}{quote(text)}"
+
+
+def task_lines(task: SelectionTask, present: Callable[[str], str]) -> str:
+    """The task as labelled, quoted lines; the turns before it come first, oldest first."""
+
+    def line(label: str, text: str, limit: int) -> str:
+        return f"{label}: {quote(clip_middle(present(text), limit))}"
+
+    turns = [turn for turn in task.recent_messages if turn.content.strip()][-_TURNS:]
+    lines = [line(f"Earlier ({neutralise(turn.role)[:20]})", turn.content, _TURN_CHARACTERS) for turn in turns]
+    description = (task.task_description or "").strip()
+    if description and description != task.message.strip():
+        lines.append(line("Description", description, _DESCRIPTION_CHARACTERS))
+    lines.append(line("Message", task.message, _MESSAGE_CHARACTERS))
+    return "\n".join(lines)
+
+
+def _user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def _assistant(text: str) -> Message:
+    return {"role": "assistant", "content": text}

@@ -1,0 +1,98 @@
+"""The searches that a model asks for: counted, never the same one twice, never an empty one."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+
+import structlog
+
+from worker.domain.deadline import Deadline
+from worker.domain.errors import MeeseeksError
+from worker.domain.memory import Candidate, Dropped, Recalled, RecallQuery, RecallTool
+
+from .answer_parsing import ToolRequest, recall_query
+
+_log = structlog.get_logger()
+
+
+class Searches:
+    """At most `most` searches; `tried` are queries that were made already, `offered` the candidates that the model has
+    seen, and `first` what the service found besides.
+
+    `found` is what the searches brought that the model had not seen, `dropped` what they left out, each memory once. A
+    candidate that had no place among those that were shown can be searched for: it is as good as unknown.
+    """
+
+    def __init__(
+        self,
+        recall: RecallTool,
+        *,
+        most: int,
+        shown: int,
+        tried: Iterable[str] = (),
+        offered: Iterable[Candidate] = (),
+        first: Recalled | None = None,
+    ) -> None:
+        known = first or Recalled("")
+        self._recall = recall
+        self._shown = shown
+        self._tried = {query.casefold().strip() for query in tried}
+        self._offered = {candidate.memory.id for candidate in offered}
+        self._told = {candidate.memory.id for candidate in known.candidates}
+        self._told |= {dropped.candidate.memory.id for dropped in known.dropped}
+        self._found: dict[str, Candidate] = {}
+        self.left = most
+        self.queries: list[str] = []
+        self.dropped: list[Dropped] = []
+
+    @property
+    def found(self) -> tuple[Candidate, ...]:
+        return tuple(self._found.values())
+
+    def accepted(self, calls: Iterable[ToolRequest]) -> list[RecallQuery]:
+        """The calls that are searches, new ones, as many as may still be made."""
+        fresh: dict[str, RecallQuery] = {}
+        for call in calls:
+            query = recall_query(call)
+            if query is not None and query.query.casefold() not in self._tried:
+                fresh.setdefault(query.query.casefold(), query)
+        return list(fresh.values())[: self.left]
+
+    async def run(self, queries: Sequence[RecallQuery], deadline: Deadline) -> list[Candidate]:
+        """Candidates that the model has not seen, the best of each search first; searches of one turn are made at the
+        same time."""
+        self.left -= len(queries)
+        self.queries += [query.query for query in queries]
+        self._tried |= {query.query.casefold() for query in queries}
+        answers = await asyncio.gather(*(self._search(query, deadline) for query in queries))
+        new = self._new(answers)
+        self._found |= {key: one for key, one in new.items() if key not in self._found}
+        self._tell_dropped(answers)
+        shown = list(new.values())[: self._shown]
+        self._offered |= {candidate.memory.id for candidate in shown}
+        return shown
+
+    async def _search(self, query: RecallQuery, deadline: Deadline) -> Recalled:
+        try:
+            async with asyncio.timeout(deadline.remaining()):
+                return await self._recall(query)
+        except (MeeseeksError, TimeoutError) as error:
+            _log.warning("triage_search_failed", error=type(error).__name__)
+            return Recalled(query.query)
+
+    def _new(self, answers: Iterable[Recalled]) -> dict[str, Candidate]:
+        """In turns, one of each answer, so that no search's results are all behind those of another."""
+        ranks = zip_longest(*(recalled.candidates for recalled in answers))
+        found = (candidate for rank in ranks for candidate in rank if candidate is not None)
+        new: dict[str, Candidate] = {}
+        for candidate in found:
+            if candidate.memory.id not in self._offered:
+                new.setdefault(candidate.memory.id, candidate)
+        return new
+
+    def _tell_dropped(self, answers: Iterable[Recalled]) -> None:
+        self._told |= set(self._found)
+        for dropped in (one for recalled in answers for one in recalled.dropped):
+            if dropped.candidate.memory.id not in self._told:
+                self._told.add(dropped.candidate.memory.id)
+                self.dropped.append(dropped)

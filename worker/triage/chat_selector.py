@@ -1,0 +1,121 @@
+"""A chat model chooses among the candidates; it answers with numbers and never with text of its own."""
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from hooks.contract import Engine
+from worker.domain.deadline import Deadline
+from worker.domain.memory import Candidate, Dropped, Recalled, RecallTool, Selection, SelectionTask, Verdict
+from worker.domain.model_calls import ChatReply, ChatRequest
+from worker.ports.models import ChatModel
+from worker.settings.injection import CandidateOrder, FirstRecall, InjectionConfig
+
+from .breaker import CircuitBreaker, Guard
+from .chat_prompt import Conversation, Shape, check_prompt, shuffle_seed
+from .chat_searches import Searches
+from .chat_turns import Rules, Turns
+from .prompt_files import Prompt
+
+
+class LlmSelector:
+    """Selects with a chat model: one call as a rule, up to three turns when it asks to search again.
+
+    `present` makes any text fit to be shown (masked, flattened); how much of it is shown is decided here. `window` is
+    the model's context in tokens, `clock` gives monotonic seconds. Raises `PromptError` for a prompt that triage
+    cannot use. `select` raises `ModelError`; a failure after a first usable choice is not raised, that choice stands.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        prompt: Prompt,
+        breaker: CircuitBreaker,
+        clock: Callable[[], float] = monotonic,
+        *,
+        present: Callable[[str], str],
+        window: int = 8192,
+    ) -> None:
+        check_prompt(prompt)
+        self._model = model
+        self._prompt = prompt
+        self._guard = Guard(model.name, breaker, clock)
+        self._present = present
+        self._window = window
+
+    async def select(
+        self, task: SelectionTask, recalled: Recalled, recall: RecallTool, config: InjectionConfig, deadline: Deadline
+    ) -> Selection:
+        searches_first = config.first_recall is FirstRecall.MODEL and self._model.abilities.tools
+        turns = self._begin(task, recalled, recall, config, deadline, searches_first=searches_first)
+        choice = await (turns.search_and_choose() if searches_first else turns.choose())
+        offered = turns.conversation.offered
+        chosen = [offered[number - 1] for number in choice.ids]
+        if self._model.abilities.may_only_veto:
+            chosen = _as_found(chosen, (*recalled.candidates, *turns.searches.found))
+        return Selection(
+            chosen=tuple(chosen[: config.max_items]),
+            engine=Engine.LLM,
+            dropped=_dropped(chosen, turns, recalled, config.max_items),
+            recalls=tuple(turns.searches.queries),
+            prompt_id=self._prompt.name,
+            usage=turns.usage,
+            partial=turns.partial,
+            notes=_notes(config, searched_first=searches_first, partial=turns.partial),
+        )
+
+    def _begin(
+        self,
+        task: SelectionTask,
+        recalled: Recalled,
+        recall: RecallTool,
+        config: InjectionConfig,
+        deadline: Deadline,
+        *,
+        searches_first: bool,
+    ) -> Turns:
+        abilities, most = self._model.abilities, config.max_items
+        found = recalled.candidates[: config.triage_candidates]
+        seed = shuffle_seed(task, found) if config.candidate_order is CandidateOrder.SHUFFLED else None
+        shape = Shape(self._window, most, abilities.output, seed)
+        conversation = Conversation(self._prompt, task, () if searches_first else found, self._present, shape)
+        shown = config.triage_candidates
+        if searches_first:
+            searches = Searches(recall, most=config.max_recalls, shown=shown)
+        else:
+            made, tried = config.max_recalls - 1, (recalled.query,)
+            offered = tuple(conversation.offered)
+            searches = Searches(recall, most=made, shown=shown, tried=tried, offered=offered, first=recalled)
+        rules = Rules(most, may_search=abilities.tools, instead=found)
+        return Turns(self._complete, conversation, searches, rules, deadline)
+
+    async def _complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
+        return await self._guard(lambda: self._model.complete(request, deadline), deadline)
+
+
+def _as_found(chosen: Sequence[Candidate], order: Sequence[Candidate]) -> list[Candidate]:
+    """The chosen ones in the order in which they were found."""
+    places = {candidate.memory.id: place for place, candidate in reversed(list(enumerate(order)))}
+    return sorted(chosen, key=lambda candidate: places[candidate.memory.id])
+
+
+def _notes(config: InjectionConfig, *, searched_first: bool, partial: bool) -> tuple[str, ...]:
+    notes = []
+    if config.first_recall is FirstRecall.MODEL and not searched_first:
+        notes.append("first_recall = model: the model takes no tools, so the service searched first")
+    if partial:
+        notes.append("the deadline came while the model was answering: what had arrived by then counts")
+    return tuple(notes)
+
+
+def _dropped(chosen: Sequence[Candidate], turns: Turns, recalled: Recalled, most: int) -> tuple[Dropped, ...]:
+    """Every candidate that was not chosen, and why; those of the model's own searches included."""
+    offered = turns.conversation.offered
+    shown = {candidate.memory.id for candidate in offered}
+    wanted = {candidate.memory.id for candidate in chosen}
+    everything = {c.memory.id: c for c in (*turns.searches.found, *recalled.candidates)}
+    return (
+        *(Dropped(candidate, Verdict.OVER_ITEMS) for candidate in chosen[most:]),
+        *(Dropped(candidate, Verdict.NOT_SELECTED) for candidate in offered if candidate.memory.id not in wanted),
+        *(Dropped(candidate, Verdict.BELOW_CUT) for key, candidate in everything.items() if key not in shown),
+        *turns.searches.dropped,
+    )

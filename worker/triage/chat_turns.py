@@ -1,0 +1,173 @@
+"""The turns of one triage by a chat model: tool turns and turns that must end in a choice never mix.
+
+Either the service has searched already (`FirstRecall.SERVICE`): the first turn chooses among its
+candidates, and only an answer that something is missing leads to a search. Or the model searches first itself. At most
+`MAX_TURNS` answers are asked for, whatever they say.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from hooks.contract import Reason
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.memory import Candidate
+from worker.domain.model_calls import ChatReply, ChatRequest, ModelUsage
+
+from .answer_parsing import Choice, Fault, ToolRequest, parse_arguments, parse_choice, parse_partial
+from .chat_prompt import Conversation
+from .chat_searches import Searches
+
+_log = structlog.get_logger()
+
+MAX_TURNS = 3
+MIN_SEARCH_S = 1.2
+"""A further search is offered with no less time than this: it costs two more calls."""
+
+_FAULT_REASONS = {Fault.REFUSAL: Reason.MODEL_REFUSED, Fault.TRUNCATED: Reason.MODEL_TRUNCATED}
+
+Complete = Callable[[ChatRequest, Deadline], Awaitable[ChatReply]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What holds for all turns of one request: most memories that are chosen, whether the model may search at all,
+    and the candidates that are shown to a model that was to search first and does not."""
+
+    most: int
+    may_search: bool = True
+    instead: Sequence[Candidate] = ()
+
+
+class Turns:
+    """The turns of one request; `usage` adds up what they cost, `partial` says that the last answer was cut off."""
+
+    def __init__(
+        self, complete: Complete, conversation: Conversation, searches: Searches, rules: Rules, deadline: Deadline
+    ) -> None:
+        self._complete = complete
+        self._rules = rules
+        self._deadline = deadline
+        self._best: Choice | None = None
+        self._repaired = False
+        self._refused = False
+        self._searching = False
+        self.conversation = conversation
+        self.searches = searches
+        self.usage: ModelUsage | None = None
+        self.partial = False
+
+    async def choose(self) -> Choice:
+        """The last usable choice among the candidates that the service found. Raises `ModelError` without one."""
+        return await self._last_usable(self.conversation.choice_request())
+
+    async def search_and_choose(self) -> Choice:
+        """The same where the model makes every search."""
+        self._searching = True
+        return await self._last_usable(self.conversation.first_request())
+
+    async def _last_usable(self, request: ChatRequest) -> Choice:
+        try:
+            return await self._turns(request)
+        except ModelError as error:
+            if self._best is None:
+                raise
+            _log.info("triage_kept_first_choice", reason=error.reason.value)
+            return self._best
+
+    async def _turns(self, request: ChatRequest) -> Choice:
+        for turns_left in range(MAX_TURNS - 1, -1, -1):
+            reply = await self._complete(request, self._deadline)
+            self.usage = add_usage(self.usage, reply.usage)
+            step = self._of_cut(reply) if reply.cut else await self._next(reply, turns_left)
+            if isinstance(step, Choice):
+                return step
+            request = step
+        raise ModelError(Reason.MODEL_UNPARSEABLE, "no choice after the last turn")
+
+    def _of_cut(self, reply: ChatReply) -> Choice:
+        """What had been chosen when the deadline came. Raises `ModelError` where nothing had."""
+        choice = parse_partial(reply.text, len(self.conversation.offered))
+        if choice is None:
+            return self._best_or(Reason.MODEL_TIMEOUT, "no number had arrived at the deadline")
+        self.partial = True
+        return choice
+
+    async def _next(self, reply: ChatReply, turns_left: int) -> Choice | ChatRequest:
+        if reply.tool_calls:
+            calls = [ToolRequest(call.name, parse_arguments(call.arguments)) for call in reply.tool_calls]
+            return await self._after_calls(calls, turns_left)
+        answer = parse_choice(reply.text, len(self.conversation.offered))
+        if isinstance(answer, ToolRequest):
+            return await self._after_calls([answer], turns_left)
+        if isinstance(answer, Choice):
+            return self._after_choice(answer, reply.text, turns_left)
+        fault = Fault.TRUNCATED if reply.finish_reason == "length" else answer.fault
+        return self._after_fault(fault, reply.text, turns_left)
+
+    def _after_choice(self, choice: Choice, text: str, turns_left: int) -> Choice | ChatRequest:
+        if len(choice.ids) == len(self.conversation.offered) > self._rules.most:
+            raise ModelError(Reason.MODEL_UNPARSEABLE, "every candidate was chosen")
+        self._best = choice
+        enough = choice.sufficient or not self._may_search_again(turns_left)
+        return choice if enough else self.conversation.search_request(text)
+
+    def _may_search_again(self, turns_left: int) -> bool:
+        """Whether there are searches, turns (one to ask, one to choose) and time for another one."""
+        may = self._rules.may_search and self.searches.left > 0 and turns_left >= 2
+        return may and self._deadline.remaining() > MIN_SEARCH_S
+
+    async def _after_calls(self, calls: list[ToolRequest], turns_left: int) -> Choice | ChatRequest:
+        queries = self.searches.accepted(calls)
+        repeated, self._refused = self._refused and not queries, self._refused or not queries
+        if turns_left == 0 or repeated:
+            return self._without_search(turns_left, Reason.MODEL_UNPARSEABLE, "searches instead of a choice")
+        if self._deadline.remaining() < MIN_SEARCH_S / 2:
+            return self._best_or(Reason.MODEL_NO_TIME, "no time for a further search")
+        found = await self.searches.run(queries, self._deadline)
+        if not found and self._best is not None:
+            return self._best
+        more = self._searching and self._may_search_again(turns_left)
+        if self._searching and queries and not more and not found and not self.conversation.offered:
+            return Choice()
+        return self.conversation.results_request([query.query for query in queries], found, more=more)
+
+    def _after_fault(self, fault: Fault, text: str, turns_left: int) -> Choice | ChatRequest:
+        reason = _FAULT_REASONS.get(fault, Reason.MODEL_UNPARSEABLE)
+        if self._searching and not self.conversation.offered and reason is Reason.MODEL_UNPARSEABLE:
+            return self._without_search(turns_left, reason, f"neither a search nor a choice: {fault.value}")
+        if reason is not Reason.MODEL_UNPARSEABLE or self._repaired or turns_left == 0:
+            return self._best_or(reason, f"unusable answer: {fault.value}")
+        if self._best is not None:
+            return self._best
+        self._repaired = True
+        return self.conversation.repair_request(text)
+
+    def _without_search(self, turns_left: int, reason: Reason, message: str) -> Choice | ChatRequest:
+        """A model that was to search and cannot chooses among what the service found."""
+        if not self._searching or self.conversation.offered or turns_left == 0 or not self._rules.instead:
+            return self._best_or(reason, message)
+        return self.conversation.results_request([], self._rules.instead, more=False)
+
+    def _best_or(self, reason: Reason, message: str) -> Choice:
+        if self._best is None:
+            raise ModelError(reason, message)
+        return self._best
+
+
+def add_usage(total: ModelUsage | None, more: ModelUsage | None) -> ModelUsage | None:
+    """Both together; the cost is unknown where one of them is."""
+    if total is None or more is None:
+        return total or more
+    known = total.cost is not None and more.cost is not None
+    return replace(
+        total,
+        calls=total.calls + more.calls,
+        input_tokens=total.input_tokens + more.input_tokens,
+        output_tokens=total.output_tokens + more.output_tokens,
+        cached_tokens=total.cached_tokens + more.cached_tokens,
+        cost=(total.cost or 0.0) + (more.cost or 0.0) if known else None,
+        elapsed_ms=total.elapsed_ms + more.elapsed_ms,
+    )

@@ -1,0 +1,147 @@
+"""A decision model chooses among the candidates: one yes/no question each, and a probability for each answer."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+from hooks.contract import Engine
+from worker.domain.deadline import Deadline
+from worker.domain.errors import PromptError
+from worker.domain.memory import Candidate, Dropped, Recalled, RecallTool, Selection, SelectionTask, Verdict
+from worker.domain.model_calls import DecisionReply, DecisionRequest, ModelUsage
+from worker.ports.models import DecisionModel
+from worker.settings.injection import InjectionConfig
+
+from .breaker import CircuitBreaker, Guard
+from .chat_prompt import candidate_text, task_lines
+from .chat_turns import add_usage
+from .decision_scale import DecisionScale
+from .prompt_files import Prompt
+
+STATE = "state"
+VARIABLES = frozenset({"now", "task", "candidate"})
+MOST_CHARACTERS = 40_000
+"""Characters of one request's questions: servers refuse bodies of 64 KiB and more."""
+
+
+def check_decision_prompt(prompt: Prompt) -> None:
+    """Raises `PromptError` where the prompt lacks the section of the state, or uses a variable that is not there."""
+    prompt.section(STATE)
+    unknown = sorted(prompt.variables - VARIABLES)
+    if unknown:
+        raise PromptError(f"prompt {prompt.name}: decisions have no variable {unknown[0]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How a model's answers are read, and how many questions one of its requests may hold."""
+
+    scale: DecisionScale = field(default_factory=DecisionScale)
+    questions: int = 64
+    keeps_order: bool = False
+
+
+class DecisionSelector:
+    """Keeps what is probable enough, the most probable first. `select` raises `ModelError`.
+
+    `present` makes any text fit to be shown. A decision model neither searches nor sees one candidate beside another,
+    so a planted instruction can move one probability and nothing else.
+    """
+
+    def __init__(
+        self,
+        model: DecisionModel,
+        prompt: Prompt,
+        breaker: CircuitBreaker,
+        clock: Callable[[], float] = monotonic,
+        *,
+        present: Callable[[str], str],
+        limits: Limits,
+    ) -> None:
+        check_decision_prompt(prompt)
+        self._model = model
+        self._prompt = prompt
+        self._guard = Guard(model.name, breaker, clock)
+        self._present = present
+        self._limits = limits
+
+    async def select(
+        self, task: SelectionTask, recalled: Recalled, recall: RecallTool, config: InjectionConfig, deadline: Deadline
+    ) -> Selection:
+        shown = recalled.candidates[: config.triage_candidates]
+        request = questions_about(task, shown, self._prompt, self._present)
+        replies = await self._answers(request, deadline)
+        raw = [probability for reply in replies for probability in reply.probabilities]
+        scale = self._limits.scale
+        probable = {one.memory.id: scale.calibrated(value) for one, value in zip(shown, raw, strict=True)}
+        kept = [candidate for candidate in shown if probable[candidate.memory.id] >= scale.threshold]
+        if not self._limits.keeps_order:
+            kept.sort(key=lambda candidate: -probable[candidate.memory.id])
+        return Selection(
+            chosen=tuple(kept[: config.max_items]),
+            engine=Engine.DECISION,
+            dropped=_dropped(kept, shown, recalled, config.max_items),
+            prompt_id=self._prompt.name,
+            usage=_usage(replies),
+            probabilities={key: round(value, 4) for key, value in probable.items()},
+        )
+
+    async def _answers(self, request: DecisionRequest, deadline: Deadline) -> list[DecisionReply]:
+        """The replies to all batches, asked at the same time."""
+        return await self._guard(lambda: all_answers(self._model, request, deadline, self._limits.questions), deadline)
+
+
+async def all_answers(
+    model: DecisionModel, request: DecisionRequest, deadline: Deadline, most: int
+) -> list[DecisionReply]:
+    """The replies to a request's batches, in order. The first `ModelError` ends the other calls."""
+    batches = [DecisionRequest(request.state, batch) for batch in batches_of(request.questions, most)]
+    calls = [asyncio.create_task(model.decide(batch, deadline)) for batch in batches]
+    try:
+        return list(await asyncio.gather(*calls))
+    finally:
+        for call in calls:
+            call.cancel()
+
+
+def questions_about(
+    task: SelectionTask, candidates: Sequence[Candidate], prompt: Prompt, present: Callable[[str], str]
+) -> DecisionRequest:
+    """The task as the state, and one question for each candidate; what is the same for all of them comes first."""
+    values = {"now": task.now.date().isoformat(), "task": task_lines(task, present)}
+    state = f"{prompt.system}\n\n{prompt.fill(prompt.section(STATE), values)}"
+    texts = (candidate_text(one, present, task.now) for one in candidates)
+    return DecisionRequest(state, tuple(prompt.fill(prompt.user, {**values, "candidate": text}) for text in texts))
+
+
+def batches_of(questions: Sequence[str], most: int, characters: int = MOST_CHARACTERS) -> Iterator[tuple[str, ...]]:
+    """The questions in their order, in as few requests as the limits allow."""
+    batch: list[str] = []
+    size = 0
+    for question in questions:
+        if batch and (len(batch) >= most or size + len(question) > characters):
+            yield tuple(batch)
+            batch, size = [], 0
+        batch.append(question)
+        size += len(question)
+    if batch:
+        yield tuple(batch)
+
+
+def _usage(replies: Sequence[DecisionReply]) -> ModelUsage | None:
+    total: ModelUsage | None = None
+    for reply in replies:
+        total = add_usage(total, reply.usage)
+    return total
+
+
+def _dropped(
+    kept: Sequence[Candidate], shown: Sequence[Candidate], recalled: Recalled, most: int
+) -> tuple[Dropped, ...]:
+    wanted = {candidate.memory.id for candidate in kept}
+    return (
+        *(Dropped(candidate, Verdict.OVER_ITEMS) for candidate in kept[most:]),
+        *(Dropped(candidate, Verdict.NOT_SELECTED) for candidate in shown if candidate.memory.id not in wanted),
+        *(Dropped(candidate, Verdict.BELOW_CUT) for candidate in recalled.candidates[len(shown) :]),
+    )

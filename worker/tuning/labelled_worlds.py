@@ -1,0 +1,117 @@
+"""Labelled worlds: stores of memories with tasks, and what each task ought to be told. Read from folders, no more.
+
+A world is a folder with `memories.jsonl` (as `worker.transfer` reads it), `tasks.jsonl` and, where there are
+pseudo-users whose memories everybody may see, `world.json` with `shared_users`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from hooks.contract import InjectionRequest
+from worker.domain.errors import MemoryRejected, SettingsError
+from worker.domain.memory import Memory
+from worker.transfer import memory_from
+
+MEMORIES, TASKS, ABOUT = "memories.jsonl", "tasks.jsonl", "world.json"
+UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A request and its labels: ids of memories that must, may, and must never be injected."""
+
+    key: str
+    category: str
+    request: InjectionRequest
+    essential: frozenset[str]
+    useful: frozenset[str]
+    forbidden: frozenset[str]
+
+    @property
+    def relevant(self) -> frozenset[str]:
+        return self.essential | self.useful
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A store's worth of memories and the tasks asked of it, in the order of their time."""
+
+    name: str
+    memories: tuple[Memory, ...]
+    tasks: tuple[Task, ...]
+    shared_users: tuple[str, ...]
+
+
+def read_worlds(folder: Path) -> tuple[World, ...]:
+    """Every world in `folder`, or the one that it is. Raises `SettingsError` naming what is missing or wrong."""
+    found = [path for path in (folder, *sorted(folder.glob("*"))) if (path / TASKS).is_file()]
+    if not found:
+        raise SettingsError(f"there is no labelled world in {folder}: no folder with {TASKS}")
+    return tuple(map(read_world, found))
+
+
+def read_world(folder: Path) -> World:
+    """The world in `folder`."""
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8")) if (folder / ABOUT).is_file() else {}
+        return _world(folder.name, _lines(folder / MEMORIES), _lines(folder / TASKS), about.get("shared_users", ()))
+    except (OSError, ValueError, KeyError, MemoryRejected, ValidationError) as error:
+        raise SettingsError(f"{folder}: {_told(error)}") from error
+
+
+def read_cases(path: Path) -> World:
+    """The world in one file of JSON Lines: lines with a `message` are tasks, the others memories.
+
+    `scope`, `now` and `category` of a task may be missing. Raises `SettingsError` naming what is wrong.
+    """
+    try:
+        lines = list(_lines(path))
+        tasks = [{"scope": {}, "now": None, "category": "case", **line} for line in lines if "message" in line]
+        if not tasks:
+            raise SettingsError(f"{path}: no line has a message, so there is nothing to ask")
+        return _world(path.stem, (line for line in lines if "message" not in line), tasks, ())
+    except (OSError, ValueError, TypeError, KeyError, MemoryRejected, ValidationError) as error:
+        raise SettingsError(f"{path}: {_told(error)}") from error
+
+
+def _told(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _world(
+    name: str, memories: Iterable[Mapping[str, Any]], tasks: Iterable[Mapping[str, Any]], shared_users: Iterable[str]
+) -> World:
+    stored = tuple(memory_from(raw, UNDATED) for raw in memories)
+    asked = sorted((_task(name, raw) for raw in tasks), key=lambda task: (task.request.now or UNDATED, task.key))
+    return World(name, stored, tuple(asked), tuple(shared_users))
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.strip():
+            yield json.loads(line)
+
+
+def _task(world: str, raw: Mapping[str, Any]) -> Task:
+    scope = {key: value for key, value in raw["scope"].items() if value is not None}
+    request = InjectionRequest.model_validate(
+        {
+            "session_id": f"{world}-{scope.get('user', '')}-{scope.get('channel', '')}",
+            "agent_id": scope.get("agent", "main"),
+            "turn_id": raw["id"],
+            "message": raw["message"],
+            "task_description": raw.get("task_description"),
+            "recent_messages": raw.get("recent_turns", []),
+            "source": raw.get("source", "user"),
+            "scope": {**scope, "tenant": world},
+            "now": raw["now"],
+        }
+    )
+    labels = (frozenset(raw.get(name, ())) for name in ("essential", "useful", "forbidden"))
+    return Task(raw["id"], raw["category"], request, *labels)

@@ -1,0 +1,92 @@
+"""Labelled tasks as the judge meets them: with the candidates that the product's own recall brings."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from hooks.contract import InjectionRequest
+from worker.domain.deadline import Deadline
+from worker.domain.memory import Recalled, SelectionTask, visible_to
+from worker.domain.timings import Stages
+from worker.injection.duplicates import deduplicate
+from worker.ports.models import Embedder
+from worker.query.focus import focus
+from worker.query.skipping import skip_reason
+from worker.recall.ranking import within_pool
+from worker.recall.recall import Recall, RecallScope
+from worker.recall.searches import first_query
+from worker.relevance.features import Column, Judged
+from worker.settings.injection import InjectionConfig
+
+from .labelled_worlds import Task, World
+
+DEADLINE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A labelled task; `vector` is missing where it would not be searched with, `judged` where nothing is found."""
+
+    world: str
+    labels: Task
+    vector: Column | None
+    judged: Judged | None
+
+
+async def observe(
+    world: World, recall: Recall, embedder: Embedder, now: datetime, advance: Callable[[], None] = lambda: None
+) -> AsyncIterator[Case]:
+    """The tasks of a world that is stored as a tenant of its own, every task at its own time, without one at `now`."""
+    config = InjectionConfig(shared_users=world.shared_users)
+    for task in world.tasks:
+        yield await _Asking(world, recall, embedder, config, now).case(task)
+        advance()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What stays the same for all tasks of a world."""
+
+    world: World
+    recall: Recall
+    embedder: Embedder
+    config: InjectionConfig
+    now: datetime
+
+    async def case(self, task: Task) -> Case:
+        request, config = task.request, self.config
+        if skip_reason(request, config) is not None:
+            return Case(self.world.name, task, None, None)
+        now = request.now or self.now
+        query = first_query(request, focus(request, config), config)
+        replayed = request.now is not None
+        visibility = visible_to(request.scope, request.agent_id, self.world.shared_users, now, replay=replayed)
+        scope = RecallScope(self.world.name, visibility, now, request.scope.channel)
+        for text in (query.query, *query.also):
+            await self.embedder.embed_query(text)  # known from now on: a search waits for its vectors only so long
+        recalled = await self.recall(query, scope, config, Deadline.after(DEADLINE_S), Stages())
+        vector = np.array(await self.embedder.embed_query(query.query), dtype=np.float32)
+        judged = self._judged(task_of(task.request, recalled.query, now), recalled, vector)
+        return Case(self.world.name, task, vector, judged if judged.candidates else None)
+
+    def _judged(self, task: SelectionTask, recalled: Recalled, vector: Column) -> Judged:
+        """The pool as a service hands it to whoever chooses: no repeats, cut to its size."""
+        fresh, _ = deduplicate(recalled.candidates, {}, self.embedder.profile.duplicate)
+        kept, _ = within_pool(fresh, self.config.pool_limit)
+        return Judged(task, kept, recalled.size, vector)
+
+
+def task_of(request: InjectionRequest, query: str, now: datetime) -> SelectionTask:
+    """What a selector is told of a request."""
+    return SelectionTask(
+        message=request.message,
+        task_description=request.task_description,
+        recent_messages=request.recent_messages,
+        query=query,
+        now=now,
+        user=request.scope.user,
+        channel=request.scope.channel,
+        source=request.source,
+    )

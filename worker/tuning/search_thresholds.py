@@ -1,0 +1,210 @@
+"""Thresholds of relevance, measured: on labelled worlds, or on a store's own memories and tasks about nothing in it.
+
+Pure, but for the file that keeps what was measured, by the embedder's fingerprint.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from worker import PACKAGE_ROOT
+from worker.domain.errors import SettingsError
+from worker.recall.thresholds import Thresholds
+
+OFF_TOPIC_STOPPED = 0.75
+"""Share of off-topic tasks that the gate of a store stops; more costs tasks that have relevant memories, see
+`docs/choosing.md`."""
+
+OFF_TOPIC_SILENT = 0.95
+"""Share of off-topic tasks under the keyword score that opens the gate, and under what is injected without a model."""
+
+PASSING = 0.99
+"""Share of the tasks with relevant memories that the gate lets pass."""
+
+KEPT = 0.98
+"""Share of the relevant memories that are over the floor."""
+
+CLEAN = 0.92
+"""Share of the tasks without relevant memories for which nothing is injected without a model."""
+
+KEYWORD_SHARES = tuple(share / 20 for share in range(8, 21))
+"""Shares of the tasks without relevant memories that a keyword score may stop; the best of them is taken."""
+
+LEAST_TASKS = 20
+LEAST_MEMORIES = 20
+"""Under these, what is measured says nothing."""
+
+PARTS = 5
+"""Parts of the tasks; what thresholds do is measured on one after they were taken from the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A candidate of one task: raw scores (keyword in units of the logarithm of the store's size), and its label."""
+
+    cosine: float
+    keyword: float
+    relevance: float
+    relevant: bool = False
+
+
+Observation = Sequence[Seen]
+"""The candidates of one task, no floor applied; empty where nothing was found."""
+
+Measure = Callable[[Sequence[Observation]], "Thresholds"]
+"""A way to take thresholds from tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What thresholds do on what was observed, each a share of 0 to 1 or `None` where there is nothing to count.
+
+    `passing`: tasks with relevant memories that get candidates. `kept`: relevant memories among the candidates.
+    `stopped`: tasks without any for which there are no candidates. `clean`: those for which nothing is injected
+    without a model.
+    """
+
+    passing: float | None
+    kept: float | None
+    stopped: float | None
+    clean: float | None
+
+
+def off_topic_tasks() -> tuple[str, ...]:
+    """Tasks that have to do with nobody's memories."""
+    text = (PACKAGE_ROOT / "assets/off_topic.txt").read_text(encoding="utf-8")
+    return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def from_off_topic(observed: Sequence[Observation], now: Thresholds) -> Thresholds:
+    """Gate and keyword score that stop off-topic tasks; what needs labels stays, but never under what they reach.
+
+    Raises `SettingsError` where too few tasks were observed.
+    """
+    if len(observed) < LEAST_TASKS:
+        raise SettingsError(f"{len(observed)} tasks are too few to measure by; it takes {LEAST_TASKS}")
+    gate = quantile([_best(task, "cosine") for task in observed], OFF_TOPIC_STOPPED)
+    keyword = quantile([_best(task, "keyword") for task in observed], OFF_TOPIC_SILENT)
+    most = quantile([_best(task, "relevance") for task in observed], OFF_TOPIC_SILENT)
+    return Thresholds(
+        floor=_rounded(min(now.floor, gate)),
+        gate=_rounded(gate),
+        keyword=_rounded(max(now.keyword, keyword)),
+        confident=_rounded(max(now.confident, most)),
+    )
+
+
+def from_labelled(observed: Sequence[Observation]) -> Thresholds:
+    """Thresholds that keep what is relevant and stop what they can of the rest.
+
+    Raises `SettingsError` where too few tasks find something relevant, or too few do not.
+    """
+    having = sum(any(seen.relevant for seen in task) for task in observed)
+    if min(having, len(observed) - having) < LEAST_TASKS:
+        raise SettingsError(
+            f"{having} labelled tasks find a relevant memory and {len(observed) - having} do not, too few to measure"
+            f" the gate by; it takes {LEAST_TASKS} of each: label more receipts with `meeseeks label`"
+        )
+    return _labelled(observed)
+
+
+def _labelled(observed: Sequence[Observation]) -> Thresholds:
+    with_any = [task for task in observed if any(seen.relevant for seen in task)]
+    without = [task for task in observed if not any(seen.relevant for seen in task)]
+    relevant = [seen for task in with_any for seen in task if seen.relevant]
+    gate, keyword = _gate(with_any, without)
+    return Thresholds(
+        floor=_rounded(min(gate, quantile([seen.cosine for seen in relevant], 1.0 - KEPT))),
+        gate=_rounded(gate),
+        keyword=_rounded(keyword),
+        confident=_rounded(quantile([_best(task, "relevance") for task in without], CLEAN)),
+    )
+
+
+def _gate(with_any: Sequence[Observation], without: Sequence[Observation]) -> tuple[float, float]:
+    """Of the pairs of cosine and keyword score that let enough tasks pass, the one that stops most of the others."""
+    best = (-1.0, -1.0, 0.0)
+    scores = [_best(task, "keyword") for task in without]
+    beyond = 1.0 + max(_best(task, "keyword") for task in (*with_any, *without))
+    for keyword in (*(quantile(scores, share) for share in KEYWORD_SHARES), beyond):
+        by_cosine = sorted(_best(task, "cosine") for task in with_any if _best(task, "keyword") < keyword)
+        missed = int((1.0 - PASSING) * len(with_any))
+        gate = by_cosine[missed] if missed < len(by_cosine) else 1.0
+        stopped = sum(_best(task, "cosine") < gate and _best(task, "keyword") < keyword for task in without)
+        best = max(best, (stopped, gate, keyword))
+    return best[1], best[2]
+
+
+def effect_of(thresholds: Thresholds, observed: Sequence[Observation]) -> Effect:
+    """What `thresholds` do to these tasks."""
+    return _effect([(task, thresholds) for task in observed])
+
+
+def labelled_effect(observed: Sequence[Observation]) -> Effect:
+    """What `from_labelled` does to tasks that were left out of it; for observations that it takes."""
+    return unseen_effect(observed, _labelled)
+
+
+def unseen_effect(observed: Sequence[Observation], measure: Measure) -> Effect:
+    """What measured thresholds do to tasks that they were not measured on: each part has those of the other parts."""
+    parts = _parts(observed)
+    measured = [
+        measure([task for task, other in zip(observed, parts, strict=True) if other != part]) for part in range(PARTS)
+    ]
+    return _effect([(task, measured[part]) for task, part in zip(observed, parts, strict=True)])
+
+
+def _parts(observed: Sequence[Observation]) -> list[int]:
+    """The part of each task, those with and without relevant memories dealt out evenly."""
+    dealt = {True: 0, False: 0}
+    found = []
+    for task in observed:
+        kind = any(seen.relevant for seen in task)
+        found.append(dealt[kind] % PARTS)
+        dealt[kind] += 1
+    return found
+
+
+def _effect(each: Sequence[tuple[Observation, Thresholds]]) -> Effect:
+    """What thresholds do, each to its task."""
+    kept = [_candidates(task, thresholds) for task, thresholds in each]
+    with_any = [place for place, (task, _) in enumerate(each) if any(seen.relevant for seen in task)]
+    without = sorted(set(range(len(each))) - set(with_any))
+    clean = [all(seen.relevance < each[place][1].confident for seen in kept[place]) for place in without]
+    return Effect(
+        passing=_share(sum(bool(kept[place]) for place in with_any), len(with_any)),
+        kept=_share(
+            sum(seen.relevant for task in kept for seen in task),
+            sum(seen.relevant for task, _ in each for seen in task),
+        ),
+        stopped=_share(sum(not kept[place] for place in without), len(without)),
+        clean=_share(sum(clean), len(without)),
+    )
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value that a share (0 to 1) of all values do not exceed, between neighbours by their distance."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
+    return low + (high - low) * (place - math.floor(place))
+
+
+def _candidates(task: Observation, thresholds: Thresholds) -> list[Seen]:
+    """What is over the floor, if anything is over the gate."""
+    if not any(seen.cosine >= thresholds.gate or seen.keyword >= thresholds.keyword for seen in task):
+        return []
+    return [seen for seen in task if seen.cosine >= thresholds.floor or seen.keyword >= thresholds.keyword]
+
+
+def _best(task: Observation, score: str) -> float:
+    return max((float(getattr(seen, score)) for seen in task), default=0.0)
+
+
+def _share(number: int, of: int) -> float | None:
+    return round(number / of, 4) if of else None
+
+
+def _rounded(value: float) -> float:
+    """Three digits, never more than `value`: a threshold must not stop what it was measured by."""
+    return math.floor(value * 1000.0) / 1000.0
