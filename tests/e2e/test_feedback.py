@@ -15,13 +15,14 @@ import pytest
 from hooks import PostExecutionHook, PreExecutionHook, Reason
 from hooks.post_execution import SyncPostExecutionHook
 from hooks.usage_contract import AnswerReport, AnswerReportResult
+from tests.support.paths import ROOT
 from tests.support.stack import DEPLOYMENT, MIGRATION, ModelServer, Stack, ask, put, running_stack
 from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.labelled_worlds import read_cases
 
 pytestmark = pytest.mark.timeout(180)
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 USED = "Write it with Alembic, never by hand; it goes out on Tuesday after the stand-up."
 
 

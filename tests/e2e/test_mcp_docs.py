@@ -17,7 +17,7 @@ from skills_ref import validate
 
 from tests.support.mcp import call, texts
 from tests.support.stack import ROOT, environment, running_stack
-from tests.unit.test_skill import blocks as skill_blocks
+from tests.unit.docs.test_skill import blocks as skill_blocks
 from worker.cli import app
 from worker.mcp.scope import HEADERS, SHARED
 

@@ -4,18 +4,18 @@ import ast
 import json
 import re
 import uuid
-from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import pytest
 
 from hooks import Outcome, PreExecutionHook, Reason, SessionEvent
+from tests.support.paths import ROOT
 from tests.support.stack import MIGRATION, Answered, ModelServer, Stack, ask
 
 pytestmark = pytest.mark.timeout(150)
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
 def shown(service: Stack, session: str) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 LOCKS = ("service", "dev", "build", "local-llm")
 PIN = re.compile(r"^([a-z0-9-]+)==([^ ;]+)(?: ; ([^\\]+?))? \\$")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

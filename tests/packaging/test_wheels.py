@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
+
 pytestmark = pytest.mark.timeout(600)
 
-ROOT = Path(__file__).parents[2]
 DROPPINGS = shutil.ignore_patterns(
     ".git", ".venv", "__pycache__", "build", "dist", "*.egg-info", "*_cache", ".hypothesis"
 )

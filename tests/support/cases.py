@@ -1,10 +1,11 @@
 """Faults that users of memory systems have reported, as scenarios: `tests/data/reported-faults.jsonl`."""
 
 import json
-from pathlib import Path
 from typing import Any
 
-_FILE = Path(__file__).parents[1] / "data" / "reported-faults.jsonl"
+from tests.support.paths import ROOT
+
+_FILE = ROOT / "tests" / "data" / "reported-faults.jsonl"
 
 
 def case(case_id: str) -> dict[str, Any]:

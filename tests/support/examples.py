@@ -3,11 +3,12 @@
 import ast
 import asyncio
 import re
-from pathlib import Path
 from types import CodeType
 from typing import Any
 
-DOCS = Path(__file__).parents[2] / "docs"
+from tests.support.paths import ROOT
+
+DOCS = ROOT / "docs"
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -8,12 +8,12 @@ for a session event, where that is not the host's "nothing".
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from tests.support.paths import ROOT
 from worker.hosts import HOSTS, HostProfile
 
-FOLDER = Path(__file__).parents[1] / "data" / "hosts"
+FOLDER = ROOT / "tests" / "data" / "hosts"
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,13 @@ import redis
 
 from hooks import wire
 from hooks.contract import InjectedItem, InjectionResult, Outcome, Reason, SessionEventResult
+from tests.support.paths import ROOT
 from worker.adapters.local.subagents import MemorySubagents
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.domain.deadline import Deadline
 from worker.domain.errors import StoreLocked
 from worker.domain.operation import Answer
 from worker.operations.hosts import HostOperations
-
-ROOT = Path(__file__).parents[2]
 
 
 async def echo(payload: dict[str, Any], deadline: Deadline) -> Answer:

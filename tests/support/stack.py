@@ -18,9 +18,9 @@ from typing import Any
 
 from hooks import InjectionResult, PreExecutionHook, Reason
 from hooks.queue import QueueClient
+from tests.support.paths import ROOT
 from worker.operations.memories import EXPORT, PUT
 
-ROOT = Path(__file__).parents[2]
 MODEL = "openai/scripted"
 
 CONTRACT_S = 0.010

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import hooks
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for package in ("worker", "hooks") for path in (ROOT / package).rglob("*.py"))
 ADAPTERS = ROOT / "worker/adapters"
 SDKS = {"litellm", "openai", "qdrant_client", "qdrant_edge", "redis", "arq", "tenacity", "onnxruntime", "tokenizers"}

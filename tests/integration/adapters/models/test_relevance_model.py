@@ -1,0 +1,318 @@
+"""The judge as it ships: its file, its speed, its place in a service and its commands; real store, real embedder."""
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hooks.contract import Engine, Reason
+from tests.support.paths import ROOT
+from tests.support.scripted_model import Say, ScriptedModel, offered
+from tests.support.service import fact, ids, open_service, shared_minilm
+from worker.adapters.models.minilm import PROFILE
+from worker.adapters.models.relevance_file import CARD, NUMBERS, JudgeModel, find_folder, read_judge
+from worker.domain.deadline import Deadline
+from worker.domain.errors import JudgeError
+from worker.domain.kinds import JudgePoint, Leg
+from worker.domain.memory import Candidate, Memory, Recalled, RecallQuery, Selection, SelectionTask, Verdict
+from worker.injection.search_only import DeterministicSelector
+from worker.relevance.features import Column, Judged
+from worker.relevance.model import Adjustment, Judge
+from worker.relevance.selector import JudgeSelector, worth_asking
+from worker.settings.injection import InjectionConfig
+
+NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
+WORLDS = ROOT / "prompts/cases"
+TEXTS = (
+    "The cabin hold lapses after 12 minutes, operators complained about ghost-full sailings.",
+    "The marina's bakery closes at noon on Sundays.",
+    "Checkout colours follow the 2024 palette.",
+)
+MEMORIES = tuple(fact(f"m{place}", text) for place, text in enumerate(TEXTS))
+MESSAGE = "countdown in the checkout should match how long the backend holds the cabin. what do i hardcode"
+
+
+@pytest.fixture
+def runner() -> Iterator[JudgeModel]:
+    model = JudgeModel(read_judge())
+    yield model
+    model.close()
+
+
+async def pool(message: str, texts: tuple[str, ...] = TEXTS) -> tuple[SelectionTask, Recalled]:
+    """Candidates with the vectors and cosines that they have."""
+    minilm = shared_minilm()
+    query = await minilm.embed_query(message)
+    vectors = await minilm.embed_passages(texts)
+    found = tuple(
+        _candidate(place, text, vector, query) for place, (text, vector) in enumerate(zip(texts, vectors, strict=True))
+    )
+    task = SelectionTask(message, None, (), message, NOW)
+    return task, Recalled(message, tuple(sorted(found, key=lambda one: -one.score)), size=len(texts))
+
+
+def _candidate(place: int, text: str, vector: tuple[float, ...], query: tuple[float, ...]) -> Candidate:
+    memory = Memory(id=f"m{place}", content=text, created_at=NOW - timedelta(days=place))
+    cosine = sum(a * b for a, b in zip(vector, query, strict=True))
+    return Candidate(memory, cosine, None, 0.6 * cosine, 0.6 * cosine, vector, legs=(Leg.MESSAGE,))
+
+
+async def no_recall(query: RecallQuery) -> Recalled:
+    raise AssertionError(f"the judge searched for {query.query}")
+
+
+async def select(selector: JudgeSelector, message: str = MESSAGE, seconds: float = 30.0, **config: Any) -> Selection:
+    task, recalled = await pool(message)
+    settings = InjectionConfig.model_validate(config)
+    return await selector.select(task, recalled, no_recall, settings, Deadline.after(seconds))
+
+
+def selector_of(runner: Any, most_s: float = 20.0) -> JudgeSelector:
+    return JudgeSelector(runner, shared_minilm(), DeterministicSelector(PROFILE), most_s=most_s)
+
+
+class TestFile:
+    def test_it_is_what_its_card_says_and_small(self) -> None:
+        folder = find_folder()
+        assert folder is not None
+        assert (folder / NUMBERS).stat().st_size <= 25 * 2**20
+        file = read_judge()
+        assert file.judge.fingerprint == PROFILE.fingerprint
+        assert file.card["license"] == "Apache-2.0"
+        assert file.card["fitted_to"]["worlds"] == 48
+        points = [
+            file.judge.thresholds[point] for point in (JudgePoint.CLEAN98, JudgePoint.BALANCED, JudgePoint.RECALL)
+        ]
+        assert points[0].opens >= points[1].opens > points[2].opens > 0.0
+
+    @pytest.mark.parametrize("fault", ["bytes", "card", "json", "format", "gone"])
+    def test_whatever_is_wrong_with_it_is_said(self, tmp_path: Path, fault: str) -> None:
+        folder = find_folder()
+        assert folder is not None
+        shutil.copytree(folder, tmp_path / "judge")
+        card = json.loads((tmp_path / "judge" / CARD).read_text())
+        numbers = tmp_path / "judge" / NUMBERS
+        if fault == "bytes":
+            numbers.write_bytes(numbers.read_bytes()[:-1] + b"x")
+        elif fault == "gone":
+            numbers.unlink()
+        elif fault == "json":
+            (tmp_path / "judge" / CARD).write_text("{")
+        else:
+            card |= {"format": 99} if fault == "format" else {"thresholds": {}}
+            (tmp_path / "judge" / CARD).write_text(json.dumps(card))
+        with pytest.raises(JudgeError, match=r"cannot be used|update the service"):
+            read_judge(tmp_path / "judge")
+
+    async def test_a_closed_judge_says_so(self, runner: JudgeModel) -> None:
+        task, recalled = await pool(MESSAGE)
+        runner.close()
+        with pytest.raises(JudgeError, match="closed"):
+            await runner.probabilities(Judged(task, recalled.candidates, 3, np.zeros(384, np.float32)))
+
+
+class TestChoosing:
+    async def test_what_is_useful_is_likelier_than_what_is_not(self, runner: JudgeModel) -> None:
+        chosen = await select(selector_of(runner))
+        assert chosen.engine is Engine.JUDGE
+        assert set(chosen.probabilities) == {"m0", "m1", "m2"}
+        assert max(chosen.probabilities, key=lambda key: chosen.probabilities[key]) == "m0"
+        assert all(0.0 <= likely <= 1.0 for likely in chosen.probabilities.values())
+        assert {one.memory.id for one in chosen.chosen} | {one.candidate.memory.id for one in chosen.dropped} == {
+            "m0",
+            "m1",
+            "m2",
+        }
+
+    async def test_nothing_is_chosen_for_a_textbook_question(self, runner: JudgeModel) -> None:
+        chosen = await select(selector_of(runner), "explain what a hash map is in two sentences")
+        assert chosen.chosen == ()
+        assert {one.verdict for one in chosen.dropped} == {Verdict.BELOW_CUT}
+
+    async def test_points_choose_more_or_less(self, runner: JudgeModel) -> None:
+        selector = selector_of(runner)
+        numbers = [
+            len((await select(selector, judge_point=point)).chosen) for point in ("clean98", "balanced", "recall")
+        ]
+        assert numbers == sorted(numbers)
+
+    async def test_a_teams_labels_change_it(self) -> None:
+        file = read_judge()
+        plain, shifted = JudgeModel(file), JudgeModel(file, Adjustment(shift=9.0))
+        few, many = await select(selector_of(plain)), await select(selector_of(shifted))
+        assert len(many.chosen) == 3 > len(few.chosen)
+        plain.close()
+        shifted.close()
+
+    async def test_a_model_is_shown_the_likeliest_first(self, runner: JudgeModel) -> None:
+        _, recalled = await pool(MESSAGE)
+        settled = replace(await select(selector_of(runner)), probabilities={"m0": 0.1, "m1": 0.0001, "m2": 0.3})
+        worth, beside = worth_asking(recalled, settled)
+        assert [one.memory.id for one in worth.candidates] == ["m2", "m0"]
+        assert [one.candidate.memory.id for one in beside] == ["m1"]
+        plain = replace(settled, engine=Engine.DETERMINISTIC)
+        assert worth_asking(recalled, plain) == (recalled, [])
+
+
+class Slow:
+    """A judge that takes its time, or fails."""
+
+    def __init__(self, judge: Judge, seconds: float = 0.0, fault: str | None = None) -> None:
+        self.judge = judge
+        self.seen: list[int] = []
+        self._seconds = seconds
+        self._fault = fault
+
+    async def probabilities(self, judged: Judged) -> Column:
+        self.seen.append(len(judged.candidates))
+        await asyncio.sleep(self._seconds)
+        if self._fault:
+            raise JudgeError(self._fault)
+        return np.linspace(0.9, 0.1, len(judged.candidates), dtype=np.float32)
+
+
+class Told:
+    """A judge that says what it is told to: of the candidates in their order, and 0 of those beyond."""
+
+    def __init__(self, judge: Judge, likely: tuple[float, ...]) -> None:
+        self.judge = judge
+        self._likely = likely
+
+    async def probabilities(self, judged: Judged) -> Column:
+        number = len(judged.candidates)
+        return np.array([*self._likely, *[0.0] * number][:number], dtype=np.float32)
+
+
+class TestLimits:
+    async def test_without_time_the_plain_gate_decides_at_once(self) -> None:
+        slow = Slow(read_judge().judge)
+        chosen = await select(selector_of(slow), seconds=0.01)
+        assert chosen.engine is Engine.DETERMINISTIC
+        assert slow.seen == []
+        assert "no time" in chosen.notes[0]
+
+    async def test_a_judge_that_hangs_is_left(self) -> None:
+        begun = time.monotonic()
+        chosen = await select(selector_of(Slow(read_judge().judge, seconds=30.0), most_s=0.2))
+        assert chosen.engine is Engine.DETERMINISTIC
+        assert "not done in time" in chosen.notes[0]
+        assert time.monotonic() - begun < 5.0
+
+    async def test_a_judge_that_fails_leaves_the_plain_gate(self) -> None:
+        chosen = await select(selector_of(Slow(read_judge().judge, fault="out of numbers")))
+        assert chosen.engine is Engine.DETERMINISTIC
+        assert chosen.notes == ("judge: out of numbers",)
+
+    async def test_what_there_is_no_time_for_is_not_judged(self) -> None:
+        slow = Slow(read_judge().judge)
+        task, recalled = await pool(MESSAGE)
+        many = tuple(
+            replace(recalled.candidates[0], memory=Memory(id=f"n{n}", content=f"note {n}")) for n in range(200)
+        )
+        chosen = await selector_of(slow, most_s=0.06).select(
+            task, replace(recalled, candidates=many), no_recall, InjectionConfig(), Deadline.after(30)
+        )
+        assert chosen.engine is Engine.JUDGE
+        assert 1 <= slow.seen[0] <= 30
+        assert {one.candidate.memory.id for one in chosen.dropped if one.verdict is Verdict.NOT_SELECTED} >= {"n199"}
+
+    async def test_without_vectors_the_plain_gate_decides(self, runner: JudgeModel) -> None:
+        task, recalled = await pool(MESSAGE)
+        blind = tuple(replace(one, cosine=None, vector=None) for one in recalled.candidates)
+        chosen = await selector_of(runner).select(
+            task, replace(recalled, candidates=blind), no_recall, InjectionConfig(), Deadline.after(3)
+        )
+        assert chosen.engine is Engine.DETERMINISTIC
+        assert "no vectors" in chosen.notes[0]
+
+    async def test_thirty_candidates_are_judged_in_time(self, runner: JudgeModel) -> None:
+        texts = tuple(f"{text} Note {number} of team {number % 7}." for number in range(10) for text in TEXTS)
+        task, recalled = await pool(MESSAGE, texts)
+        vector = np.array(await shared_minilm().embed_query(MESSAGE), dtype=np.float32)
+        judged = Judged(task, recalled.candidates, 30, vector)
+        spent = []
+        for _ in range(15):
+            begun = time.perf_counter()
+            await runner.probabilities(judged)
+            spent.append(time.perf_counter() - begun)
+        assert median(spent) < 0.1
+
+
+class TestService:
+    async def test_it_decides_and_the_receipt_tells_the_probabilities(self, tmp_path: Path, runner: JudgeModel) -> None:
+        async with open_service(tmp_path, judge=selector_of(runner)) as service:
+            await service.put(MEMORIES)
+            result = await service.ask(MESSAGE)
+            assert result.engine in (Engine.JUDGE, Engine.NONE)
+            assert set(ids(result)) <= {"m0"}
+            receipt = await service.receipt(result)
+            likely = {one.id: one.probability for one in receipt.considered}
+            assert likely["m0"] is not None
+
+    async def test_strategy_deterministic_does_without(self, tmp_path: Path, runner: JudgeModel) -> None:
+        async with open_service(tmp_path, judge=selector_of(runner), strategy="deterministic") as service:
+            await service.put(MEMORIES)
+            receipt = await service.receipt(await service.ask(MESSAGE))
+            assert all(one.probability is None for one in receipt.considered)
+
+
+class TestBesideAModel:
+    """A scripted judge, so that it is known what it says; the numbers go from the best candidate of the search down."""
+
+    @staticmethod
+    def judge(*likely: float) -> JudgeSelector:
+        return selector_of(Told(read_judge().judge, likely))
+
+    async def test_a_model_is_shown_what_may_matter_likeliest_first(self, tmp_path: Path) -> None:
+        model = ScriptedModel(['{"relevant":[1]}'])
+        async with open_service(tmp_path, model=model, judge=self.judge(0.1, 0.6, 0.0)) as service:
+            await service.put(MEMORIES)
+            result = await service.ask(MESSAGE)
+            receipt = await service.receipt(result)
+        assert result.engine is Engine.LLM
+        shown = offered(model.requests[0])
+        assert len(shown) == 2
+        likely = {one.id: one.probability for one in receipt.considered}
+        assert likely[result.items[0].id] == 0.6
+        assert sorted(value for value in likely.values() if value is not None) == [0.0, 0.1, 0.6]
+
+    async def test_where_nothing_may_matter_no_model_is_asked(self, tmp_path: Path) -> None:
+        model = ScriptedModel(['{"relevant":[1]}'])
+        async with open_service(tmp_path, model=model, judge=self.judge(0.0, 0.0, 0.0)) as service:
+            await service.put(MEMORIES)
+            result = await service.ask(MESSAGE)
+        assert result.items == ()
+        assert model.requests == []
+
+    @pytest.mark.parametrize(("best", "asked"), [(0.05, 0), (0.4, 1), (0.97, 0)])
+    async def test_escalate_asks_where_the_judge_is_unsure(self, tmp_path: Path, best: float, asked: int) -> None:
+        model = ScriptedModel(['{"relevant":[]}'])
+        async with open_service(tmp_path, model=model, judge=self.judge(best, 0.01), mode="escalate") as service:
+            await service.put(MEMORIES)
+            await service.ask(MESSAGE)
+        assert len(model.requests) == asked
+
+    async def test_when_the_model_fails_the_judge_has_decided(self, tmp_path: Path) -> None:
+        model = ScriptedModel([Say(error=Reason.MODEL_ERROR)])
+        async with open_service(tmp_path, model=model, judge=self.judge(0.95, 0.1, 0.1)) as service:
+            await service.put(MEMORIES)
+            result = await service.ask(MESSAGE)
+        assert (result.engine, result.degraded, result.reason) == (Engine.JUDGE, True, Reason.MODEL_ERROR)
+        assert len(result.items) == 1
+
+    async def test_mode_deterministic_asks_nobody(self, tmp_path: Path) -> None:
+        model = ScriptedModel(['{"relevant":[1]}'])
+        async with open_service(tmp_path, model=model, judge=self.judge(0.95), mode="deterministic") as service:
+            await service.put(MEMORIES)
+            receipt = await service.receipt(await service.ask(MESSAGE))
+        assert model.requests == []
+        assert all(one.probability is None for one in receipt.considered)

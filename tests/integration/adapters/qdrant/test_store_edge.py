@@ -1,0 +1,393 @@
+"""What only the embedded store has: one owner, files that can be damaged, a process that can be killed."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import structlog
+
+from tests.support.paths import ROOT
+from tests.support.store import ENCODER, direction, memory, near, profile, query, stored
+from worker.adapters.qdrant.edge.store import EdgeStore
+from worker.domain.errors import StoreDamaged, StoreError, StoreLocked
+from worker.domain.memory import EmbedderProfile, MemoryFilter
+
+QUESTION = direction("question")
+TINY = profile()
+
+
+async def reopen(
+    folder: Path,
+    made_for: EmbedderProfile | None = TINY,
+    bm25_hash: str = ENCODER.config_hash,
+    every: float = 3600.0,
+) -> EdgeStore:
+    return await EdgeStore.open(folder, profile=made_for, bm25_hash=bm25_hash, flush_every=every)
+
+
+async def filled(folder: Path, count: int, made_for: EmbedderProfile | None = TINY) -> None:
+    store = await reopen(folder, made_for)
+    size = 16 if made_for is None else made_for.dimension
+    items = [memory(f"m{index}", f"bell {index}") for index in range(count)]
+    await store.tenant("north").put([stored(item, direction(item.content, size)) for item in items])
+    await store.aclose()
+
+
+@contextmanager
+def writer(folder: Path, task: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "tests.support.store_writer", str(folder), task]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+async def test_everything_is_there_after_closing_and_opening_again(tmp_path: Path) -> None:
+    await filled(tmp_path, 300)
+    store = await reopen(tmp_path)
+    health = await store.health()
+    assert (health.points, health.dense_usable, health.fault, health.notes) == (300, True, None, ())
+    tenant = store.tenant("north")
+    assert len(await tenant.search(query("bell", QUESTION, limit=20))) >= 20
+    assert await tenant.delete([f"m{index}" for index in range(100)]) == 100
+    await store.aclose()
+    store = await reopen(tmp_path)
+    assert (await store.health()).points == 200
+    assert (await store.health()).notes == ()
+    assert await store.tenant("north").get(["m0"]) == []
+    await store.aclose()
+
+
+async def test_a_closed_store_says_so_and_may_be_closed_twice(tmp_path: Path) -> None:
+    store = await reopen(tmp_path)
+    tenant = store.tenant("north")
+    await store.aclose()
+    await store.aclose()
+    with pytest.raises(StoreError, match="closed"):
+        await tenant.count()
+    with pytest.raises(StoreError, match="closed"):
+        await store.flush()
+
+
+async def test_a_second_process_is_told_whose_the_store_is(tmp_path: Path) -> None:
+    with writer(tmp_path, "hold") as owner:
+        with pytest.raises(StoreLocked, match=rf"process {owner.pid}\b.*stop that process"):
+            await reopen(tmp_path)
+        owner.kill()
+        owner.wait()
+        store = await reopen(tmp_path)
+        await store.aclose()
+
+
+async def test_a_second_store_in_the_same_process_is_refused(tmp_path: Path) -> None:
+    store = await reopen(tmp_path)
+    with pytest.raises(StoreLocked, match="this process already"):
+        await reopen(tmp_path)
+    await store.aclose()
+    await (await reopen(tmp_path)).aclose()
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.4])
+async def test_acknowledged_writes_survive_the_kill_of_the_process(tmp_path: Path, seconds: float) -> None:
+    with writer(tmp_path, "import") as process:
+        assert process.stdout is not None
+        acknowledged = process.stdout.readline().split()
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+        lines = process.stdout.read().splitlines(keepends=True)
+    acknowledged += [key for line in lines if line.endswith("\n") for key in line.split()]
+    store = await reopen(tmp_path)
+    tenant = store.tenant("north")
+    assert {item.id for item in await tenant.get(acknowledged)} == set(acknowledged)
+    assert await tenant.count() >= len(acknowledged) >= 20
+    hits = await tenant.search(query(dense=direction(f"bell {acknowledged[0]}"), limit=3))
+    assert hits[0].memory.id == acknowledged[0]
+    assert hits[0].cosine == pytest.approx(1.0, abs=1e-5)
+    assert (await store.health()).notes == ()
+    await store.aclose()
+
+
+async def test_a_kill_after_deletions_raises_no_false_alarm(tmp_path: Path) -> None:
+    await filled(tmp_path, 100)
+    copy = tmp_path / "killed"
+    store = await reopen(tmp_path / "live")
+    tenant = store.tenant("north")
+    await tenant.put([stored(memory(f"m{index}")) for index in range(100)])
+    await store.flush()
+    await tenant.delete([f"m{index}" for index in range(60)])
+    shutil.copytree(tmp_path / "live", copy)
+    await store.aclose()
+    killed = await reopen(copy)
+    assert await killed.tenant("north").count() == 40
+    assert (await killed.health()).notes == ()
+    await killed.aclose()
+
+
+async def test_dirty_stores_are_flushed_in_the_background(tmp_path: Path) -> None:
+    store = await reopen(tmp_path, every=0.05)
+    await store.tenant("north").put([stored(memory("m1"))])
+    for _ in range(200):
+        if json.loads((tmp_path / "store.json").read_text())["points"] == 1:
+            break
+        await asyncio.sleep(0.05)
+    assert json.loads((tmp_path / "store.json").read_text())["points"] == 1
+    await store.aclose()
+
+
+async def test_another_dimension_turns_the_dense_leg_off_and_back(tmp_path: Path) -> None:
+    small, big = profile("small", 384), profile("big", 768)
+    await filled(tmp_path, 50, small)
+    question = direction("question", 384)
+    store = await reopen(tmp_path, small)
+    await store.tenant("north").put([stored(memory("m1"), near(question, 0.8))])
+    await store.aclose()
+
+    store = await reopen(tmp_path, big)
+    health = await store.health()
+    assert (health.points, health.dense_usable) == (50, False)
+    assert health.fault is not None
+    assert all(word in health.fault for word in ("small (384", "big (768", "meeseeks store reindex"))
+    tenant = store.tenant("north")
+    (hit,) = await tenant.search(query("Which beam carries the bell on larch?", direction("q", 768), limit=1))
+    assert (hit.memory.id, hit.cosine) == ("m1", None)
+    with pytest.raises(StoreError, match="neither leg"):
+        await tenant.search(query(dense=direction("q", 768)))
+    await tenant.put([stored(memory("new", "lantern oil"), direction("new", 768))])
+    assert [hit.memory.id for hit in await tenant.search(query("lantern"))] == ["new"]
+    await store.aclose()
+
+    store = await reopen(tmp_path, small)
+    health = await store.health()
+    assert (health.points, health.dense_usable, health.fault) == (51, True, None)
+    assert "1 memories have no dense vector" in " ".join(health.notes)
+    hits = await store.tenant("north").search(query("lantern", question, limit=1))
+    assert [(hit.memory.id, hit.cosine) for hit in hits] == [("m1", pytest.approx(0.8, abs=1e-5)), ("new", None)]
+    await store.aclose()
+
+
+async def test_another_embedder_of_the_same_size_never_meets_the_old_vectors(tmp_path: Path) -> None:
+    await filled(tmp_path, 3)
+    store = await reopen(tmp_path, profile("other"))
+    health = await store.health()
+    assert not health.dense_usable
+    assert health.fault is not None
+    assert "tiny" in health.fault
+    assert "other" in health.fault
+    tenant = store.tenant("north")
+    await tenant.put([stored(memory("new", "lantern"), QUESTION)])
+    assert all(hit.cosine is None and hit.vector is None for hit in await tenant.search(query("bell", QUESTION)))
+    await store.aclose()
+    store = await reopen(tmp_path)
+    assert "new" not in {hit.memory.id for hit in await store.tenant("north").search(query(dense=QUESTION))}
+    await store.aclose()
+
+
+async def test_another_keyword_recipe_is_reported_and_both_legs_serve(tmp_path: Path) -> None:
+    await filled(tmp_path, 3)
+    store = await reopen(tmp_path, bm25_hash="another")
+    health = await store.health()
+    assert health.dense_usable
+    assert health.fault is not None
+    assert ENCODER.config_hash in health.fault
+    assert "another" in health.fault
+    hits = await store.tenant("north").search(query("bell", QUESTION))
+    assert len(hits) == 3
+    assert all(hit.cosine is not None and hit.keyword is not None for hit in hits)
+    await store.aclose()
+
+
+async def test_a_store_without_an_embedder_serves_words_and_gets_dense_vectors_later(tmp_path: Path) -> None:
+    await filled(tmp_path, 3, None)
+    store = await reopen(tmp_path, None)
+    health = await store.health()
+    assert (health.dense_usable, health.fault) == (False, None)
+    assert len(await store.tenant("north").search(query("bell", QUESTION))) == 3
+    await store.aclose()
+
+    for _ in range(2):
+        store = await reopen(tmp_path)
+        assert (await store.health()).dense_usable
+        await store.tenant("north").put([stored(memory("dense", "lantern"), near(QUESTION, 0.9))])
+        hits = await store.tenant("north").search(query("bell", QUESTION))
+        assert hits[0].memory.id == "dense"
+        assert hits[0].cosine == pytest.approx(0.9, abs=1e-5)
+        assert "3 memories have no dense vector" in " ".join((await store.health()).notes)
+        await store.aclose()
+    store = await reopen(tmp_path, profile("other"))
+    assert not (await store.health()).dense_usable
+    await store.aclose()
+
+
+async def test_missing_points_are_reported_at_every_opening(tmp_path: Path) -> None:
+    await filled(tmp_path, 50)
+    side = tmp_path / "store.json"
+    side.write_text(json.dumps({**json.loads(side.read_text()), "points": 60}))
+    for _ in range(2):
+        with structlog.testing.capture_logs() as logs:
+            store = await reopen(tmp_path)
+        assert "10 of 60 memories are missing" in " ".join((await store.health()).notes)
+        assert [(log["event"], log["log_level"]) for log in logs] == [("store_points_missing", "error")]
+        await store.tenant("north").put([stored(memory("m1"))])
+        await store.aclose()
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", '{"points": "x"}'])
+async def test_without_its_record_a_store_serves_words_and_says_why(tmp_path: Path, content: str | None) -> None:
+    await filled(tmp_path, 3)
+    side = tmp_path / "store.json"
+    if content is None:
+        side.unlink()
+    else:
+        side.write_text(content)
+    for _ in range(2):
+        store = await reopen(tmp_path)
+        health = await store.health()
+        assert not health.dense_usable
+        assert "unknown embedder" in (health.fault or "")
+        assert len(await store.tenant("north").search(query("bell", QUESTION))) == 3
+        await store.tenant("north").put([stored(memory("m0"))])
+        await store.aclose()
+
+
+async def test_a_lost_folder_of_points_is_no_empty_store(tmp_path: Path) -> None:
+    await filled(tmp_path, 3)
+    shutil.rmtree(tmp_path / "points")
+    with pytest.raises(StoreDamaged, match=r"with 3 memories is gone.*put back a copy"):
+        await reopen(tmp_path)
+
+
+async def test_a_crash_while_the_store_was_made_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+    await filled(tmp_path / "whole", 0)
+    (tmp_path / "half").mkdir()
+    shutil.copytree(tmp_path / "whole" / "points", tmp_path / "half" / "points.new")
+    (tmp_path / "half" / "points.new" / "edge_config.json").write_text("{")
+    await filled(tmp_path / "half", 2)
+    store = await reopen(tmp_path / "half")
+    assert (await store.health()).points == 2
+    await store.aclose()
+
+
+DAMAGED = (
+    "edge_config.json",
+    "segment.json",
+    "version.info",
+    "mutable_id_tracker.mappings",
+    "config.json",
+    "flags_a.dat",
+)
+
+
+@pytest.mark.parametrize("harm", ["garble", "delete"])
+async def test_damaged_files_are_never_passed_over_in_silence(tmp_path: Path, harm: str) -> None:
+    """One file of a kind at a time: opening fails as damaged, or missing points are reported."""
+    whole = tmp_path / "whole"
+    await filled(whole, 230)
+    outcomes: dict[str, str] = {}
+    for name in DAMAGED:
+        copy = tmp_path / name
+        subprocess.run(["cp", "-r", "--sparse=always", whole, copy], check=True)
+        hurt(next(iter(sorted((copy / "points").rglob(name)))), harm)
+        outcomes[name] = await opening(copy)
+        shutil.rmtree(copy)
+    assert not {"silent loss", "without advice"} & set(outcomes.values()), outcomes
+    assert "damaged" in outcomes.values(), outcomes
+    assert outcomes["mutable_id_tracker.mappings"] in ("damaged", "reported"), outcomes
+
+
+def hurt(path: Path, harm: str) -> None:
+    if harm == "delete":
+        path.unlink()
+        return
+    with path.open("r+b") as stream:
+        stream.write(os.urandom(min(4096, path.stat().st_size)))
+
+
+async def opening(folder: Path) -> str:
+    try:
+        store = await reopen(folder)
+    except StoreDamaged as error:
+        return "damaged" if "put back a copy" in str(error) else "without advice"
+    try:
+        health = await store.health()
+        tenant = store.tenant("north")
+        listed = len((await tenant.scroll(MemoryFilter(), limit=1000)).memories)
+        await tenant.search(query("bell", QUESTION))
+        if listed < 230 and health.points == 230:
+            return "unreadable memories"
+        return "whole" if health.points == 230 else "reported" if "missing" in " ".join(health.notes) else "silent loss"
+    except StoreError:
+        return "fails loudly"
+    finally:
+        await close_quietly(store)
+
+
+async def close_quietly(store: EdgeStore) -> None:
+    with suppress(StoreError):
+        await store.aclose()
+
+
+async def test_the_event_loop_goes_on_while_thousands_are_put(tmp_path: Path) -> None:
+    store = await reopen(tmp_path, profile("minilm", 384))
+    items = [stored(memory(f"m{index}", f"bell {index}"), direction(str(index), 384)) for index in range(2000)]
+    lags: list[float] = []
+
+    async def heart() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.005)
+            lags.append(time.perf_counter() - before - 0.005)
+
+    beating = asyncio.create_task(heart())
+    await store.tenant("north").put(items)
+    beating.cancel()
+    lags.sort()
+    assert len(lags) > 20
+    assert lags[len(lags) // 2] < 0.05, f"median {lags[len(lags) // 2]:.3f} s, worst {lags[-1]:.3f} s"
+    await store.aclose()
+
+
+async def test_a_search_waits_for_one_batch_and_not_for_a_whole_import(tmp_path: Path) -> None:
+    store = await reopen(tmp_path, profile("minilm", 384))
+    tenant = store.tenant("north")
+    items = [stored(memory(f"m{index}", f"bell {index}"), direction(str(index), 384)) for index in range(3000)]
+    importing = asyncio.create_task(tenant.put(items))
+    await asyncio.sleep(0)
+    searched = 0
+    while not importing.done():
+        await tenant.search(query("bell", direction("q", 384)))
+        searched += 1
+    await importing
+    assert searched >= 10
+    assert await tenant.count() == 3000
+    await store.aclose()
+
+
+async def test_a_search_that_its_caller_gave_up_does_no_harm(tmp_path: Path) -> None:
+    store = await reopen(tmp_path)
+    tenant = store.tenant("north")
+    put = asyncio.create_task(tenant.put([stored(memory(f"m{index}")) for index in range(500)]))
+    await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await tenant.search(query("bell", QUESTION))
+    await put
+    assert len(await tenant.search(query("bell", QUESTION))) >= 20
+    await store.aclose()
+
+
+async def test_a_folder_that_cannot_be_written_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be reached"):
+        await reopen(tmp_path / "file" / "store")

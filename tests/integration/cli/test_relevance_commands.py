@@ -1,0 +1,153 @@
+"""`meeseeks judge`, and what `meeseeks doctor` says of the judge, as somebody meets them; real store, real embedder."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import CommandLine, command_line
+from tests.support.paths import ROOT
+from tests.support.service import fact
+from tests.support.upstream import keeping
+from tests.support.upstream_thread import upstream_thread
+from worker.adapters.models import relevance_file as judge_model
+from worker.adapters.models.relevance_file import CARD, NUMBERS, find_folder, read_judge
+
+WORLDS = ROOT / "prompts/cases"
+
+
+class TestDoctor:
+    """What somebody reads whose judge is missing, broken, or made for something else; each says what to do."""
+
+    @staticmethod
+    def finding(line: CommandLine, *, healthy: bool = True) -> str:
+        told = line.json("doctor", "--quick", exit_code=0 if healthy else 1)
+        checks = {check["name"]: check for check in told["checks"]}
+        assert checks["judge"]["ok"] is healthy
+        used = str(checks["judge"]["detail"]).startswith("version")
+        assert ("the judge decides" in checks["model"]["detail"]) is used
+        return str(checks["judge"]["detail"])
+
+    @pytest.fixture
+    def line(self, tmp_path: Path) -> CommandLine:
+        return command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """Another judge, installed before the one that ships."""
+        package = tmp_path / "site/meeseeks_judge"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        shipped = find_folder()
+        assert shipped is not None
+        for name in (CARD, NUMBERS):
+            shutil.copy(shipped / name, package)
+        monkeypatch.syspath_prepend(str(tmp_path / "site"))
+        monkeypatch.delitem(sys.modules, "meeseeks_judge", raising=False)
+        return package
+
+    def test_a_sound_one_says_its_version(self, line: CommandLine, folder: Path) -> None:
+        assert self.finding(line) == f"version {read_judge(folder).judge.version}"
+
+    def test_missing_files(self, line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(judge_model, "CARD", "nowhere.json")
+        found = self.finding(line)
+        assert found.startswith("off: ")
+        assert "`pip install meeseeks-judge`" in found
+
+    def test_a_file_that_is_not_that_of_its_card(self, line: CommandLine, folder: Path) -> None:
+        with (folder / NUMBERS).open("ab") as file:
+            file.write(b"x")
+        found = self.finding(line, healthy=False)
+        assert "it is not the file of its card" in found
+        assert "`pip install --force-reinstall meeseeks-judge`" in found
+        assert "the search's scores decide" in found
+
+    def test_a_form_that_this_service_cannot_read(self, line: CommandLine, folder: Path) -> None:
+        card = json.loads((folder / CARD).read_text())
+        (folder / CARD).write_text(json.dumps(card | {"format": 99}))
+        assert "update the service" in self.finding(line, healthy=False)
+
+    def test_another_embedder(self, tmp_path: Path) -> None:
+        found = self.finding(command_line(tmp_path, MEESEEKS_EMBEDDER="none"))
+        assert "it is made for all-MiniLM-L6-v2-int8, the embedder is none" in found
+        assert "service.embedder = minilm" in found
+
+    def test_what_was_fitted(self, line: CommandLine, tmp_path: Path) -> None:
+        version = read_judge().judge.version
+        saved = tmp_path / "data/judge.json"
+        saved.parent.mkdir()
+        saved.write_text(json.dumps({version: {"scale": 1.0, "head": 0.0, "shift": 0.5}}))
+        assert self.finding(line) == f"version {version}, fitted to your labels"
+        saved.write_text(json.dumps({"0": {"scale": 1.0, "head": 0.0, "shift": 0.5}}))
+        assert "fitted to version 0 does not hold for it: run `meeseeks calibrate --cases` again" in self.finding(line)
+        saved.write_text("{")
+        assert "remove it" in self.finding(line, healthy=False)
+
+
+class TestCommands:
+    def test_show_tells_what_it_is(self, tmp_path: Path) -> None:
+        line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+        shown = line.json("judge", "show")
+        assert shown["sha256"] == read_judge().card["sha256"]
+        assert shown["fitted"] is None
+        assert set(shown["thresholds"]) == {"clean98", "balanced", "recall"}
+        assert "thresholds" in line.ok("judge", "show")
+
+    def test_labels_are_measured_and_fitted(self, tmp_path: Path) -> None:
+        line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+        world = str(WORLDS / "research-lab")
+        measured = line.json("judge", "eval", "--cases", world)
+        assert measured["clean98"]["clean"] >= measured["recall"]["clean"]
+        dry = line.json("judge", "fit", "--cases", world)
+        assert dry["tasks"] == 50
+        assert dry["written"] is None
+        done = line.json("judge", "fit", "--cases", world, "--write")
+        assert done["change"] == dry["change"]
+        assert line.json("judge", "show")["fitted"] == (done["change"] if done["helps"] else None)
+
+    def test_it_is_set_beside_the_scores_of_the_search(self, tmp_path: Path) -> None:
+        line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+        world = str(WORLDS / "backend-team")
+        found = line.json("judge", "compare", "--cases", world)
+        raters = found["raters"]
+        assert list(raters) == ["judge", "weighted fusion", "cosine"]
+        assert raters["judge"]["candidates"] > raters["cosine"]["candidates"] > 0.5
+        assert raters["judge"]["effect"]["clean"] == pytest.approx(raters["cosine"]["effect"]["clean"], abs=0.05)
+        judged = line.json("judge", "eval", "--cases", world)[found["point"]]
+        assert {**raters["judge"]["effect"], "loss": None} == {**judged, "loss": None}
+        assert found["model"] is None
+        assert "weighted fusion" in line.ok("judge", "compare", "--cases", world)
+
+    def test_a_model_is_asked_about_the_same_tasks_through_the_service(self, tmp_path: Path) -> None:
+        towns = ("Aldersund", "Brannik", "Corvale")
+        memories = [{"id": town, "content": f"The ferry office of {town} opens at 7:30."} for town in towns]
+        asked = [
+            {"id": f"t{town}", "message": f"When does the ferry office of {town} open?", "essential": [town]}
+            for town in towns
+        ]
+        cases = tmp_path / "cases.jsonl"
+        cases.write_text("\n".join(map(json.dumps, [*memories, *asked, {"id": "none", "message": "Explain monads"}])))
+        line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm", OPENAI_API_KEY="none")
+        with upstream_thread(keeping(["Brannik", "Corvale"])) as upstream:
+            said = ("judge", "compare", "--cases", str(cases), "--model-api-base", f"{upstream.url}/v1")
+            found = line.json(*said, "--model", "openai/fake")
+            assert upstream.chats
+            assert "openai/fake" in line.ok(*said, "--model", "openai/fake")
+        assert found["model"]["name"] == "openai/fake"
+        assert found["model"]["missing"] == 0
+        assert 0.3 <= found["model"]["effect"]["recall"] <= 0.7
+        assert found["tasks"] == 4
+        assert line.json(*said, "--model", "none")["model"] is None
+
+    def test_too_few_labels_are_refused(self, tmp_path: Path) -> None:
+        cases = tmp_path / "cases.jsonl"
+        lines = [
+            fact("a", "The vault opens at noon."),
+            {"id": "t1", "message": "When does it open?", "essential": ["a"]},
+        ]
+        cases.write_text("".join(json.dumps(one) + "\n" for one in lines))
+        line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+        assert "too few" in line.json("judge", "fit", "--cases", str(cases), exit_code=1)["error"]

@@ -1,0 +1,201 @@
+"""The registry of automations: a file that is made by itself, keeps what was decided, and refuses what cannot be."""
+
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hooks.automations import (
+    Automation,
+    AutomationMissing,
+    AutomationRejected,
+    HookPoint,
+    Kind,
+    Lifetime,
+    Registry,
+    RegistryUnavailable,
+    Status,
+    default_registry_path,
+)
+from tests.support.paths import ROOT
+
+SEED = """
+INSERT INTO automations (
+  name, hook_point, mode, status, blocking, script_path,
+  workspace_dir, timeout_ms
+) VALUES (
+  'memory-injection',
+  'worker:pre_execution',
+  'persistent',
+  'active',
+  1,
+  '~/.nexus/state/hooks/scripts/memory-injection.ts',
+  '~/.nexus/state/meeseeks/memory-injection/',
+  3000
+);
+"""
+PRE, POST = HookPoint.PRE_EXECUTION, HookPoint.POST_EXECUTION
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return Registry(tmp_path / "data" / "automations.db")
+
+
+def names(registry: Registry, point: str = PRE) -> list[str]:
+    return [automation.name for automation in registry.active(point)]
+
+
+def test_memory_injection_is_there_by_default(registry: Registry) -> None:
+    (only,) = registry.all()
+    assert (only.name, only.hook_point, only.mode, only.status) == (
+        "memory-injection",
+        PRE,
+        Lifetime.PERSISTENT,
+        Status.ACTIVE,
+    )
+    assert (only.kind, only.blocking, only.timeout_ms) == (Kind.PYTHON, True, 3000)
+    assert only.created_at is not None
+
+
+def test_what_was_decided_about_it_stays_decided(registry: Registry) -> None:
+    assert registry.set_status("memory-injection", Status.DISABLED).status is Status.DISABLED
+    again = Registry(registry.path)
+    assert names(again) == []
+    assert again.get("memory-injection").status is Status.DISABLED
+    again.set_status("memory-injection", Status.ACTIVE)
+    assert names(registry) == ["memory-injection"]
+    registry.remove("memory-injection")
+    assert Registry(registry.path).all() == ()
+
+
+def test_the_documented_registration_works_as_it_is(registry: Registry) -> None:
+    registry.remove("memory-injection")
+    with sqlite3.connect(registry.path) as connection:
+        connection.execute(SEED)
+    connection.close()
+    (automation,) = registry.active(PRE)
+    assert automation.kind is Kind.SCRIPT
+    assert automation.script == Path.home() / ".nexus/state/hooks/scripts/memory-injection.ts"
+    assert automation.workspace == Path.home() / ".nexus/state/meeseeks/memory-injection"
+
+
+def test_automations_run_by_position_and_then_by_age(registry: Registry) -> None:
+    for name, position in (("third", 100), ("fourth", 100), ("first", 1), ("elsewhere", 0)):
+        point = POST if name == "elsewhere" else PRE
+        registry.add(Automation(name, "/bin/true", point, position=position))
+    registry.add(Automation("off", "/bin/true", status=Status.DISABLED))
+    assert names(registry) == ["first", "memory-injection", "third", "fourth"]
+    assert names(registry, POST) == ["elsewhere"]
+    assert registry.all()[0].name == "elsewhere"
+
+
+def test_every_field_comes_back(registry: Registry) -> None:
+    given = Automation(
+        "mine.v2_x", "~/bin/x", POST, Lifetime.EPHEMERAL, Status.DISABLED, False, Kind.SCRIPT, "~/w", 1, 5
+    )
+    stored = registry.add(given)
+    assert stored.created_at == stored.updated_at is not None
+    assert replace(stored, created_at=None, updated_at=None) == given
+
+
+@pytest.mark.parametrize(
+    ("automation", "words"),
+    [
+        (Automation("", "/x"), "no name"),
+        (Automation("a/b", "/x"), "no name"),
+        (Automation("-x", "/x"), "no name"),
+        (Automation("x" * 101, "/x"), "no name"),
+        (Automation("x", "/x", "worker:someday"), "worker:pre_execution, worker:post_execution"),
+        (Automation("x", "/x", timeout_ms=0), "1 to 60000 ms"),
+        (Automation("x", "/x", timeout_ms=60_001), "1 to 60000 ms"),
+        (Automation("x", "no entry", kind=Kind.PYTHON), "module:name"),
+        (Automation("memory-injection", "/x"), "already"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(registry: Registry, automation: Automation, words: str) -> None:
+    with pytest.raises(AutomationRejected, match=words):
+        registry.add(automation)
+    assert len(registry.all()) == 1
+
+
+def test_an_unknown_name_is_said(registry: Registry) -> None:
+    for act in (registry.get, registry.remove, lambda name: registry.set_status(name, Status.ACTIVE)):
+        with pytest.raises(AutomationMissing, match="automations list"):
+            act("nobody")
+
+
+def test_the_file_is_for_its_owner_alone(registry: Registry) -> None:
+    registry.all()
+    assert registry.path.stat().st_mode & 0o777 == 0o600
+    assert registry.path.parent.stat().st_mode & 0o777 == 0o700
+    registry.path.chmod(0o620)
+    with pytest.raises(RegistryUnavailable, match="chmod go-w"):
+        registry.all()
+
+
+@pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0 and then nothing that is one"])
+def test_a_file_that_is_no_registry_is_said(registry: Registry, content: bytes) -> None:
+    registry.path.parent.mkdir()
+    registry.path.write_bytes(content)
+    registry.path.chmod(0o600)
+    with pytest.raises(RegistryUnavailable, match=r"automations\.db cannot be used"):
+        registry.all()
+    assert registry.path.read_bytes() == content
+
+
+def test_a_registry_of_a_newer_version_is_left_alone(registry: Registry) -> None:
+    registry.all()
+    with sqlite3.connect(registry.path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(RegistryUnavailable, match="newer version"):
+        registry.all()
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RegistryUnavailable):
+        Registry(tmp_path / "file" / "automations.db").all()
+
+
+def test_a_change_waits_for_another_one_and_reading_for_none(registry: Registry) -> None:
+    registry.all()
+    holder = sqlite3.connect(registry.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    holder.execute("DELETE FROM automations")
+    assert names(registry) == ["memory-injection"]
+    with ThreadPoolExecutor(1) as pool:
+        change = pool.submit(registry.add, Automation("x", "/bin/true"))
+        assert not change.done()
+        holder.execute("ROLLBACK")
+        assert change.result(5).name == "x"
+    holder.close()
+
+
+FIRST_USE = (
+    "import sys, pathlib; from hooks.automations import Registry; print(len(Registry(pathlib.Path(sys.argv[1])).all()))"
+)
+
+
+def test_many_processes_may_use_it_for_the_first_time_together(registry: Registry) -> None:
+    line = [sys.executable, "-c", FIRST_USE, str(registry.path)]
+    started = [subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(6)]
+    said = [process.communicate(timeout=50) for process in started]
+    assert said == [(b"1\n", b"")] * 6
+    assert [path.name for path in registry.path.parent.iterdir()] == [registry.path.name]
+
+
+def test_many_threads_may_use_it_for_the_first_time_together(registry: Registry) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        assert {len(found) for found in pool.map(lambda _: registry.all(), range(64))} == {1}
+
+
+def test_it_lies_in_the_data_folder() -> None:
+    assert default_registry_path({"MEESEEKS_DATA_DIR": "/data"}) == Path("/data/automations.db")
+    assert default_registry_path({"XDG_DATA_HOME": "/x/"}) == Path("/x/meeseeks/automations.db")
+    assert default_registry_path({}) == Path("~/.local/share/meeseeks/automations.db").expanduser()
