@@ -14,15 +14,15 @@ from hooks.contract import InjectionRequest
 from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.local.receipts import FileReceipts
 from worker.domain.deadline import Deadline
-from worker.injection.search_only import DeterministicSelector
+from worker.injection.search_only import SearchOnlySelector
 from worker.injection.service import Injection, InjectionParts, InjectionService
 from worker.injection.strategies import Strategies
 from worker.recall.recall import Recall
 from worker.settings.injection import InjectionConfig
-from worker.tuning.evals.measures import Measure, Table
+from worker.tuning.evals.measures import Measure, MeasureTable
 from worker.tuning.evals.results import TaskRun
 from worker.tuning.evals.runner import labelled
-from worker.tuning.labelled_worlds import World
+from worker.tuning.labelled_worlds import LabelledWorld
 
 from .measure import Check, Result, Series
 from .measure import Table as Shown
@@ -80,7 +80,7 @@ async def _run(options: Options, progress: Progress) -> Result:
 
 @asynccontextmanager
 async def _service(
-    stand: Opened, world: World, variant: Variant
+    stand: Opened, world: LabelledWorld, variant: Variant
 ) -> AsyncIterator[tuple[InjectionService, MemoryLedger]]:
     config = InjectionConfig.model_validate({**variant.settings, "shared_users": world.shared_users})
     profile, ledger = stand.embedder.profile, MemoryLedger()
@@ -88,7 +88,7 @@ async def _service(
         service = InjectionService(
             InjectionParts(
                 recall=Recall(stand.engine, stand.sparse, stand.embedder),
-                strategies=Strategies(DeterministicSelector(profile)),
+                strategies=Strategies(SearchOnlySelector(profile)),
                 ledger=ledger,
                 receipts=FileReceipts(Path(place)),
                 config_for=lambda _: config,
@@ -100,7 +100,9 @@ async def _service(
         await service.drain()
 
 
-async def _ask_all(service: InjectionService, ledger: MemoryLedger, world: World, variant: Variant) -> list[TaskRun]:
+async def _ask_all(
+    service: InjectionService, ledger: MemoryLedger, world: LabelledWorld, variant: Variant
+) -> list[TaskRun]:
     """The tasks in the order of their time; every block counts as delivered."""
     seen: dict[str, set[str]] = {}
     runs = []
@@ -128,13 +130,13 @@ async def _commit(ledger: MemoryLedger, injection: Injection) -> None:
 
 
 def _row(name: str, runs: Sequence[TaskRun]) -> tuple[str, ...]:
-    table = Table.of(runs)
+    table = MeasureTable.of(runs)
     values = [(measure, table.value(measure) or 0.0) for measure in SHOWN]
     return (name, *(f"{value:.2f}" if measure is Measure.ITEMS else f"{value:.3f}" for measure, value in values))
 
 
 def _clean(runs: Sequence[TaskRun]) -> float:
-    return round(100 * (Table.of(runs).value(Measure.CLEAN) or 0.0), 1)
+    return round(100 * (MeasureTable.of(runs).value(Measure.CLEAN) or 0.0), 1)
 
 
 def _result(options: Options, worlds: int, runs: dict[str, list[TaskRun]]) -> Result:

@@ -20,7 +20,7 @@ from worker.query.focus import focus
 from worker.recall.recall import Recall, RecallScope
 from worker.recall.searches import first_query
 from worker.settings.injection import Enrichment, InjectionConfig
-from worker.tuning.labelled_worlds import Task, World
+from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 from .measure import Check, Result, Series, Table
 from .options import Options
@@ -44,7 +44,7 @@ class Tally:
     found: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
     spent: list[float] = field(default_factory=list)
 
-    def add(self, task: Task, ids: Sequence[str], spent: float) -> None:
+    def add(self, task: LabelledTask, ids: Sequence[str], spent: float) -> None:
         for category in (task.category, "all"):
             self.essential[category] += len(task.essential)
             for size in SIZES:
@@ -78,18 +78,18 @@ async def _run(options: Options, progress: Progress) -> Result:
     return _result(options, len(stand.worlds), plain, complete, gated)
 
 
-def _plain_tenant(world: World) -> str:
+def _plain_tenant(world: LabelledWorld) -> str:
     return f"{world.name}: plain"
 
 
-async def _store_plain(stand: Opened, world: World) -> None:
+async def _store_plain(stand: Opened, world: LabelledWorld) -> None:
     """The same memories once more, with their content alone as keywords."""
     hits = await stand.engine.tenant(world.name).ordered(MemoryFilter(), SortKey.RECENT, limit=500)
     stored = [StoredMemory(hit.memory, hit.vector, stand.sparse.passage(hit.memory.content)) for hit in hits]
     await stand.engine.tenant(_plain_tenant(world)).put(stored)
 
 
-async def _plain(stand: Opened, world: World, task: Task) -> list[str]:
+async def _plain(stand: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
     """One hybrid search for the message alone, fused by weight, as deep as the pool."""
     config = InjectionConfig(query_enrichment=Enrichment.OFF, query_task=False)
     query = focus(task.request, config).query
@@ -99,7 +99,7 @@ async def _plain(stand: Opened, world: World, task: Task) -> list[str]:
     return [hit.memory.id for hit in sorted(hits, key=lambda hit: -_plain_score(hit, task))]
 
 
-def _plain_score(hit: Hit, task: Task) -> float:
+def _plain_score(hit: Hit, task: LabelledTask) -> float:
     importance, recency, half_life = PLAIN_BOOSTS
     keyword = hit.keyword or 0.0
     fused = 0.6 * max(0.0, hit.cosine or 0.0) + 0.4 * keyword / (keyword + 8.0)
@@ -108,22 +108,22 @@ def _plain_score(hit: Hit, task: Task) -> float:
     return fused * (1.0 + importance * hit.memory.importance + recency * math.exp2(-days / half_life))
 
 
-def _scope(world: World, task: Task) -> RecallScope:
+def _scope(world: LabelledWorld, task: LabelledTask) -> RecallScope:
     request = task.request
     assert request.now is not None
     visibility = visible_to(request.scope, request.agent_id, world.shared_users, request.now, replay=True)
     return RecallScope(world.name, visibility, request.now, request.scope.channel)
 
 
-async def _complete(stand: Opened, world: World, task: Task) -> list[str]:
+async def _complete(stand: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
     return await _recalled(stand, world, task, InjectionConfig(contextual_min_score=-1.0, recall_min_score=-1.0))
 
 
-async def _gated(stand: Opened, world: World, task: Task) -> list[str]:
+async def _gated(stand: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
     return await _recalled(stand, world, task, InjectionConfig())
 
 
-async def _recalled(stand: Opened, world: World, task: Task, config: InjectionConfig) -> list[str]:
+async def _recalled(stand: Opened, world: LabelledWorld, task: LabelledTask, config: InjectionConfig) -> list[str]:
     """A request's own recall, every leg of it."""
     recall = _recall_of(stand)
     query = first_query(task.request, focus(task.request, config), config)

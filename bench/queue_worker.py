@@ -15,7 +15,7 @@ from arq.worker import Worker, func
 from hooks.contract import InjectionResult, Outcome, Reason
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.domain.deadline import Deadline
-from worker.domain.operation import Answer
+from worker.domain.operation import OperationAnswer
 
 MEESEEKS = "meeseeks"
 POLL_S = {"arq, defaults": 0.5, "arq, tuned": 0.01}
@@ -27,11 +27,11 @@ JOB = "sleep"
 _NOTHING = InjectionResult.nothing(Outcome.NONE_RELEVANT, Reason.NOTHING_RECALLED).model_dump(mode="json")
 
 
-async def inject(payload: dict[str, Any], _deadline: Deadline) -> Answer:
+async def inject(payload: dict[str, Any], _deadline: Deadline) -> OperationAnswer:
     """Sleep for as many milliseconds as the message says, if any, and find nothing."""
     if payload["message"] != "0":
         await asyncio.sleep(int(payload["message"]) / 1000)
-    return Answer(_NOTHING)
+    return OperationAnswer(_NOTHING)
 
 
 async def sleep(_context: dict[Any, Any], milliseconds: int) -> None:

@@ -11,8 +11,8 @@ from worker.adapters.models.minilm import MiniLmEmbedder
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.qdrant.edge.store import EdgeStore
 from worker.domain.errors import MeeseeksError
-from worker.store.memories import Keeper
-from worker.tuning.labelled_worlds import World, read_worlds
+from worker.store.memories import MemoryService
+from worker.tuning.labelled_worlds import LabelledWorld, read_worlds
 
 from .processes import BenchError, scratch
 from .progress import bar
@@ -24,7 +24,7 @@ QUICK_WORLDS = 1
 class Opened:
     """Worlds in a store, each a tenant of its own, and what searches it."""
 
-    worlds: tuple[World, ...]
+    worlds: tuple[LabelledWorld, ...]
     engine: EdgeStore
     embedder: MiniLmEmbedder
     sparse: Bm25Encoder
@@ -42,14 +42,14 @@ async def opened(folder: Path, progress: Progress, *, quick: bool) -> AsyncItera
     with scratch() as place:
         engine = await EdgeStore.open(place / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
         try:
-            await _store(worlds, Keeper(engine, sparse, embedder), progress)
+            await _store(worlds, MemoryService(engine, sparse, embedder), progress)
             yield Opened(worlds, engine, embedder, sparse)
         finally:
             await engine.aclose()
             await embedder.aclose()
 
 
-async def _store(worlds: Sequence[World], keeper: Keeper, progress: Progress) -> None:
+async def _store(worlds: Sequence[LabelledWorld], keeper: MemoryService, progress: Progress) -> None:
     with bar(progress, "storing worlds", len(worlds)) as advance:
         for world in worlds:
             await keeper.put(world.name, world.memories)

@@ -70,7 +70,7 @@ async def _awaited(work: Work[T]) -> T:
     return await work()
 
 
-class Background:
+class LoopThread:
     """The process' one background loop: made when first needed, made anew after a fork, ended with the process."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class Background:
             self._current.stop()
 
 
-background = Background()
+background = LoopThread()
 
 
 class Blocking:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from .contract import InjectionRequest, InjectionResult, Mode, Outcome, Reason, SessionEventResult
-from .faults import Fault
+from .faults import HookError
 from .usage_contract import AnswerReportResult
 
 _TIMEOUTS = frozenset({Reason.NO_WORKER, Reason.NO_ACK, Reason.BUSY, Reason.DEADLINE})
@@ -24,7 +24,7 @@ async def safely(work: Awaitable[T], failed: Callable[[Reason], T]) -> T:
         return await work
     except ValidationError:
         return failed(Reason.BAD_REQUEST)
-    except Fault as fault:
+    except HookError as fault:
         return failed(fault.reason)
     except Exception as error:  # noqa: BLE001 - nothing may ever reach the orchestrator
         _log.warning("the hook failed: %s", type(error).__name__)

@@ -13,7 +13,7 @@ Fault                        a question was not answered; carries the reason tha
 from .contract import Reason
 
 
-class Fault(Exception):
+class HookError(Exception):
     """A question was not answered; `reason` says why, the message more of it."""
 
     def __init__(self, reason: Reason, message: str = "") -> None:
@@ -21,7 +21,7 @@ class Fault(Exception):
         self.reason = reason
 
 
-class ClientError(Fault):
+class ClientError(HookError):
     """A question that was asked over HTTP was not answered."""
 
 

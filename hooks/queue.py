@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from . import wire
 from .contract import Reason
-from .faults import Fault
+from .faults import HookError
 
 CONNECT_TIMEOUT = 0.25
 SOCKET_TIMEOUT = 5.0
@@ -28,7 +28,7 @@ SOCKET_TIMEOUT = 5.0
 _REFUSALS = {b"NO_WORKER": Reason.NO_WORKER, b"BUSY": Reason.BUSY}
 
 
-class QueueFault(Fault):
+class QueueFault(HookError):
     """A question was not answered.
 
     Reasons of the queue's own: `NO_WORKER`, `BUSY`, `NO_ACK`, `DEADLINE`, `QUEUE_UNAVAILABLE` and `BAD_REPLY`; every

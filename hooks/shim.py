@@ -42,7 +42,7 @@ _NOTHING = b"{}"
 _SCOPE = {"tenant": "MEESEEKS_TENANT", "user": "MEESEEKS_USER", "project": "MEESEEKS_PROJECT"}
 
 
-class Trouble(Exception):
+class ShimError(Exception):
     """Why there is nothing to print."""
 
 
@@ -60,10 +60,10 @@ class Value:
 
 
 def first_object(data: bytes) -> Value | None:
-    """The object that `data` begins with, `None` while it is not complete. Raises `Trouble` where there is none."""
+    """The object that `data` begins with, `None` while it is not complete. Raises `ShimError` where there is none."""
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANKS)
     if data and data[:1] != b"{":
-        raise Trouble("standard input does not begin with a JSON object")
+        raise ShimError("standard input does not begin with a JSON object")
     # escapes are blotted out byte for byte, so that every quote left begins or ends a string
     segments = data.replace(b"\\\\", b"__").replace(b'\\"', b"__").split(b'"')
     depth, position, deadline_ms = 0, 0, None
@@ -106,7 +106,7 @@ def read_request(descriptor: int) -> Value:
             if value is not None:
                 return value
         if not chunk:
-            raise Trouble("standard input ended before a JSON object did")
+            raise ShimError("standard input ended before a JSON object did")
 
 
 def ask(connection: resp.Connection, address: resp.Address, function: str, payload: bytes, end: float) -> bytes:
@@ -122,7 +122,7 @@ def ask(connection: resp.Connection, address: resp.Address, function: str, paylo
     )
     put = connection.read()
     if put != b"OK":
-        raise Trouble(f"the job was not taken: {put!r}")
+        raise ShimError(f"the job was not taken: {put!r}")
     connection.deadline = min(end, time.monotonic() + wire.ACK_TIMEOUT)
     answer = _popped(connection, address, job_id)
     if answer == wire.ACK:
@@ -136,24 +136,24 @@ def _popped(connection: resp.Connection, address: resp.Address, job_id: str) -> 
     """The first message of the reply list; when none comes in time the job is taken back, on another connection."""
     try:
         return _message(connection.read())
-    except (TimeoutError, Trouble):
+    except (TimeoutError, ShimError):
         second = resp.Connection(address, time.monotonic() + wire.GIVE_UP_TIMEOUT)
         second.send(("EVAL", wire.GIVE_UP, 4, *wire.give_up_keys(job_id), job_id))
         second.read()
-        raise Trouble("no worker took the job up in time") from None
+        raise ShimError("no worker took the job up in time") from None
 
 
 def _message(reply: object) -> bytes:
     if isinstance(reply, list) and len(reply) == 2 and isinstance(reply[1], bytes):
         return reply[1]
-    raise Trouble(f"Redis answered {reply!r}")
+    raise ShimError(f"Redis answered {reply!r}")
 
 
 def split_answer(answer: bytes) -> tuple[bytes, bytes]:
     """The `commit` and `ok` members of a worker's answer, as they came; see `wire`."""
     head, mark, rest = answer.partition(b',"ok":')
     if not head.startswith(b'{"commit":') or not mark or not rest.endswith(b"}"):
-        raise Trouble("the worker answered " + answer[:200].decode("ascii", "replace"))
+        raise ShimError("the worker answered " + answer[:200].decode("ascii", "replace"))
     return head[len(b'{"commit":') :], rest[:-1]
 
 
@@ -261,12 +261,12 @@ def explain(text: str) -> None:
 
 
 def host_of(arguments: "Sequence[str]") -> str | None:
-    """The host that the command line names, if it does. Raises `Trouble` for anything else on it."""
+    """The host that the command line names, if it does. Raises `ShimError` for anything else on it."""
     if not arguments:
         return None
     host = arguments[0]
     if len(arguments) > 1 or not host.replace("-", "").isalnum() or not host.isascii():
-        raise Trouble("it takes one argument at most, the name of a host")
+        raise ShimError("it takes one argument at most, the name of a host")
     return host
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from worker.hosts import HOSTS  # noqa: E402
-from worker.hosts.settings_edit import Way, wanted  # noqa: E402
+from worker.hosts.settings_edit import HandlerKind, wanted  # noqa: E402
 
 NAME = "meeseeks"
 DESCRIPTION = "Memory that arrives by itself: what an agent ought to remember, before each prompt."
@@ -47,7 +47,7 @@ def _marketplace() -> dict[str, Any]:
 
 def _hooks(host: str) -> dict[str, Any]:
     """The same hooks that `meeseeks install` writes; the command is looked for on the host's `PATH`."""
-    return {"description": DESCRIPTION, "hooks": wanted(HOSTS[host], Way(f"meeseeks-hook {host}"))}
+    return {"description": DESCRIPTION, "hooks": wanted(HOSTS[host], HandlerKind(f"meeseeks-hook {host}"))}
 
 
 def _skill() -> dict[str, str]:

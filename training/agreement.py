@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from worker.tuning.labelled_worlds import Task, World
+from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def read_readings(path: Path) -> tuple[Reading, ...]:
     )
 
 
-def agreement(worlds: Sequence[World], readings: Sequence[Reading]) -> Agreement:
+def agreement(worlds: Sequence[LabelledWorld], readings: Sequence[Reading]) -> Agreement:
     """Raises `KeyError` for a reading of a world or task that there is not."""
     tasks = {(world.name, task.key): task for world in worlds for task in world.tasks}
     sizes = {world.name: len(world.memories) for world in worlds}
@@ -65,7 +65,7 @@ def agreement(worlds: Sequence[World], readings: Sequence[Reading]) -> Agreement
     )
 
 
-def _kappa(pairs: Sequence[tuple[Reading, Task]], sizes: Mapping[str, int]) -> float:
+def _kappa(pairs: Sequence[tuple[Reading, LabelledTask]], sizes: Mapping[str, int]) -> float:
     number = sum(sizes[reading.world] for reading, _ in pairs)
     one = sum(len(reading.relevant) for reading, _ in pairs) / number
     other = sum(len(task.relevant) for _, task in pairs) / number

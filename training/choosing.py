@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from worker.domain.kinds import JudgePoint
+from worker.domain.kinds import RelevanceProfile
 from worker.relevance.model import Threshold
 
 from .table import Data, Flags, Floats, Integers
@@ -14,9 +14,9 @@ MOST_ITEMS = 5
 """Most memories that are chosen for a task: the usual `max_items`."""
 
 WANTED = {
-    JudgePoint.CLEAN98: (0.98, 0.85),
-    JudgePoint.BALANCED: (0.97, 0.80),
-    JudgePoint.RECALL: (0.90, 0.60),
+    RelevanceProfile.CLEAN98: (0.98, 0.85),
+    RelevanceProfile.BALANCED: (0.97, 0.80),
+    RelevanceProfile.RECALL: (0.90, 0.60),
 }
 """By point the least share of clean turns, and the least precision."""
 
@@ -133,7 +133,7 @@ def threshold_for(data: Data, scores: Floats, worlds: Flags, clean: float, preci
     return Threshold(opens, float(scores[rows[good[-1]]]) if len(good) else float(np.max(scores)) + 1.0)
 
 
-def thresholds_for(data: Data, scores: Floats, worlds: Flags) -> dict[JudgePoint, Threshold]:
+def thresholds_for(data: Data, scores: Floats, worlds: Flags) -> dict[RelevanceProfile, Threshold]:
     return {point: threshold_for(data, scores, worlds, *wanted) for point, wanted in WANTED.items()}
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from worker.domain.kinds import JudgePoint
+from worker.domain.kinds import RelevanceProfile
 from worker.tuning.relevance_measures import share_of_pairs
 
 from .choosing import WANTED, best_of, counts, unseen_choice
@@ -54,7 +54,7 @@ def learning_curve(data: Data, fitting: Flags, recipe: Recipe, advance: Callable
 def measured(data: Data, worlds: Flags, parts: Integers, scores: Floats, size: int) -> Step:
     """The step of scores by judges that had `size` worlds; thresholds come from the other parts of the worlds."""
     rows, tasks = rows_of(data, worlds), worlds[data.tasks.world]
-    choice, _ = unseen_choice(data, scores, np.where(worlds, parts, -1), *WANTED[JudgePoint.BALANCED])
+    choice, _ = unseen_choice(data, scores, np.where(worlds, parts, -1), *WANTED[RelevanceProfile.BALANCED])
     found = counts(data, choice).measures(np.flatnonzero(worlds))
     return Step(
         size,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from worker.relevance.need import Head
+from worker.relevance.need import NeedModel
 from worker.relevance.trees import Trees, together
 
 from .table import Data, Flags, Floats, Integers, Rows
@@ -36,7 +36,7 @@ class Recipe:
 class Fitted:
     """A head, trees, and the columns that they were grown on, the head's last."""
 
-    head: Head
+    head: NeedModel
     trees: Trees
 
     def scores(self, data: Data, rows: Integers) -> Floats:
@@ -44,12 +44,12 @@ class Fitted:
         return self.trees(with_head(data, head_scores(self.head, data), rows))
 
 
-def head_scores(head: Head, data: Data) -> Floats:
+def head_scores(head: NeedModel, data: Data) -> Floats:
     """What the head says of every task; 0 for those that are not searched with."""
     return _scored(head, data, np.flatnonzero(data.tasks.searched & data.written))[data.twin]
 
 
-def _scored(head: Head, data: Data, tasks: Integers) -> Floats:
+def _scored(head: NeedModel, data: Data, tasks: Integers) -> Floats:
     found = np.zeros(len(data.cases), dtype=np.float32)
     for task in tasks:
         found[task] = head(data.tasks.vectors[task], data.cases[task].labels.request.message)
@@ -82,7 +82,7 @@ def _weights(rows: Rows, written: Flags) -> Floats:
     return (counted * np.where(written, WRITTEN, 1.0)).astype(np.float32)
 
 
-def _head(data: Data, tasks: Integers) -> Head:
+def _head(data: Data, tasks: Integers) -> NeedModel:
     return data.heads.fit(tasks, data.tasks.needs[tasks].astype(np.float32))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from worker.relevance.need import CELLS, Floats, Head, Integers, Runs, weighed
+from worker.relevance.need import CELLS, CharacterRuns, Floats, Integers, NeedModel, weighed
 
 STRENGTH = 3.0
 """How much each task counts against the wish for small weights."""
@@ -15,7 +15,7 @@ STEPS = 12
 Matrix = npt.NDArray[np.float64]
 
 
-def rarity_of(runs: Sequence[Runs]) -> Floats:
+def rarity_of(runs: Sequence[CharacterRuns]) -> Floats:
     """By cell 1 + the logarithm of how few of the texts have a run in it."""
     holders = np.zeros(CELLS)
     for text in runs:
@@ -29,7 +29,7 @@ class HeadFitter:
     How rare a run is, which takes no labels, is counted over all of them; a task that is not searched with has none.
     """
 
-    def __init__(self, vectors: Floats, runs: Sequence[Runs]) -> None:
+    def __init__(self, vectors: Floats, runs: Sequence[CharacterRuns]) -> None:
         self._vectors = vectors.astype(np.float64)
         self._rarity = rarity_of(runs)
         self._runs = [(text.cells, weighed(text, self._rarity).astype(np.float64)) for text in runs]
@@ -48,7 +48,7 @@ class HeadFitter:
             dense[own] = 0.0
         return products
 
-    def fit(self, tasks: Integers, wanted: Floats) -> Head:
+    def fit(self, tasks: Integers, wanted: Floats) -> NeedModel:
         """The head that tells the tasks that are `wanted` (1) from the others (0); both in the order of `tasks`."""
         dual, bias = _solved(self._gram[np.ix_(tasks, tasks)], wanted.astype(np.float64))
         by_run = np.zeros(CELLS)
@@ -56,7 +56,7 @@ class HeadFitter:
             cells, values = self._runs[task]
             by_run[cells] += weight * values
         vector = (dual @ self._vectors[tasks]).astype(np.float32)
-        return Head(vector, by_run.astype(np.float32), self._rarity, bias)
+        return NeedModel(vector, by_run.astype(np.float32), self._rarity, bias)
 
 
 def _solved(gram: Matrix, wanted: Matrix) -> tuple[Matrix, float]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from worker.adapters.models.relevance_file import Table
+from worker.adapters.models.relevance_file import PieceTable
 from worker.relevance.model import Threshold
-from worker.tuning.relevance_cases import Case
+from worker.tuning.relevance_cases import RelevanceCase
 
 from .choosing import thresholds_for
 from .fitting import Fitted, Recipe, calibration, fit, rows_of, unseen_scores
@@ -37,7 +37,7 @@ class Outcome:
 
 def make(
     data: Data,
-    table: Table,
+    table: PieceTable,
     fitting: Flags,
     recipe: Recipe,
     parts: int = PARTS,
@@ -57,7 +57,7 @@ def make(
 
 
 def _made(
-    data: Data, table: Table, fitting: Flags, fitted: Fitted, calibrated: Floats, line: tuple[float, float]
+    data: Data, table: PieceTable, fitting: Flags, fitted: Fitted, calibrated: Floats, line: tuple[float, float]
 ) -> Made:
     found = thresholds_for(data, calibrated, fitting)
     return Made(
@@ -77,7 +77,7 @@ def _as_chance(threshold: Threshold) -> Threshold:
     return Threshold(opens, keeps)
 
 
-def fitted_worlds(cases: Sequence[Case], names: Sequence[str]) -> Flags:
+def fitted_worlds(cases: Sequence[RelevanceCase], names: Sequence[str]) -> Flags:
     """By world whether it is one of `names`."""
     worlds = tuple(dict.fromkeys(origin(case.world) for case in cases))
     return np.array([world in set(names) for world in worlds])

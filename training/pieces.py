@@ -10,7 +10,7 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from worker.adapters.models.minilm import MODEL_FILE, MODEL_PACKAGE, MODEL_SHA256, read_checked
-from worker.adapters.models.relevance_file import Table, make_tokenizer
+from worker.adapters.models.relevance_file import PieceTable, make_tokenizer
 from worker.relevance.features import Column, Matrix
 
 DIMENSIONS = 64
@@ -25,7 +25,7 @@ UNSEEN = 0.2
 """How often a piece counts as seen that no text holds."""
 
 
-def make_table(texts: Iterable[str], step: Callable[[], None] = lambda: None) -> Table:
+def make_table(texts: Iterable[str], step: Callable[[], None] = lambda: None) -> PieceTable:
     """Vectors of every piece, and their rarity in `texts`."""
     tokenizer = make_tokenizer()
     held: Counter[int] = Counter()
@@ -35,7 +35,7 @@ def make_table(texts: Iterable[str], step: Callable[[], None] = lambda: None) ->
         number += 1
     seen = np.array([held[piece] for piece in range(tokenizer.get_vocab_size())], dtype=np.float64)
     vectors = _reduced(_alone(tokenizer.get_vocab_size(), step), np.sqrt(seen + UNSEEN))
-    return Table(np.rint(vectors * 127.0).astype(np.int8), _rarity(tokenizer, seen, number))
+    return PieceTable(np.rint(vectors * 127.0).astype(np.int8), _rarity(tokenizer, seen, number))
 
 
 def _alone(number: int, step: Callable[[], None]) -> Matrix:

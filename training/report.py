@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from worker.domain.kinds import JudgePoint
+from worker.domain.kinds import RelevanceProfile
 from worker.relevance.model import Threshold
 from worker.relevance.selector import BESIDE_THE_POINT
 from worker.relevance.text_features import UNSPACED_SCRIPTS, foreign
@@ -48,7 +48,7 @@ def write_report(outcome: Outcome, steps: Sequence[Step], second: Agreement, doc
     likely = (1.0 / (1.0 + np.exp(-outcome.scores))).astype(np.float32)
     rows = rows_of(data, outcome.fitting)
     points = reliability(likely[rows], data.rows.relevant[rows])
-    choice, _ = _chosen(outcome, outcome.scores, JudgePoint.BALANCED)
+    choice, _ = _chosen(outcome, outcome.scores, RelevanceProfile.BALANCED)
     categories = by_category(data, choice)
     curve_chart(steps, images / "judge-learning-curve.png")
     tradeoff_chart(_lines(outcome, "precision"), "precision", images / "judge-precision-recall.png")
@@ -117,13 +117,13 @@ def parts_of(outcome: Outcome) -> Integers:
     return parts
 
 
-def _chosen(outcome: Outcome, scores: Floats, point: JudgePoint) -> tuple[Choice, object]:
+def _chosen(outcome: Outcome, scores: Floats, point: RelevanceProfile) -> tuple[Choice, object]:
     return unseen_choice(outcome.data, scores, parts_of(outcome), *WANTED[point])
 
 
 def _points_table(outcome: Outcome) -> str:
     rows = []
-    for point in JudgePoint:
+    for point in RelevanceProfile:
         choice, _ = _chosen(outcome, outcome.scores, point)
         counted = counts(outcome.data, choice)
         threshold = outcome.made.thresholds[point]
@@ -207,7 +207,7 @@ def _variants(outcome: Outcome) -> str:
     kinds = np.array([case.world.partition(SEPARATOR)[2].split(" ")[0] or "as written" for case in data.cases])
     for kind, told in KINDS.items():
         part, places = data.only(kinds == kind)
-        for point in JudgePoint:
+        for point in RelevanceProfile:
             threshold = outcome.made.thresholds[point]
             opens, keeps = (float(np.log(chance / (1.0 - chance))) for chance in (threshold.opens, threshold.keeps))
             found = counts(part, chosen(part, outcome.whole_scores[places], Threshold(opens, keeps))).measures()

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from worker.adapters.models.minilm import PROFILE
-from worker.adapters.models.relevance_file import CARD, FORMAT, NUMBERS, Table
-from worker.domain.kinds import JudgePoint
+from worker.adapters.models.relevance_file import CARD, FORMAT, NUMBERS, PieceTable
+from worker.domain.kinds import RelevanceProfile
 from worker.relevance.model import HEAD, Threshold
 
 from .fitting import Fitted
@@ -28,11 +28,11 @@ class Made:
     """A judge that is ready to be written; `thresholds` are probabilities."""
 
     fitted: Fitted
-    table: Table
+    table: PieceTable
     columns: tuple[str, ...]
     scale: float
     shift: float
-    thresholds: Mapping[JudgePoint, Threshold]
+    thresholds: Mapping[RelevanceProfile, Threshold]
     worlds: int
     tasks: int
 

@@ -11,12 +11,12 @@ from rich.progress import Progress
 
 from bench.processes import scratch
 from bench.progress import bar
-from worker.adapters.models.relevance_file import PieceCutter, Table, make_tokenizer
+from worker.adapters.models.relevance_file import PieceCutter, PieceTable, make_tokenizer
 from worker.relevance.features import features, table_of
-from worker.relevance.need import Runs, runs_of
-from worker.tuning.labelled_worlds import World, read_worlds
-from worker.tuning.relevance_cases import Case
-from worker.tuning.world_store import open_stand
+from worker.relevance.need import CharacterRuns, runs_of
+from worker.tuning.labelled_worlds import LabelledWorld, read_worlds
+from worker.tuning.relevance_cases import RelevanceCase
+from worker.tuning.world_store import open_world_store
 
 from .head import HeadFitter
 from .variants import origin, variants_of
@@ -50,7 +50,7 @@ class Tasks:
     essential: Integers
     searched: Flags
     vectors: Floats
-    runs: tuple[Runs, ...]
+    runs: tuple[CharacterRuns, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Data:
     tasks: Tasks
     heads: HeadFitter
     twin: Integers
-    cases: tuple[Case, ...]
+    cases: tuple[RelevanceCase, ...]
 
     @property
     def written(self) -> Flags:
@@ -94,23 +94,23 @@ class Data:
         return replace(self, rows=part, tasks=less, twin=np.arange(len(kept)), cases=cases), rows
 
 
-def observed(folders: Sequence[Path], seed: int, progress: Progress) -> tuple[Case, ...]:
+def observed(folders: Sequence[Path], seed: int, progress: Progress) -> tuple[RelevanceCase, ...]:
     """The tasks of every world in `folders`, then of the worlds made of them, through the product's own recall."""
     worlds = [world for folder in folders for world in read_worlds(folder)]
     worlds += [made for world in worlds for made in variants_of(world, seed)]
     return tuple(asyncio.run(_observe(worlds, progress)))
 
 
-async def _observe(worlds: Sequence[World], progress: Progress) -> list[Case]:
-    cases: list[Case] = []
+async def _observe(worlds: Sequence[LabelledWorld], progress: Progress) -> list[RelevanceCase]:
+    cases: list[RelevanceCase] = []
     with scratch() as place, bar(progress, "recalling", sum(len(world.tasks) for world in worlds)) as advance:
-        async with open_stand(place) as stand:
+        async with open_world_store(place) as stand:
             for world in worlds:
                 cases += await stand.cases(world, advance)
     return cases
 
 
-def texts_of(cases: Sequence[Case]) -> Iterator[str]:
+def texts_of(cases: Sequence[RelevanceCase]) -> Iterator[str]:
     """Every message, and every memory that was a candidate, once."""
     seen: set[tuple[str, str]] = set()
     for case in cases:
@@ -122,7 +122,7 @@ def texts_of(cases: Sequence[Case]) -> Iterator[str]:
                 yield candidate.memory.content
 
 
-def numbered(cases: Sequence[Case], table: Table, step: Callable[[], None] = lambda: None) -> Data:
+def numbered(cases: Sequence[RelevanceCase], table: PieceTable, step: Callable[[], None] = lambda: None) -> Data:
     """The cases as numbers."""
     cut = PieceCutter(table, make_tokenizer())
     worlds = tuple(dict.fromkeys(origin(case.world) for case in cases))
@@ -142,13 +142,13 @@ def numbered(cases: Sequence[Case], table: Table, step: Callable[[], None] = lam
     return Data(worlds, columns, _rows(cases, tables, tasks), about, heads, twin, tuple(cases))
 
 
-def _twins(cases: Sequence[Case]) -> Integers:
+def _twins(cases: Sequence[RelevanceCase]) -> Integers:
     """By case the place of the same task as it was written; those as they were written come first."""
     places = {(case.world, case.labels.key): place for place, case in enumerate(cases)}
     return np.array([places[origin(case.world), case.labels.key] for case in cases], dtype=np.int64)
 
 
-def _rows(cases: Sequence[Case], tables: Sequence[Floats], tasks: Sequence[int]) -> Rows:
+def _rows(cases: Sequence[RelevanceCase], tables: Sequence[Floats], tasks: Sequence[int]) -> Rows:
     ids = [candidate.memory.id for case in cases if case.judged for candidate in case.judged.candidates]
     labels = [cases[task].labels for task in tasks]
     pairs = list(zip(ids, labels, strict=True))
@@ -161,7 +161,7 @@ def _rows(cases: Sequence[Case], tables: Sequence[Floats], tasks: Sequence[int])
     )
 
 
-def _tasks(cases: Sequence[Case], worlds: Sequence[str]) -> Tasks:
+def _tasks(cases: Sequence[RelevanceCase], worlds: Sequence[str]) -> Tasks:
     dimension = next(len(case.vector) for case in cases if case.vector is not None)
     blank = np.zeros(dimension, dtype=np.float32)
     return Tasks(

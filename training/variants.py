@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from worker.domain.memory import Memory, MemoryType
-from worker.tuning.labelled_worlds import Task, World
+from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 GROUP = 5
 """Tasks that are asked of one small store."""
@@ -30,7 +30,7 @@ def origin(name: str) -> str:
     return name.split(SEPARATOR, maxsplit=1)[0]
 
 
-def variants_of(world: World, seed: int) -> Iterator[World]:
+def variants_of(world: LabelledWorld, seed: int) -> Iterator[LabelledWorld]:
     """The world with plain notes and half of its tasks; small stores that hold what their tasks are about; tiny ones
     that hold it for few of theirs; and the world with holes, where half of the tasks that want something find nothing.
     """
@@ -47,7 +47,7 @@ def variants_of(world: World, seed: int) -> Iterator[World]:
     yield _with_holes(world, random)
 
 
-def _tiny(world: World, random: np.random.Generator) -> Iterator[World]:
+def _tiny(world: LabelledWorld, random: np.random.Generator) -> Iterator[LabelledWorld]:
     about = sorted({key for task in world.tasks for key in task.relevant | task.forbidden})
     for place, number in enumerate(TINY):
         kept = {about[chosen] for chosen in random.permutation(len(about))[:number]}
@@ -55,18 +55,20 @@ def _tiny(world: World, random: np.random.Generator) -> Iterator[World]:
         yield _named(world, f"tiny {number}", memories if place % 2 else tuple(map(plain, memories)), world.tasks)
 
 
-def _with_holes(world: World, random: np.random.Generator) -> World:
+def _with_holes(world: LabelledWorld, random: np.random.Generator) -> LabelledWorld:
     wanting = [task for task in world.tasks if task.relevant]
     gone = {key for place in random.permutation(len(wanting))[: len(wanting) // 2] for key in wanting[place].relevant}
     return _named(world, "holes", tuple(memory for memory in world.memories if memory.id not in gone), world.tasks)
 
 
-def _named(world: World, name: str, memories: tuple[Memory, ...], tasks: Sequence[Task]) -> World:
+def _named(
+    world: LabelledWorld, name: str, memories: tuple[Memory, ...], tasks: Sequence[LabelledTask]
+) -> LabelledWorld:
     """A world of these memories and tasks; a task is labelled with what there is of its memories."""
     made = f"{world.name}{SEPARATOR}{name}"
     held = {memory.id for memory in memories}
     asked = (
-        Task(
+        LabelledTask(
             task.key,
             task.category,
             task.request.model_copy(update={"scope": task.request.scope.model_copy(update={"tenant": made})}),
@@ -76,10 +78,12 @@ def _named(world: World, name: str, memories: tuple[Memory, ...], tasks: Sequenc
         )
         for task in tasks
     )
-    return World(made, memories, tuple(asked), world.shared_users)
+    return LabelledWorld(made, memories, tuple(asked), world.shared_users)
 
 
-def _store(world: World, tasks: Sequence[Task], extra: int, random: np.random.Generator) -> tuple[Memory, ...]:
+def _store(
+    world: LabelledWorld, tasks: Sequence[LabelledTask], extra: int, random: np.random.Generator
+) -> tuple[Memory, ...]:
     """What the tasks are about and some other memories, at least one; in the order of the world."""
     about = {key for task in tasks for key in task.relevant | task.forbidden}
     others = [memory.id for memory in world.memories if memory.id not in about]

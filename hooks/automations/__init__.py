@@ -5,11 +5,11 @@ from .model import (
     AutomationError,
     AutomationMissing,
     AutomationRejected,
+    AutomationStatus,
     HookPoint,
     Kind,
     Lifetime,
     RegistryUnavailable,
-    Status,
 )
 from .outcome import AutomationRun, HookOutcome, RunStatus
 from .registry import Registry, default_registry_path
@@ -22,6 +22,7 @@ __all__ = [
     "AutomationRejected",
     "AutomationRun",
     "AutomationRunner",
+    "AutomationStatus",
     "HookOutcome",
     "HookPoint",
     "Kind",
@@ -29,6 +30,5 @@ __all__ = [
     "Registry",
     "RegistryUnavailable",
     "RunStatus",
-    "Status",
     "default_registry_path",
 ]

@@ -43,7 +43,7 @@ class Lifetime(StrEnum):
     EPHEMERAL = "ephemeral"
 
 
-class Status(StrEnum):
+class AutomationStatus(StrEnum):
     ACTIVE = "active"
     DISABLED = "disabled"
 
@@ -66,7 +66,7 @@ class Automation:
     script_path: str
     hook_point: str = HookPoint.PRE_EXECUTION
     mode: Lifetime = Lifetime.PERSISTENT
-    status: Status = Status.ACTIVE
+    status: AutomationStatus = AutomationStatus.ACTIVE
     blocking: bool = True
     kind: Kind = Kind.SCRIPT
     workspace_dir: str | None = None

@@ -10,7 +10,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from .. import wire
-from .model import Automation, AutomationMissing, AutomationRejected, Kind, Lifetime, RegistryUnavailable, Status, check
+from .model import (
+    Automation,
+    AutomationMissing,
+    AutomationRejected,
+    AutomationStatus,
+    Kind,
+    Lifetime,
+    RegistryUnavailable,
+    check,
+)
 
 FILE_NAME = "automations.db"
 
@@ -44,7 +53,7 @@ class Registry:
 
     def active(self, hook_point: str) -> tuple[Automation, ...]:
         """What runs at a hook point, in order."""
-        return self._read(f"WHERE hook_point = ? AND status = ? {_ORDER}", (hook_point, Status.ACTIVE))
+        return self._read(f"WHERE hook_point = ? AND status = ? {_ORDER}", (hook_point, AutomationStatus.ACTIVE))
 
     def get(self, name: str) -> Automation:
         """Raises `AutomationMissing`."""
@@ -68,7 +77,7 @@ class Registry:
             raise AutomationRejected(f"there is an automation {automation.name!r} already; remove it first") from error
         return self.get(automation.name)
 
-    def set_status(self, name: str, status: Status) -> Automation:
+    def set_status(self, name: str, status: AutomationStatus) -> Automation:
         """Enable or disable one. Raises `AutomationMissing`."""
         now = "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"
         with self._open() as connection:
@@ -107,7 +116,7 @@ def _automation(row: dict[str, Any]) -> Automation:
     return replace(
         Automation(**row),
         mode=Lifetime(row["mode"]),
-        status=Status(row["status"]),
+        status=AutomationStatus(row["status"]),
         kind=Kind(row["kind"]),
         blocking=bool(row["blocking"]),
     )

@@ -12,7 +12,7 @@ import pytest
 from hooks import MeeseeksClient, SyncMeeseeksClient
 from hooks.usage_contract import AnswerReportResult
 from tests.support.stack import DEPLOYMENT, FACTS, MIGRATION, Stack, fact, put, running_stack
-from worker.receipts.cases import Case, add_to_file
+from worker.receipts.cases import LabelledCase, add_to_file
 from worker.tuning.labelled_worlds import read_cases
 
 pytestmark = pytest.mark.timeout(150)
@@ -74,7 +74,7 @@ async def test_receipts_are_found_run_again_and_labelled(client: httpx.AsyncClie
     assert (summary["replayed"], summary["failed"], summary["with_memory_after"]) == (1, 0, 0)
 
     case = (await client.post(f"/v1/receipts/{key}/label", json={**ACME, "accept": True})).json()
-    add_to_file(tmp_path / "cases.jsonl", Case.model_validate(case))
+    add_to_file(tmp_path / "cases.jsonl", LabelledCase.model_validate(case))
     (task,) = read_cases(tmp_path / "cases.jsonl").tasks
     assert task.essential == set(same["after"]["chosen"])
     ghost = await client.post(f"/v1/receipts/{key}/label", json={**ACME, "essential": ["ghost"]})

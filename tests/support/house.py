@@ -10,19 +10,19 @@ from tests.support.embedders import HashingEmbedder
 from tests.support.service import NOW
 from worker.adapters.local.receipts import FileReceipts
 from worker.adapters.qdrant.bm25 import Bm25Encoder
-from worker.adapters.qdrant.edge.generations import EdgeShelf
-from worker.bootstrap.live_core import Host, Serving
+from worker.adapters.qdrant.edge.generations import EdgeGenerations
+from worker.bootstrap.live_core import LiveCore, Serving
 from worker.domain.deadline import Deadline
 from worker.domain.errors import StoreError
 from worker.domain.memory import HybridQuery, MemoryFilter
-from worker.domain.operation import Answer
+from worker.domain.operation import OperationAnswer
 from worker.operations.memories import EXPORT, PUT, MemoryOperations
 from worker.operations.payloads import MAX_BATCH
 from worker.ports.models import Embedder
-from worker.ports.store import Recipe, Shelf, WholeStore
-from worker.store.copying import Journal, Progress
-from worker.store.maintenance import House, StoreKeeper
-from worker.store.memories import Keeper
+from worker.ports.store import Recipe, StoreGenerations, WholeStore
+from worker.store.copying import ChangeLog, Progress
+from worker.store.maintenance import MaintenanceContext, StoreMaintenance
+from worker.store.memories import MemoryService
 
 SEARCH = "search"
 SPARSE = Bm25Encoder("english")
@@ -36,13 +36,13 @@ def recipe(embedder: Embedder | None, sparse: Bm25Encoder = SPARSE) -> Recipe:
 class Kept:
     """A store in service; `keeper` does what the command does."""
 
-    host: Host
-    shelf: Shelf
-    keeper: StoreKeeper
+    host: LiveCore
+    shelf: StoreGenerations
+    keeper: StoreMaintenance
     progress: Progress
 
     async def call(self, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-        answer: Answer = await self.host.table()[operation](dict(payload), Deadline.after(30))
+        answer: OperationAnswer = await self.host.table()[operation](dict(payload), Deadline.after(30))
         return answer.body
 
     async def put(self, *memories: dict[str, Any], tenant: str = "t1") -> dict[str, Any]:
@@ -66,15 +66,19 @@ class Kept:
                 return found
 
 
-def _operations(store: WholeStore, embedder: Embedder | None, sparse: Bm25Encoder, journal: Journal) -> dict[str, Any]:
-    async def search(payload: dict[str, Any], deadline: Deadline) -> Answer:
+def _operations(
+    store: WholeStore, embedder: Embedder | None, sparse: Bm25Encoder, journal: ChangeLog
+) -> dict[str, Any]:
+    async def search(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         text = payload["text"]
         dense = await embedder.embed_query(text) if embedder else None
         query = HybridQuery(dense, sparse.query(text), MemoryFilter(), 10)
         hits = await store.tenant(payload["tenant"]).search(query)
-        return Answer({"hits": [{"id": hit.memory.id, "cosine": hit.cosine, "keyword": hit.keyword} for hit in hits]})
+        return OperationAnswer(
+            {"hits": [{"id": hit.memory.id, "cosine": hit.cosine, "keyword": hit.keyword} for hit in hits]}
+        )
 
-    memories = MemoryOperations(Keeper(store, sparse, embedder, changed=journal), lambda: NOW)
+    memories = MemoryOperations(MemoryService(store, sparse, embedder, changed=journal), lambda: NOW)
     return {SEARCH: search, **memories.table()}
 
 
@@ -84,13 +88,13 @@ async def open_house(
     configured: Embedder | None,
     *,
     named: Mapping[str, Embedder] | None = None,
-    shelf: Shelf | None = None,
+    shelf: StoreGenerations | None = None,
     elsewhere: Callable[[str, Recipe], Awaitable[WholeStore]] | None = None,
     sparse: Bm25Encoder = SPARSE,
 ) -> AsyncIterator[Kept]:
     """The live generation in `folder` in service; `named` are the embedders that a reindex may be given."""
-    used: Shelf = shelf or EdgeShelf(folder)
-    journal = Journal()
+    used: StoreGenerations = shelf or EdgeGenerations(folder)
+    journal = ChangeLog()
 
     async def assemble(name: str, store: WholeStore, embedder: Embedder | None) -> Serving:
         usable = embedder if (await store.health()).dense_usable else None
@@ -104,9 +108,9 @@ async def open_house(
 
     async with AsyncExitStack() as stack:
         store = await used.open_live(recipe(configured, sparse))
-        host = Host(await assemble(used.live_name, store, configured), assemble, sparse)
+        host = LiveCore(await assemble(used.live_name, store, configured), assemble, sparse)
         stack.push_async_callback(host.aclose)
-        house = House(
+        house = MaintenanceContext(
             shelf=used,
             store=host.store,
             maker=host.maker,
@@ -120,7 +124,7 @@ async def open_house(
             gate=host.gate,
             clock=lambda: NOW,
         )
-        yield Kept(host, used, StoreKeeper(house), Progress())
+        yield Kept(host, used, StoreMaintenance(house), Progress())
 
 
 def small() -> HashingEmbedder:

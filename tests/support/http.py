@@ -13,11 +13,11 @@ from starlette.types import ASGIApp, Message
 
 from worker.api.access import Policy
 from worker.api.app import create_app
-from worker.api.execution import Door
-from worker.api.tokens import Caller, Token, Tokens, read_tokens
+from worker.api.execution import OperationExecutor
+from worker.api.tokens import Client, Token, Tokens, read_tokens
 from worker.domain.deadline import Deadline
-from worker.domain.operation import Answer, Operation
-from worker.operations.client import LocalBackend, QueueState
+from worker.domain.operation import Operation, OperationAnswer
+from worker.operations.client import LocalOperationClient, QueueState
 from worker.operations.metrics import Metrics
 from worker.settings.service import ServiceSettings
 
@@ -43,7 +43,7 @@ class Recorder:
         return {name: self._operation(name, answer) for name, answer in self._answers.items()}
 
     def _operation(self, name: str, answer: Any) -> Operation:
-        async def run(payload: dict[str, Any], deadline: Deadline) -> Answer:
+        async def run(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
             self.asked.append((name, payload))
             self.left.append(deadline.remaining())
             given = answer(payload) if callable(answer) else answer
@@ -51,7 +51,7 @@ class Recorder:
                 given = await given
             if isinstance(given, Exception):
                 raise given
-            return Answer(given, self._commit)
+            return OperationAnswer(given, self._commit)
 
         return run
 
@@ -75,8 +75,8 @@ def make_app(
     async def look() -> QueueState | None:
         return queue
 
-    backend = LocalBackend(recorder.table, recorder.commit, at_once=at_once)
-    door = Door(backend, metrics or Metrics(), look)
+    backend = LocalOperationClient(recorder.table, recorder.commit, at_once=at_once)
+    door = OperationExecutor(backend, metrics or Metrics(), look)
     return create_app(door, Policy(tokens=tokens or Tokens(), **policy), mounts=mounts)
 
 
@@ -84,7 +84,7 @@ def both_tokens() -> Tokens:
     """One for every tenant, and one for acme alone."""
     first = read_tokens(ServiceSettings(http_token=TOKEN))
     second = read_tokens(ServiceSettings(http_token=ACME_TOKEN)).known[0]
-    return Tokens((*first.known, Token(second.digest, Caller("acme's", "acme"))))
+    return Tokens((*first.known, Token(second.digest, Client("acme's", "acme"))))
 
 
 @asynccontextmanager

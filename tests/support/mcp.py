@@ -8,10 +8,10 @@ from typing import Any
 from fastmcp import Client
 
 from worker.bootstrap.core import open_core
-from worker.mcp import Backend, Whose
+from worker.mcp import Backend, ToolScope
 from worker.mcp.environment import prepare_environment
 from worker.mcp.server import make_server
-from worker.operations.client import LocalBackend
+from worker.operations.client import LocalOperationClient
 from worker.settings.injection import Settings
 
 VARIABLES = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
@@ -22,10 +22,10 @@ async def open_store(folder: Path, **variables: str) -> AsyncIterator[Backend]:
     """A service in this process, on a store below `folder`."""
     settings = Settings.load({**VARIABLES, **variables}, None, data_dir=folder / "data")
     async with open_core(settings) as core:
-        yield LocalBackend(core.operations)
+        yield LocalOperationClient(core.operations)
 
 
-def client_of(backend: Backend, whose: Whose) -> "Client[Any]":
+def client_of(backend: Backend, whose: ToolScope) -> "Client[Any]":
     """A client in this process; over the memory transport, with everything else as over the wire."""
     prepare_environment({})
     return Client(make_server(backend, lambda: whose))

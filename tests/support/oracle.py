@@ -9,7 +9,7 @@ from worker.domain.memory import SUPERSEDING, Memory
 from worker.text.rendering import shown_text
 from worker.triage.live_selector import TRIAGE_TEXT_CHARS
 from worker.triage.prompt_files import clip_middle, quote
-from worker.tuning.labelled_worlds import Task, World
+from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 MESSAGE_CHARS = 1600
 QUERY_CHARS = 300
@@ -22,7 +22,7 @@ SHOWN = 40
 """Characters of a memory by which it is known among candidates."""
 
 
-def oracle(world: World) -> Responder:
+def oracle(world: LabelledWorld) -> Responder:
     """Chooses every essential memory that it is shown, and searches for those that it is not, in their own words."""
     superseded = {one.target for memory in world.memories for one in memory.relations if one.kind in SUPERSEDING}
     memories = {memory.id: memory for memory in world.memories}
@@ -42,7 +42,7 @@ def oracle(world: World) -> Responder:
     return respond
 
 
-def heeding(world: World, words: str) -> Responder:
+def heeding(world: LabelledWorld, words: str) -> Responder:
     """Chooses right where the prompt has these words, and else the last candidates as well."""
     right = oracle(world)
 
@@ -69,7 +69,7 @@ def searches(missing: Sequence[Memory], most: int, superseded: Collection[str]) 
     ]
 
 
-def adversary(world: World) -> Responder:
+def adversary(world: LabelledWorld) -> Responder:
     """Searches for what is not the user's, and chooses every forbidden memory that it is shown; where there is none,
     every irrelevant one. One candidate is spared, since everything is no choice."""
     forbidden = _choosing(world, lambda task: task.forbidden)
@@ -85,7 +85,7 @@ def adversary(world: World) -> Responder:
     return respond
 
 
-def _choosing(world: World, wanted: Callable[[Task], frozenset[str]]) -> Responder:
+def _choosing(world: LabelledWorld, wanted: Callable[[LabelledTask], frozenset[str]]) -> Responder:
     tasks = _tasks(world)
     memories = {memory.id: memory for memory in world.memories}
 
@@ -109,11 +109,11 @@ def as_shown(message: str) -> str:
     return quote(clip_middle(shown_text(message, TRIAGE_TEXT_CHARS, mask=True), MESSAGE_CHARS))
 
 
-def _tasks(world: World) -> dict[str, Task]:
+def _tasks(world: LabelledWorld) -> dict[str, LabelledTask]:
     return {as_shown(task.request.message): task for task in world.tasks}
 
 
-def _task(body: dict[str, Any], tasks: Mapping[str, Task]) -> Task | None:
+def _task(body: dict[str, Any], tasks: Mapping[str, LabelledTask]) -> LabelledTask | None:
     """The task that a request is about, whichever turn it is; the longest message that is in it."""
     texts = [str(message.get("content") or "") for message in body["messages"]]
     prompt = next((text for text in reversed(texts) if "\nMessage: " in f"\n{text}"), last_text(body))

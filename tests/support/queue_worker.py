@@ -19,44 +19,46 @@ from worker.adapters.local.subagents import MemorySubagents
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.domain.deadline import Deadline
 from worker.domain.errors import StoreLocked
-from worker.domain.operation import Answer
+from worker.domain.operation import OperationAnswer
 from worker.operations.hosts import HostOperations
 
 
-async def echo(payload: dict[str, Any], deadline: Deadline) -> Answer:
-    return Answer({"payload": payload, "left": deadline.remaining(), "pid": os.getpid()})
+async def echo(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+    return OperationAnswer({"payload": payload, "left": deadline.remaining(), "pid": os.getpid()})
 
 
-async def sleep(payload: dict[str, Any], deadline: Deadline) -> Answer:
+async def sleep(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
     """Sleep for `seconds`, and leave a line in the file `trace` before and after."""
     _trace(payload, "start")
     await asyncio.sleep(payload["seconds"])
     _trace(payload, "end")
-    return Answer({"slept": payload["seconds"], "pid": os.getpid()})
+    return OperationAnswer({"slept": payload["seconds"], "pid": os.getpid()})
 
 
-async def until_deadline(payload: dict[str, Any], deadline: Deadline) -> Answer:
+async def until_deadline(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
     """Use the whole of the deadline that it is given, and answer then."""
     await asyncio.sleep(deadline.remaining())
-    return Answer({"done": True})
+    return OperationAnswer({"done": True})
 
 
-async def crash(payload: dict[str, Any], deadline: Deadline) -> Answer:
+async def crash(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
     raise ZeroDivisionError("secret text")
 
 
-async def locked(payload: dict[str, Any], deadline: Deadline) -> Answer:
+async def locked(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
     raise StoreLocked("another process owns it")
 
 
-async def inject(payload: dict[str, Any], deadline: Deadline) -> Answer:
+async def inject(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
     """A block that repeats the message; the session's name picks other answers."""
     if payload["session_id"] == "slow":
         await asyncio.sleep(30)
     if payload["session_id"] == "broken":
-        return Answer({"outcome": 7})
+        return OperationAnswer({"outcome": 7})
     if payload["session_id"] == "nothing":
-        return Answer(InjectionResult.nothing(Outcome.NONE_RELEVANT, Reason.NOTHING_RECALLED).model_dump(mode="json"))
+        return OperationAnswer(
+            InjectionResult.nothing(Outcome.NONE_RELEVANT, Reason.NOTHING_RECALLED).model_dump(mode="json")
+        )
     result = InjectionResult(
         outcome=Outcome.INJECTED,
         memory_context=f"<memory_context>{payload['message']}</memory_context>",
@@ -65,11 +67,11 @@ async def inject(payload: dict[str, Any], deadline: Deadline) -> Answer:
     )
     key = payload.get("scope", {}).get("project")
     commit = (key, payload["turn_id"]) if key else None
-    return Answer(result.model_dump(mode="json"), commit)
+    return OperationAnswer(result.model_dump(mode="json"), commit)
 
 
-async def session_event(payload: dict[str, Any], deadline: Deadline) -> Answer:
-    return Answer(SessionEventResult(done=True, forgotten=2).model_dump(mode="json"))
+async def session_event(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+    return OperationAnswer(SessionEventResult(done=True, forgotten=2).model_dump(mode="json"))
 
 
 OPERATIONS = {

@@ -17,7 +17,7 @@ from worker.adapters.qdrant.edge.store import EdgeStore
 from worker.domain.deadline import Deadline
 from worker.domain.memory import Memory
 from worker.domain.receipt import Receipt
-from worker.injection.search_only import DeterministicSelector
+from worker.injection.search_only import SearchOnlySelector
 from worker.injection.service import Injection, InjectionParts, InjectionService
 from worker.injection.strategies import Strategies
 from worker.ports.models import ChatModel, Embedder, Selector
@@ -25,7 +25,7 @@ from worker.ports.state import Ledger
 from worker.ports.store import StoreEngine
 from worker.recall.recall import Recall
 from worker.settings.injection import InjectionConfig
-from worker.store.memories import Keeper
+from worker.store.memories import MemoryService
 from worker.text.rendering import shown_text
 from worker.transfer import memory_from
 from worker.triage.breaker import CircuitBreaker
@@ -40,7 +40,7 @@ class Service:
     """What tests do with a service; `commit` stands for the hook's part."""
 
     injection: InjectionService
-    keeper: Keeper
+    keeper: MemoryService
     recall: Recall
     ledger: Ledger
     receipts: FileReceipts
@@ -109,7 +109,7 @@ async def open_service(
     injection = InjectionService(
         InjectionParts(
             recall=recall,
-            strategies=Strategies(DeterministicSelector(used.profile), llm=triage, decision=decision, judge=judge),
+            strategies=Strategies(SearchOnlySelector(used.profile), llm=triage, decision=decision, judge=judge),
             ledger=ledger,
             receipts=receipts,
             config_for=lambda _: settings,
@@ -118,7 +118,7 @@ async def open_service(
         )
     )
     try:
-        yield Service(injection, Keeper(engine, sparse, used), recall, ledger, receipts, settings, engine)
+        yield Service(injection, MemoryService(engine, sparse, used), recall, ledger, receipts, settings, engine)
     finally:
         await injection.drain()
         await engine.aclose()

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from tests.support.scripted_model import ScriptedModel
-from worker.domain.memory import Candidate, Memory, Recalled, RecallQuery, Selection, SelectionTask, Verdict
+from worker.domain.memory import Candidate, CandidateVerdict, Memory, Recalled, RecallQuery, Selection, SelectionTask
 from worker.domain.model_profile import ModelProfile
 from worker.ports.models import ChatModel
 from worker.triage.breaker import CircuitBreaker
 from worker.triage.chat_selector import LlmSelector
-from worker.triage.live_selector import LiveTriage, ask_chat
+from worker.triage.live_selector import LiveSelector, ask_chat
 from worker.triage.model_pool import ModelPool
 from worker.triage.prompt_files import Prompt, default_prompts_dir, load_prompts
 from worker.triage.verdict_cache import VerdictCache
@@ -50,11 +50,11 @@ def selector(model: ScriptedModel, breaker: CircuitBreaker | None = None, window
     return LlmSelector(model, PROMPT, breaker or CircuitBreaker(), present=lambda text: text, window=window)
 
 
-def live_triage(models: Sequence[ChatModel], prompt: Callable[[], Prompt] = lambda: PROMPT) -> LiveTriage:
+def live_triage(models: Sequence[ChatModel], prompt: Callable[[], Prompt] = lambda: PROMPT) -> LiveSelector:
     """Triage by these models, in this order, as the service does it."""
     by_name = {model.name: model for model in models}
     pool = ModelPool[ChatModel](lambda profile: by_name[profile.name], lambda name: ModelProfile(name=name))
-    return LiveTriage(
+    return LiveSelector(
         lambda _: tuple(by_name), ask_chat(pool, lambda _: prompt()), lambda *_: prompt(), VerdictCache(10)
     )
 
@@ -63,5 +63,5 @@ def ids(selection: Selection) -> list[str]:
     return [candidate.memory.id for candidate in selection.chosen]
 
 
-def verdicts(selection: Selection) -> dict[str, Verdict]:
+def verdicts(selection: Selection) -> dict[str, CandidateVerdict]:
     return {dropped.candidate.memory.id: dropped.verdict for dropped in selection.dropped}

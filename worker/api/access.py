@@ -19,7 +19,7 @@ from worker.operations.metrics import Metrics
 from .paths import segmented
 from .problems import Problem
 from .rate_limit import RateLimit
-from .tokens import Caller, Tokens, bearer, name_in
+from .tokens import Client, Tokens, bearer, name_in
 
 OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Paths that need no token: they say nothing about anybody."""
@@ -39,20 +39,20 @@ log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class Passage:
+class AccessGrant:
     """What is known of a request that has passed: who makes it and since when it waits, in monotonic seconds.
 
     `note` is for the log and may hold a status that nobody receives.
     """
 
-    caller: Caller
+    caller: Client
     arrived: float
     note: int | None = None
 
 
-def passage_of(scope: Scope) -> Passage:
+def passage_of(scope: Scope) -> AccessGrant:
     """Of a request that the gate let pass."""
-    passage: Passage = scope["state"]["passage"]
+    passage: AccessGrant = scope["state"]["passage"]
     return passage
 
 
@@ -67,7 +67,7 @@ class Policy:
     rate: RateLimit = field(default_factory=lambda: RateLimit(0))
 
 
-class Gate:
+class AccessControl:
     """The outermost layer. `mounts` are applications by the path below which each of them serves."""
 
     def __init__(self, app: ASGIApp, policy: Policy, metrics: Metrics, mounts: Mapping[str, ASGIApp]) -> None:
@@ -80,7 +80,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        passage = Passage(Caller(_address(scope)), time.monotonic())
+        passage = AccessGrant(Client(_address(scope)), time.monotonic())
         scope.setdefault("state", {})["passage"] = passage
         watched = _Watched(send)
         try:
@@ -103,7 +103,7 @@ class Gate:
     def _limit(self, path: str) -> int:
         return self._policy.import_limit if path == IMPORT else self._policy.body_limit
 
-    def _check(self, scope: Scope, passage: Passage) -> None:
+    def _check(self, scope: Scope, passage: AccessGrant) -> None:
         """Raise `Problem` for what is not let pass."""
         if self._policy.names is not None:
             _check_names(scope, self._policy.names)
@@ -120,11 +120,11 @@ class Gate:
                 headers={"WWW-Authenticate": "Bearer"},
             )
 
-    def _identified(self, scope: Scope) -> Caller | None:
+    def _identified(self, scope: Scope) -> Client | None:
         token = bearer(scope["headers"]) if self._policy.tokens.known else None
         return self._policy.tokens.find(token) if token is not None else None
 
-    def _tell(self, scope: Scope, passage: Passage, status: int | None) -> None:
+    def _tell(self, scope: Scope, passage: AccessGrant, status: int | None) -> None:
         path, seconds = scope["path"], time.monotonic() - passage.arrived
         route = self._mount(path) or str(getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE))
         told = passage.note or status or HTTPStatus.INTERNAL_SERVER_ERROR

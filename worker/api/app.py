@@ -23,11 +23,11 @@ from worker.api.routes.memories import add_memories
 from worker.api.routes.memories_by_id import add_memories_by_id
 from worker.api.routes.receipts import add_receipts
 from worker.api.routes.transfers import add_transfers
-from worker.operations.client import LocalBackend
+from worker.operations.client import LocalOperationClient
 from worker.operations.metrics import Metrics
 
-from .access import OPEN, Gate, Policy, refusal
-from .execution import Door, Gone, left_alone
+from .access import OPEN, AccessControl, Policy, refusal
+from .execution import ClientGone, OperationExecutor, left_alone
 from .json_bodies import JsonRoute
 from .paths import know_segments
 from .problems import MEDIA_TYPE, Problem, ProblemDocument, invalid, title_of
@@ -59,7 +59,7 @@ Answers may grow fields and reasons; callers ignore what they do not know. Nothi
 log = structlog.get_logger()
 
 
-def create_app(door: Door, policy: Policy, *, mounts: Mapping[str, Starlette] | None = None) -> FastAPI:
+def create_app(door: OperationExecutor, policy: Policy, *, mounts: Mapping[str, Starlette] | None = None) -> FastAPI:
     """The service over whatever `door.backend` reaches.
 
     `mounts` are further applications by the path that they serve, such as `/mcp`: they see the whole path and the
@@ -79,7 +79,7 @@ def create_app(door: Door, policy: Policy, *, mounts: Mapping[str, Starlette] | 
     )
     know_segments()
     app.router.route_class = JsonRoute
-    app.add_middleware(Gate, policy=policy, metrics=door.metrics, mounts=mounted)
+    app.add_middleware(AccessControl, policy=policy, metrics=door.metrics, mounts=mounted)
     _add_handlers(app, door)
     add_injecting(app, door)
     add_transfers(app, door)
@@ -100,7 +100,7 @@ async def _running(mounted: Mapping[str, Starlette]) -> AsyncIterator[None]:
         yield
 
 
-def _add_handlers(app: FastAPI, door: Door) -> None:
+def _add_handlers(app: FastAPI, door: OperationExecutor) -> None:
     """Every error becomes a problem document, and none repeats what was sent."""
 
     async def refused(request: Request, error: Exception) -> Response:
@@ -123,7 +123,7 @@ def _add_handlers(app: FastAPI, door: Door) -> None:
 
     app.add_exception_handler(HTTPException, refused)
     app.add_exception_handler(RequestValidationError, misunderstood)
-    app.add_exception_handler(Gone, deserted)
+    app.add_exception_handler(ClientGone, deserted)
     app.add_exception_handler(ClientDisconnect, deserted)
     app.add_exception_handler(Exception, crashed)
 
@@ -155,7 +155,7 @@ def described(app: FastAPI) -> dict[str, Any]:
 
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
-    """With what holds for every endpoint: the token, and the problems."""
+    """With what holds for every endpoint: the token, and the doubts."""
     components = document["components"]
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     schemas = components["schemas"]
@@ -196,4 +196,4 @@ def document() -> dict[str, Any]:
     async def nobody() -> None:
         return None
 
-    return described(create_app(Door(LocalBackend({}), Metrics(), nobody), Policy()))
+    return described(create_app(OperationExecutor(LocalOperationClient({}), Metrics(), nobody), Policy()))

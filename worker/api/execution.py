@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from hooks.contract import MAX_DEADLINE_MS, Key
 from worker.domain.errors import MeeseeksError
-from worker.domain.operation import Answer
-from worker.operations.client import ACK_S, BUDGET_S, Backend, QueueState
+from worker.domain.operation import OperationAnswer
+from worker.operations.client import ACK_S, BUDGET_S, OperationClient, QueueState
 from worker.operations.metrics import Metrics
 
 from .access import passage_of
@@ -29,18 +29,18 @@ QueueLook = Callable[[], Awaitable[QueueState | None]]
 """Looks at the queue; `None` while Redis does not answer."""
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """The caller has left and waits for no answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class OperationExecutor:
     """What endpoints are made of.
 
     `mask` says that imports mask secrets whatever they ask for; `counts` that nobody else counts what was injected.
     """
 
-    backend: Backend
+    backend: OperationClient
     metrics: Metrics
     look: QueueLook
     mask: bool = False
@@ -48,8 +48,8 @@ class Door:
 
     async def ask(
         self, request: Request, operation: str, payload: dict[str, Any], *, budget: float = BUDGET_S, ack: float = ACK_S
-    ) -> Answer:
-        """The result, for as long as the caller waits for it. Raises `MeeseeksError`, and `Gone` once nobody waits."""
+    ) -> OperationAnswer:
+        """Return the result while the caller waits. Raise `MeeseeksError`, and `ClientGone` once nobody waits."""
         work = self.backend.ask(operation, payload, budget=budget, ack=ack)
         return await while_awaited(request.receive, work)
 
@@ -68,15 +68,15 @@ class Door:
             raise problem_of(error) from error
         return JsonAnswer(done.body, status(done.body))
 
-    def delivery(self, answer: Answer, ends: float) -> "Delivery":
+    def delivery(self, answer: OperationAnswer, ends: float) -> "CommittedAnswer":
         """An answer that counts as delivered once it is sent, to a caller who waits until `ends` in monotonic time."""
-        return Delivery(answer, ends, self.backend, self.metrics)
+        return CommittedAnswer(answer, ends, self.backend, self.metrics)
 
 
-class Delivery(JsonAnswer):
+class CommittedAnswer(JsonAnswer):
     """An answer that is committed once it has been sent, unless that took longer than its caller waits."""
 
-    def __init__(self, answer: Answer, ends: float, backend: Backend, metrics: Metrics) -> None:
+    def __init__(self, answer: OperationAnswer, ends: float, backend: OperationClient, metrics: Metrics) -> None:
         super().__init__(answer.body)
         self._commit = answer.commit
         self._ends = ends
@@ -97,15 +97,15 @@ class Delivery(JsonAnswer):
         self._metrics.delivered("committed" if known else "unknown")
 
 
-async def while_awaited(receive: Receive, work: Awaitable[Answer]) -> Answer:
-    """The result of `work`, which is broken off with `Gone` when the caller leaves; its body must have been read."""
+async def while_awaited(receive: Receive, work: Awaitable[OperationAnswer]) -> OperationAnswer:
+    """Return the result of `work`; raise `ClientGone` when the caller leaves. The request body must have been read."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_left(receive))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if leaving.done():
             leaving.result()
-            raise Gone
+            raise ClientGone
         return working.result()
     finally:
         leaving.cancel()

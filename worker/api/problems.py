@@ -33,7 +33,7 @@ _STATUS = {
 }
 
 
-class Fault(BaseModel):
+class InvalidPart(BaseModel):
     """What is wrong with one part of a request; the part itself is not repeated."""
 
     at: list[str | int] = Field(description="Where: body, query, path or header, and the names on the way there.")
@@ -48,7 +48,9 @@ class ProblemDocument(BaseModel):
     status: int
     detail: str | None = Field(default=None, description="What is wrong, and what to do about it.")
     reason: str | None = Field(default=None, description="The named reason, as results have it, where there is one.")
-    errors: list[Fault] | None = Field(default=None, description="Each fault of a request that cannot be understood.")
+    errors: list[InvalidPart] | None = Field(
+        default=None, description="Each fault of a request that cannot be understood."
+    )
 
 
 class Problem(HTTPException):
@@ -60,7 +62,7 @@ class Problem(HTTPException):
         detail: str,
         *,
         reason: Reason | None = None,
-        faults: Sequence[Fault] = (),
+        faults: Sequence[InvalidPart] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(status, detail, headers)
@@ -100,7 +102,7 @@ def invalid(error: ValidationError | Sequence[Mapping[str, Any]], where: str = "
     """The problem of a request that does not follow its model; `where` goes before every place."""
     given = error.errors(include_url=False, include_input=False) if isinstance(error, ValidationError) else error
     faults = [
-        Fault(at=[*([where] if where else []), *map(_step, fault["loc"][:LONGEST_PLACE])], message=_words(fault))
+        InvalidPart(at=[*([where] if where else []), *map(_step, fault["loc"][:LONGEST_PLACE])], message=_words(fault))
         for fault in given[:MOST_FAULTS]
     ]
     detail = "; ".join(f"{'.'.join(map(str, fault.at))}: {fault.message}" for fault in faults[:3])

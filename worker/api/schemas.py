@@ -19,7 +19,7 @@ from hooks.contract import (
 from worker.domain.memory import DomainModel, Memory, MemoryScope, MemoryType, Relation
 from worker.operations.payloads import TenantPayload
 from worker.receipts.cases import Labels
-from worker.receipts.replay import ReplayWish
+from worker.receipts.replay import ReplayRequest
 from worker.receipts.search import ReceiptFilter
 
 MOST_REPORTED = 1000
@@ -67,7 +67,7 @@ class SessionView(BaseModel):
     agents: list[AgentContext]
 
 
-class RecalledMemory(BaseModel):
+class FoundMemory(BaseModel):
     """One memory that a search found; `score` orders those of one answer and says nothing across answers."""
 
     id: str
@@ -86,14 +86,14 @@ class RecalledMemory(BaseModel):
 
 
 class RecallView(BaseModel):
-    memories: list[RecalledMemory]
+    memories: list[FoundMemory]
     degraded: Reason | None = None
     stages: dict[str, float] = Field(default_factory=dict)
     size: int | None = None
     keyword_unit: float | None = None
 
 
-class GivenMemory(DomainModel):
+class NewMemory(DomainModel):
     """A memory to remember. Without an `id` it gets one that the same content in the same scope always gets."""
 
     content: Text = Field(min_length=1)
@@ -111,7 +111,7 @@ class GivenMemory(DomainModel):
 
 
 class RememberBody(TenantPayload):
-    memory: GivenMemory
+    memory: NewMemory
 
 
 class RememberView(BaseModel):
@@ -236,7 +236,7 @@ class ReceiptsQuery(ReceiptFilter):
     limit: int = Field(default=20, ge=1, le=1000)
 
 
-class ReplayBody(ReplayWish):
+class ReplayBody(ReplayRequest):
     """What is to be different this time; `{}` changes nothing. Models are for tokens of every tenant to name."""
 
     tenant: Key = "default"
@@ -246,7 +246,7 @@ class ReplaysBody(TenantPayload):
     """Which receipts are run again, the newest first, with what wish, and in how many milliseconds together."""
 
     where: ReceiptFilter = ReceiptFilter()
-    wish: ReplayWish = ReplayWish()
+    wish: ReplayRequest = ReplayRequest()
     limit: int = Field(default=20, ge=1, le=MOST_REPLAYS)
     within_ms: int = Field(default=60_000, gt=0, le=MOST_REPLAYING_MS)
 
@@ -298,5 +298,5 @@ class SettingsChange(DomainModel):
     unset: tuple[Text, ...] = ()
 
 
-class Status(BaseModel):
+class ServiceStatus(BaseModel):
     status: str

@@ -13,13 +13,13 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from worker.domain.errors import SettingsError
-from worker.operations.client import Backend
+from worker.operations.client import OperationClient
 from worker.operations.metrics import Metrics
 from worker.settings.service import ServiceSettings
 
 from .access import Policy, passage_of
 from .app import create_app
-from .execution import Door, QueueLook
+from .execution import OperationExecutor, QueueLook
 from .rate_limit import RateLimit
 from .tokens import check_address, local_names, read_tokens
 
@@ -58,14 +58,14 @@ class HttpServer:
 
     @asynccontextmanager
     async def serving(
-        self, backend: Backend, look: QueueLook, *, mounts: Mapping[str, Starlette] | None = None, alone: bool
+        self, backend: OperationClient, look: QueueLook, *, mounts: Mapping[str, Starlette] | None = None, alone: bool
     ) -> AsyncIterator[str]:
         """Serves within the block, and gives the URL, or what is in the way.
 
         `alone` says that this is all that the process does: an address that is taken then raises `SettingsError`. Else
         it is tried again every few seconds, since the rest must go on.
         """
-        door = Door(backend, self.metrics, look, self._service.mask_secrets_at_write, counts=alone)
+        door = OperationExecutor(backend, self.metrics, look, self._service.mask_secrets_at_write, counts=alone)
         app = create_app(door, self._policy, mounts=mounts)
         try:
             listener: socket.socket | None = listen(self._service.http_host, self._service.http_port)
@@ -160,7 +160,7 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class _Discreet(logging.Handler):
+class _QuietFilter(logging.Handler):
     """Tells what uvicorn warns of by its kind: its own words may repeat what somebody sent."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -171,5 +171,5 @@ class _Discreet(logging.Handler):
 
 def _tell_as_we_do() -> None:
     logger = logging.getLogger("uvicorn.error")
-    logger.handlers, logger.propagate = [_Discreet(logging.WARNING)], False
+    logger.handlers, logger.propagate = [_QuietFilter(logging.WARNING)], False
     logger.setLevel(logging.WARNING)

@@ -15,7 +15,7 @@ SHORTEST = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Client:
     """Who makes a request. `tenant` is the only one that it may touch; `None` is any. `name` is for logs and limits."""
 
     name: str
@@ -27,7 +27,7 @@ class Token:
     """The SHA-256 of a token, and who uses it."""
 
     digest: bytes
-    caller: Caller
+    caller: Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Tokens:
 
     known: tuple[Token, ...] = ()
 
-    def find(self, given: str) -> Caller | None:
+    def find(self, given: str) -> Client | None:
         """Whose token it is. Takes equally long whichever it is and however much of it is right."""
         digest, found = _digest(given), None
         for token in self.known:
@@ -49,7 +49,7 @@ def read_tokens(service: ServiceSettings) -> Tokens:
     """The tokens that the settings name. Raises `SettingsError`, which never holds a token."""
     known: list[Token] = []
     if service.http_token is not None:
-        known.append(_token(service.http_token, Caller("token"), "service.http_token"))
+        known.append(_token(service.http_token, Client("token"), "service.http_token"))
     if service.http_token_file is not None:
         known += _file_tokens(service.http_token_file.expanduser())
     if len({token.digest for token in known}) < len(known):
@@ -67,10 +67,10 @@ def _file_tokens(path: Path) -> Iterator[Token]:
         words = line.split(maxsplit=1)
         if words and not words[0].startswith("#"):
             tenant = words[1].strip() if len(words) > 1 else None
-            yield _token(words[0], Caller(f"token {number}", tenant), f"service.http_token_file: {path}:{number}")
+            yield _token(words[0], Client(f"token {number}", tenant), f"service.http_token_file: {path}:{number}")
 
 
-def _token(text: str, caller: Caller, place: str) -> Token:
+def _token(text: str, caller: Client, place: str) -> Token:
     if len(text) < SHORTEST or not text.isascii() or not text.isprintable() or " " in text:
         raise SettingsError(f"{place}: a token has at least {SHORTEST} characters, all of them ASCII and none a space")
     return Token(_digest(text), caller)

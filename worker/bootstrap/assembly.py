@@ -13,12 +13,12 @@ import structlog
 from hooks.contract import InjectionResult, Reason
 from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.qdrant.bm25 import Bm25Encoder
-from worker.adapters.qdrant.edge.generations import EdgeShelf
+from worker.adapters.qdrant.edge.generations import EdgeGenerations
 from worker.adapters.redis.ledger import ledger_key
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, StoreError
 from worker.domain.model_profile import ModelKind, kind_of
-from worker.injection.search_only import DeterministicSelector
+from worker.injection.search_only import SearchOnlySelector
 from worker.injection.service import InjectionParts, InjectionService
 from worker.injection.sessions import SessionService
 from worker.injection.strategies import Strategies
@@ -27,26 +27,26 @@ from worker.operations.receipts import FeedbackOperations
 from worker.operations.requests import Operations
 from worker.ports.models import ChatModel, Embedder, Selector
 from worker.ports.state import Ledger, ReceiptStore, UsageStore
-from worker.ports.store import Recipe, Shelf, StoreEngine, WholeStore
+from worker.ports.store import Recipe, StoreEngine, StoreGenerations, WholeStore
 from worker.recall.recall import Recall
 from worker.recall.thresholds import read_calibration
-from worker.receipts.answer_usage import Feedback, FeedbackParts
+from worker.receipts.answer_usage import AnswerUsage, AnswerUsageParts
 from worker.receipts.replay import Build, Replayer, ReplayParts
 from worker.receipts.usage_by_model import UsageJudge
-from worker.relevance.selector import JudgeSelector
+from worker.relevance.selector import RelevanceSelector
 from worker.settings.injection import InjectionConfig, Strategy
 from worker.settings.live import LiveSettings
 from worker.settings.service import ServiceSettings
-from worker.store.copying import Journal
-from worker.store.maintenance import House
-from worker.store.memories import Keeper
+from worker.store.copying import ChangeLog
+from worker.store.maintenance import MaintenanceContext
+from worker.store.memories import MemoryService
 from worker.triage.decision_scale import read_scales
-from worker.triage.live_selector import LivePrompts, LiveTriage, PromptSet, ask_by_kind, ask_chat, ask_decision
+from worker.triage.live_selector import LivePrompts, LiveSelector, PromptSet, ask_by_kind, ask_chat, ask_decision
 from worker.triage.prompt_files import Prompt, default_prompts_dir
 from worker.triage.verdict_cache import VerdictCache
 
-from .live_core import Host, Serving
-from .opening import Models, OpenedJudge, open_embedder, server_shelf
+from .live_core import LiveCore, Serving
+from .opening import ConfiguredModels, OpenedRelevanceModel, open_embedder, server_generations
 
 log = structlog.get_logger()
 
@@ -60,13 +60,13 @@ class Parts:
     """What stays the same whichever generation of the store serves."""
 
     sparse: Bm25Encoder
-    models: Models | None
-    judge: OpenedJudge
+    models: ConfiguredModels | None
+    judge: OpenedRelevanceModel
     live: LiveSettings
     prompts: LivePrompts | PromptSet
     ledger: Ledger
     receipts: ReceiptStore
-    journal: Journal
+    journal: ChangeLog
     answered: Callable[[InjectionResult], None] | None
     verdicts: VerdictCache
     usage: UsageStore
@@ -87,7 +87,7 @@ async def _assemble(
     recall = Recall(store, parts.sparse, embedder, fault, profile, parts.usage)
     injecting = InjectionParts(
         recall=recall,
-        strategies=_strategies(service, parts, usable, DeterministicSelector(profile)),
+        strategies=_strategies(service, parts, usable, SearchOnlySelector(profile)),
         ledger=parts.ledger,
         receipts=parts.receipts,
         config_for=parts.live.for_agent,
@@ -124,7 +124,7 @@ def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, i
     ) -> InjectionService:
         await _opened(service, parts, config)
         choosing = replace(parts, prompts=parts.prompts.with_prompt(prompt), verdicts=VerdictCache(0))
-        strategies = _strategies(service, choosing, usable, DeterministicSelector(injecting.profile))
+        strategies = _strategies(service, choosing, usable, SearchOnlySelector(injecting.profile))
         own = replace(injecting, strategies=strategies, ledger=ledger, receipts=receipts)
         return InjectionService(replace(own, config_for=lambda _: config, answered=None, logs=False))
 
@@ -146,7 +146,9 @@ def _feedback(service: ServiceSettings, parts: Parts, store: WholeStore, build: 
     config_for = parts.live.for_agent
     prompts = service.prompts_dir or default_prompts_dir()
     judge = UsageJudge(partial(_chat_model, parts), prompts)
-    feedback = Feedback(FeedbackParts(parts.receipts, parts.ledger, parts.usage, store, config_for, utc_now, judge))
+    feedback = AnswerUsage(
+        AnswerUsageParts(parts.receipts, parts.ledger, parts.usage, store, config_for, utc_now, judge)
+    )
     return FeedbackOperations(
         replayer=Replayer(ReplayParts(parts.receipts, store, config_for, build, MemoryLedger, prompts)),
         feedback=feedback,
@@ -167,7 +169,7 @@ async def _chat_model(parts: Parts, agent_id: str, deadline: Deadline) -> ChatMo
 
 def _memories(service: ServiceSettings, parts: Parts, store: WholeStore, usable: Embedder | None) -> MemoryOperations:
     mask = service.mask_secrets_at_write
-    keeper = Keeper(store, parts.sparse, usable, mask=mask, changed=parts.journal)
+    keeper = MemoryService(store, parts.sparse, usable, mask=mask, changed=parts.journal)
     return MemoryOperations(keeper, utc_now, mask=mask)
 
 
@@ -177,12 +179,12 @@ def _recipe(embedder: Embedder | None, sparse: Bm25Encoder) -> Recipe:
 
 def _house(
     service: ServiceSettings,
-    shelf: Shelf,
-    host: Host,
+    shelf: StoreGenerations,
+    host: LiveCore,
     parts: Parts,
     configured: Embedder | None,
     stack: AsyncExitStack,
-) -> House:
+) -> MaintenanceContext:
     """What the store is kept with."""
 
     async def embedder_named(name: str | None) -> Embedder | None:
@@ -194,10 +196,10 @@ def _house(
         here = service.qdrant_url or EDGE
         if to == here:
             raise StoreError(f"{to} is where the memories are already")
-        other: Shelf = EdgeShelf(service.home) if to == EDGE else server_shelf(service, to)
+        other: StoreGenerations = EdgeGenerations(service.home) if to == EDGE else server_generations(service, to)
         return await other.open_live(recipe)
 
-    return House(
+    return MaintenanceContext(
         shelf=shelf,
         store=host.store,
         maker=host.maker,
@@ -244,7 +246,7 @@ def _strategies(
 ) -> Strategies:
     """Every way to choose that is there."""
     models, prompts, model = parts.models, parts.prompts, parts.judge.fits(embedder)
-    judge = JudgeSelector(model, embedder, deterministic) if model and embedder else None
+    judge = RelevanceSelector(model, embedder, deterministic) if model and embedder else None
     if models is None:
         return Strategies(deterministic, judge=judge)
     ways = {
@@ -255,5 +257,5 @@ def _strategies(
     def prompt_of(name: str, config: InjectionConfig) -> Prompt:
         return prompts.decision if models.names.kind(name, config) is ModelKind.DECISION else prompts.triage_for(config)
 
-    triage = LiveTriage(models.names.of, ask_by_kind(models.names.kind, ways), prompt_of, parts.verdicts)
+    triage = LiveSelector(models.names.of, ask_by_kind(models.names.kind, ways), prompt_of, parts.verdicts)
     return Strategies(deterministic, judge=judge, llm=triage, decision=triage, usual=models.names.strategy)

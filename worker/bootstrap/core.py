@@ -26,22 +26,22 @@ from worker.query.warm_up import prepare
 from worker.settings.injection import Settings
 from worker.settings.live import LiveSettings
 from worker.settings.service import ServiceSettings
-from worker.store.copying import Journal
-from worker.store.maintenance import StoreKeeper
+from worker.store.copying import ChangeLog
+from worker.store.maintenance import StoreMaintenance
 from worker.triage.live_selector import LivePrompts
 from worker.triage.prompt_files import default_prompts_dir
 from worker.triage.verdict_cache import VerdictCache
 
 from .assembly import Parts, _about, _assemble, _house, _recipe, log
-from .live_core import Host
+from .live_core import LiveCore
 from .opening import (
-    Models,
-    make_shelf,
+    ConfiguredModels,
+    make_generations,
     open_embedder,
-    open_judge,
     open_ledger,
     open_models,
     open_receipts,
+    open_relevance_model,
     open_subagents,
     open_usage,
 )
@@ -57,7 +57,7 @@ class Core:
     operations: dict[str, Operation]
     engine: StoreEngine
     embedder: Embedder | None
-    model: Models | None
+    model: ConfiguredModels | None
     about: dict[str, Any]
 
 
@@ -77,22 +77,22 @@ async def open_core(
         service = settings.service
         await asyncio.to_thread(prepare)
         embedder = await open_embedder(service, stack)
-        sparse, shelf = Bm25Encoder(service.language), make_shelf(service)
+        sparse, shelf = Bm25Encoder(service.language), make_generations(service)
         store = await shelf.open_live(_recipe(embedder, sparse))
         stack.push_async_callback(store.aclose)
         live, prompts = await _open_live(settings, redis, stack)
-        judge = await open_judge(service, embedder, stack)
+        judge = await open_relevance_model(service, embedder, stack)
         models = await open_models(service, _named_models(settings), stack) if with_model else None
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
         verdicts, usage = VerdictCache(service.verdict_cache_size), open_usage(service, redis)
-        parts = Parts(sparse, models, judge, live, prompts, ledger, receipts, Journal(), answered, verdicts, usage)
+        parts = Parts(sparse, models, judge, live, prompts, ledger, receipts, ChangeLog(), answered, verdicts, usage)
         assemble = partial(_assemble, service, parts, stack)
-        host = Host(await assemble(shelf.live_name, store, embedder), assemble, sparse)
+        host = LiveCore(await assemble(shelf.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
         if shelf.shared:
             fitting = asyncio.create_task(host.keep_fitting(CHECK_S), name="keep-fitting")
             stack.callback(fitting.cancel)
-        jobs = StoreOperations(StoreKeeper(_house(service, shelf, host, parts, embedder, stack)))
+        jobs = StoreOperations(StoreMaintenance(_house(service, shelf, host, parts, embedder, stack)))
         stack.push_async_callback(jobs.aclose)
         about = _about(service, shelf.live_name, embedder, parts)
         table = host.table() | jobs.table()

@@ -11,8 +11,8 @@ from worker.domain.operation import Operation
 from worker.operations.memories import WRITES
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import WholeStore
-from worker.store.copying import Maker
-from worker.store.switching import LONGEST_USE, OperationSwitch, WriteGate
+from worker.store.copying import PointBuilder
+from worker.store.switching import LONGEST_USE, OperationSwitch, WriteBarrier
 
 log = structlog.get_logger()
 
@@ -31,7 +31,7 @@ class Serving:
 Assemble = Callable[[str, WholeStore, Embedder | None], Awaitable[Serving]]
 
 
-class Host:
+class LiveCore:
     """Owns the store in service. Close it after the operations."""
 
     def __init__(self, first: Serving, assemble: Assemble, sparse: SparseEncoder) -> None:
@@ -39,7 +39,7 @@ class Host:
         self._assemble = assemble
         self._sparse = sparse
         self._retiring: set[asyncio.Task[None]] = set()
-        self.gate = WriteGate()
+        self.gate = WriteBarrier()
         self._switch = OperationSwitch(self.gate, WRITES, first.operations)
 
     @property
@@ -49,8 +49,8 @@ class Host:
     def store(self) -> WholeStore:
         return self._serving.store
 
-    def maker(self) -> Maker:
-        return Maker(self._serving.embedder, self._sparse)
+    def maker(self) -> PointBuilder:
+        return PointBuilder(self._serving.embedder, self._sparse)
 
     def table(self) -> dict[str, Operation]:
         """Operations that stay the same whichever generation serves."""

@@ -29,18 +29,18 @@ from worker.adapters.models.fastembed import FastEmbedEmbedder
 from worker.adapters.models.litellm_process import prepare_environment
 from worker.adapters.models.minilm import MiniLmEmbedder
 from worker.adapters.models.ollama import find_chat_model
-from worker.adapters.models.relevance_file import JudgeModel, find_folder, read_judge
-from worker.adapters.qdrant.edge.generations import EdgeShelf, live_folder
+from worker.adapters.models.relevance_file import RelevanceProcess, find_folder, read_relevance_model
+from worker.adapters.qdrant.edge.generations import EdgeGenerations, live_folder
 from worker.adapters.redis.ledger import RedisLedger
 from worker.adapters.redis.receipts import RedisReceipts
 from worker.adapters.redis.subagents import RedisSubagents
 from worker.adapters.redis.usage import RedisUsage
-from worker.domain.errors import EmbedderError, JudgeError, SettingsError
+from worker.domain.errors import EmbedderError, RelevanceError, SettingsError
 from worker.domain.model_profile import ModelKind, ModelProfile, kind_of, only_vetoes
 from worker.hosts.subagents import PendingSubagents
 from worker.ports.models import ChatModel, DecisionModel, Embedder
 from worker.ports.state import Ledger, ReceiptStore, UsageStore
-from worker.ports.store import Shelf
+from worker.ports.store import StoreGenerations
 from worker.relevance.adjustment import fitted_to_another, read_adjustment
 from worker.relevance.model import Adjustment
 from worker.settings.service import ServiceSettings
@@ -54,16 +54,16 @@ log = structlog.get_logger()
 PROBE_TIMEOUT = 0.5
 
 
-def make_shelf(service: ServiceSettings) -> Shelf:
+def make_generations(service: ServiceSettings) -> StoreGenerations:
     """Where the generations of the configured store are; nothing is opened yet."""
     if service.qdrant_url:
-        return server_shelf(service, service.qdrant_url)
-    return EdgeShelf(service.home)
+        return server_generations(service, service.qdrant_url)
+    return EdgeGenerations(service.home)
 
 
-def server_shelf(service: ServiceSettings, url: str) -> Shelf:
+def server_generations(service: ServiceSettings, url: str) -> StoreGenerations:
     adapter = _slow_adapter("qdrant.server.generations")
-    shelf: Shelf = adapter.ServerShelf(url, api_key=service.qdrant_api_key, name=service.collection)
+    shelf: StoreGenerations = adapter.ServerShelf(url, api_key=service.qdrant_api_key, name=service.collection)
     return shelf
 
 
@@ -141,10 +141,10 @@ def make_embedder(service: ServiceSettings) -> Embedder | None:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedJudge:
+class OpenedRelevanceModel:
     """The judge, where its file is there and sound, and why it is not used; `fitted` says to whose labels it is."""
 
-    model: JudgeModel | None = None
+    model: RelevanceProcess | None = None
     unused: str | None = None
     broken: bool = False
     fitted: str = ""
@@ -155,31 +155,33 @@ class OpenedJudge:
             return f"version {self.model.judge.version}{self.fitted}"
         return f"{'broken' if self.broken else 'off'}: {self.unused}; meanwhile the search's scores decide"
 
-    def fits(self, embedder: Embedder | None) -> JudgeModel | None:
+    def fits(self, embedder: Embedder | None) -> RelevanceProcess | None:
         """The judge where it is made for this embedder's vectors."""
         if self.model is None or embedder is None:
             return None
         return self.model if embedder.profile.fingerprint == self.model.judge.fingerprint else None
 
 
-async def open_judge(service: ServiceSettings, embedder: Embedder | None, stack: AsyncExitStack) -> OpenedJudge:
+async def open_relevance_model(
+    service: ServiceSettings, embedder: Embedder | None, stack: AsyncExitStack
+) -> OpenedRelevanceModel:
     """The judge with what was fitted to the team's own labels; whatever is wrong with it leaves the plain gate."""
     try:
-        file = await asyncio.to_thread(read_judge)
+        file = await asyncio.to_thread(read_relevance_model)
         change = read_adjustment(service.home, file.judge)
-        model = JudgeModel(file, change)
+        model = RelevanceProcess(file, change)
         stack.callback(model.close)
         await model.warm()
-    except (JudgeError, SettingsError) as error:
+    except (RelevanceError, SettingsError) as error:
         log.error("judge_unavailable", error=str(error))
-        return OpenedJudge(unused=str(error), broken=find_folder() is not None)
+        return OpenedRelevanceModel(unused=str(error), broken=find_folder() is not None)
     name = embedder.profile.name if embedder else "none"
     unused = (
         f"it is made for {file.card['embedder']['name']}, the embedder is {name}; it comes with `service.embedder ="
         " minilm`, and a model does without it"
     )
     fitted = _fitted(change, fitted_to_another(service.home, file.judge))
-    return OpenedJudge(model, None if OpenedJudge(model).fits(embedder) else unused, fitted=fitted)
+    return OpenedRelevanceModel(model, None if OpenedRelevanceModel(model).fits(embedder) else unused, fitted=fitted)
 
 
 def _fitted(change: Adjustment | None, other: str | None) -> str:
@@ -198,7 +200,7 @@ async def choose_model(service: ServiceSettings) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
+class ConfiguredModels:
     """The models that requests may use: those of the settings, opened when they are first needed."""
 
     names: ModelNames
@@ -216,7 +218,7 @@ class Models:
         await self.decision.warmed()
 
 
-async def open_models(service: ServiceSettings, named: Iterable[str], stack: AsyncExitStack) -> Models:
+async def open_models(service: ServiceSettings, named: Iterable[str], stack: AsyncExitStack) -> ConfiguredModels:
     """The models, the usual one and those `named` opened and still warming up: until they have, requests in a hurry get
     the answer that needs none. Raises `SettingsError` for what cannot be opened as it is described."""
     names = ModelNames(service, await choose_model(service))
@@ -227,7 +229,7 @@ async def open_models(service: ServiceSettings, named: Iterable[str], stack: Asy
     for name in dict.fromkeys([*([names.usual] if names.usual else []), *named]):
         decides = kind_of(service.profile(name)) is ModelKind.DECISION
         await (decision.open(name) if decides else chat.open(name))
-    return Models(names, chat, decision)
+    return ConfiguredModels(names, chat, decision)
 
 
 def _load_model(service: ServiceSettings, profile: ModelProfile) -> ChatModel:

@@ -15,13 +15,13 @@ from hooks.automations import (
     Automation,
     AutomationError,
     AutomationRunner,
+    AutomationStatus,
     HookOutcome,
     HookPoint,
     Kind,
     Lifetime,
     Registry,
     RunStatus,
-    Status,
 )
 from hooks.automations.model import DEFAULT_POSITION, DEFAULT_TIMEOUT_MS
 from hooks.automations.registry import FILE_NAME
@@ -84,7 +84,7 @@ def add(
         entry or _program(script, as_json),
         hook_point,
         mode,
-        Status.DISABLED if disabled else Status.ACTIVE,
+        AutomationStatus.DISABLED if disabled else AutomationStatus.ACTIVE,
         not background,
         Kind.PYTHON if entry else Kind.SCRIPT,
         str(workspace.expanduser().absolute()) if workspace else None,
@@ -97,13 +97,13 @@ def add(
 @automations.command()
 def enable(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
     """Let an automation run from now on."""
-    _tell(_do(context, as_json, lambda registry: registry.set_status(name, Status.ACTIVE)), as_json)
+    _tell(_do(context, as_json, lambda registry: registry.set_status(name, AutomationStatus.ACTIVE)), as_json)
 
 
 @automations.command()
 def disable(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
     """Do not let an automation run until it is enabled again."""
-    _tell(_do(context, as_json, lambda registry: registry.set_status(name, Status.DISABLED)), as_json)
+    _tell(_do(context, as_json, lambda registry: registry.set_status(name, AutomationStatus.DISABLED)), as_json)
 
 
 @automations.command()

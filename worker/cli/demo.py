@@ -24,7 +24,7 @@ from worker.settings.injection import Settings
 from worker.transfer import read_lines
 from worker.triage.prompt_files import default_prompts_dir
 
-from .backend import QueueBackend
+from .backend import QueueOperationClient
 from .options import AsJson, run, settings_of
 from .output import console, fail, milliseconds, print_json, say, table
 
@@ -39,7 +39,7 @@ READY_WITHIN = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class DemoTask:
     """One labelled task of a world; see `prompts/cases/README.md` for the labels."""
 
     world: str
@@ -58,10 +58,10 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DemoAnswer:
     """A task with its answer and the caller's own measure of the time."""
 
-    task: Task
+    task: DemoTask
     result: InjectionResult
     milliseconds: float
 
@@ -86,7 +86,7 @@ def demo(
     _print_summary(shown, about, right, note)
 
 
-async def _demo(settings: Settings, folder: Path, as_json: bool) -> tuple[list[Shown], dict[str, Any]]:
+async def _demo(settings: Settings, folder: Path, as_json: bool) -> tuple[list[DemoAnswer], dict[str, Any]]:
     worlds = [default_prompts_dir() / "cases" / name for name in TASKS]
     config = folder / "meeseeks.toml"
     config.write_text(f"[memory_injection]\nshared_users = {json.dumps(_shared_users(worlds))}\n", encoding="utf-8")
@@ -94,7 +94,7 @@ async def _demo(settings: Settings, folder: Path, as_json: bool) -> tuple[list[S
         say("starting: an embedded Valkey, the embedded store and a worker, in a process of their own")
     async with _service(settings, folder / "data", config) as about:
         client = QueueClient(about["url"])
-        backend = QueueBackend(client, about["url"])
+        backend = QueueOperationClient(client, about["url"])
         for world in worlds:
             await put_all(backend, _tenant(world.name), _memories(world), show_progress=not as_json)
         await client.aclose()
@@ -116,8 +116,8 @@ def _memories(world: Path) -> list[Memory]:
         return [entry for _, entry in read_lines(lines, datetime.now(UTC)) if isinstance(entry, Memory)]
 
 
-def _tasks(worlds: Sequence[Path]) -> list[Task]:
-    picked: list[Task] = []
+def _tasks(worlds: Sequence[Path]) -> list[DemoTask]:
+    picked: list[DemoTask] = []
     for world in worlds:
         tasks = [json.loads(line) for line in (world / "tasks.jsonl").read_text(encoding="utf-8").splitlines()]
         by_id = {raw["id"]: raw for raw in tasks}
@@ -125,7 +125,7 @@ def _tasks(worlds: Sequence[Path]) -> list[Task]:
     return picked
 
 
-def _task(world: str, raw: dict[str, Any]) -> Task:
+def _task(world: str, raw: dict[str, Any]) -> DemoTask:
     request = InjectionRequest.model_validate(
         {
             "session_id": f"{world}-{raw['id']}",
@@ -139,14 +139,14 @@ def _task(world: str, raw: dict[str, Any]) -> Task:
         }
     )
     labels = (frozenset(raw[name]) for name in ("essential", "useful", "forbidden"))
-    return Task(world, raw["category"], request, *labels)
+    return DemoTask(world, raw["category"], request, *labels)
 
 
-async def _send(hook: PreExecutionHook, task: Task) -> Shown:
+async def _send(hook: PreExecutionHook, task: DemoTask) -> DemoAnswer:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     result = await hook(task.request)
-    return Shown(task, result, (loop.time() - begun) * 1000)
+    return DemoAnswer(task, result, (loop.time() - begun) * 1000)
 
 
 @asynccontextmanager
@@ -180,7 +180,7 @@ async def _ready(process: asyncio.subprocess.Process) -> dict[str, Any]:
     return about | {"url": about["redis"]}
 
 
-def _print(entry: Shown) -> None:
+def _print(entry: DemoAnswer) -> None:
     task, result = entry.task, entry.result
     verdict = "right" if task.is_right(result) else "wrong"
     console.rule(f"{task.world} · {task.category}", align="left", style="dim")
@@ -195,7 +195,7 @@ def _short(message: str) -> str:
     return line if len(line) <= 100 else line[:99] + "…"
 
 
-def _print_summary(shown: Sequence[Shown], about: dict[str, Any], right: int, note: str | None) -> None:
+def _print_summary(shown: Sequence[DemoAnswer], about: dict[str, Any], right: int, note: str | None) -> None:
     console.rule(style="dim")
     rows = [
         [
@@ -224,7 +224,7 @@ def _print_summary(shown: Sequence[Shown], about: dict[str, Any], right: int, no
         fail(f"{len(failed)} requests failed: {failed[0].result.reason}", as_json=False)
 
 
-def _as_json(entry: Shown) -> dict[str, Any]:
+def _as_json(entry: DemoAnswer) -> dict[str, Any]:
     task = {**asdict(entry.task), "request": entry.task.request.model_dump(mode="json")}
     labels = {name: sorted(task.pop(name)) for name in ("essential", "useful", "forbidden")}
     return {

@@ -15,7 +15,7 @@ from worker.operations.memories import FORGET, REMEMBER
 from worker.operations.requests import HEALTH
 from worker.settings.injection import Settings
 
-from .backend import Backend, open_backend
+from .backend import OperationClient, open_client
 from .checks import Check, report
 from .options import AsJson, run, settings_or_fault
 from .output import fail, milliseconds
@@ -48,7 +48,7 @@ def doctor(
 
 async def _examine(settings: Settings, *, quick: bool) -> list[Check]:
     try:
-        async with open_backend(settings, with_model=not quick) as backend:
+        async with open_client(settings, with_model=not quick) as backend:
             health = await backend.call(HEALTH, {}, budget=5.0)
             checks = [Check("service", True, backend.where), *_findings(health), *_paused(health, wrong=not quick)]
             return checks if quick else [*checks, _settings(health["settings"]), await _canary(backend)]
@@ -97,7 +97,7 @@ def _settings(status: dict[str, Any]) -> Check:
     return Check("settings", not status["faults"], "; ".join([f"version {status['version']}", *told]))
 
 
-async def _canary(backend: Backend) -> Check:
+async def _canary(backend: OperationClient) -> Check:
     """Remember something, ask for it, forget it, in a tenant of its own."""
     code = uuid.uuid4().hex[:8]
     memory = {"id": f"canary-{code}", "content": CANARY.format(code=code)}

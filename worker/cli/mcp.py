@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from worker.bootstrap.opening import embedded_is_up
-from worker.mcp import Backend, Whose, serve_stdio
+from worker.mcp import Backend, ToolScope, serve_stdio
 from worker.settings.injection import Settings
 from worker.triage.prompt_files import default_prompts_dir
 
-from .backend import open_backend
+from .backend import open_client
 from .options import Agent, AsJson, Common, Project, Tenant, User, run, settings_of
 from .output import fail, print_json, say
 
@@ -43,14 +43,14 @@ def mcp(
     Whose memories the tools touch is said here or by variables, never by the model.
     """
     settings = settings_of(context, as_json=as_json)
-    whose = Whose(tenant or "default", user or None, agent or "main", project or None, shared)
+    whose = ToolScope(tenant or "default", user or None, agent or "main", project or None, shared)
     if as_json:
         print_json(configuration(context.obj, whose))
         return
-    run(serve_stdio(StandingBackend(settings), whose), as_json=False)
+    run(serve_stdio(ReconnectingClient(settings), whose), as_json=False)
 
 
-class StandingBackend:
+class ReconnectingClient:
     """Does operations in the running service, or where there is none in this process.
 
     A host keeps this command running for hours, so the store is opened for the time of one operation alone: a service
@@ -64,13 +64,13 @@ class StandingBackend:
     async def call(self, operation: str, payload: dict[str, Any], *, budget: float = 10.0) -> dict[str, Any]:
         service = self._settings.service
         served = service.redis_url is not None or embedded_is_up(service)
-        async with nullcontext() if served else self._alone, open_backend(self._settings) as backend:
+        async with nullcontext() if served else self._alone, open_client(self._settings) as backend:
             return await backend.call(operation, payload, budget=budget)
 
 
-def configuration(said: Common, whose: Whose) -> dict[str, Any]:
+def configuration(said: Common, whose: ToolScope) -> dict[str, Any]:
     """The entry of a host's list of MCP servers that starts this command with the same options."""
-    usual = Whose()
+    usual = ToolScope()
     before = {"--config": said.config, **{f"--{name.replace('_', '-')}": at for name, at in said.overrides.items()}}
     after = {
         f"--{name}": getattr(whose, name)

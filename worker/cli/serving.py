@@ -21,7 +21,7 @@ from worker.bootstrap.core import open_core
 from worker.bootstrap.opening import embedded_redis_url, http_server
 from worker.domain.errors import QueueError
 from worker.domain.operation import Operation
-from worker.operations.client import COMMIT_S, LocalBackend, QueueBackend, without_password
+from worker.operations.client import COMMIT_S, LocalOperationClient, QueueOperationClient, without_password
 from worker.settings.injection import Settings
 
 from .mcp import mounts
@@ -149,13 +149,13 @@ def _connected(redis_url: str) -> Any:
 
 async def _here(
     operations: Mapping[str, Operation], redis_url: str, at_once: int, stack: AsyncExitStack
-) -> LocalBackend:
+) -> LocalOperationClient:
     """The operations of this process, without a way through the queue."""
     client = QueueClient(redis_url)
     stack.push_async_callback(client.aclose)
     with suppress(QueueFault):
         await client.warm()
-    return LocalBackend(operations, partial(client.commit, timeout=COMMIT_S), at_once=at_once)
+    return LocalOperationClient(operations, partial(client.commit, timeout=COMMIT_S), at_once=at_once)
 
 
 def http(context: typer.Context, host: Host = None, port: Port = None, as_json: AsJson = False) -> None:
@@ -169,7 +169,7 @@ async def _http(settings: Settings, as_json: bool) -> None:
     redis_url = settings.service.redis_url or embedded_redis_url(settings.service)
     redis, client = _connected(redis_url), QueueClient(redis_url)
     try:
-        backend = QueueBackend(client, redis_url)
+        backend = QueueOperationClient(client, redis_url)
         tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
         async with server.serving(backend, look, mounts=tools, alone=True) as url:
             _announce_http(url, redis_url, as_json)

@@ -17,7 +17,7 @@ from worker.operations.settings import SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RE
 from worker.settings.injection import InjectionConfig, Settings
 from worker.settings.live import LiveSettings
 
-from .backend import open_backend
+from .backend import open_client
 from .options import AsJson, run, settings_or_fault
 from .output import console, print_json, say, show, table
 
@@ -92,7 +92,7 @@ async def _ask(loaded: Settings, fault: str | None, operation: str, payload: dic
         _must_hold(fault)
         return await _locally(LiveSettings(loaded), operation, payload)
     try:
-        async with open_backend(loaded) as backend:
+        async with open_client(loaded) as backend:
             return await backend.call(operation, payload, budget=BUDGET)
     except QueueError as error:
         if error.reason is not Reason.NO_WORKER:

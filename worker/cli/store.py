@@ -14,7 +14,7 @@ from worker.domain.errors import StoreError
 from worker.operations.store import STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS, JobKind
 from worker.settings.injection import Settings
 
-from .backend import Backend, LocalBackend, open_backend
+from .backend import LocalOperationClient, OperationClient, open_client
 from .options import AsJson, run, settings_of
 from .output import errors, fail, print_json, say, show, table
 
@@ -135,14 +135,14 @@ async def _ask(settings: Settings) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _backend(settings: Settings) -> AsyncIterator[Backend]:
+async def _backend(settings: Settings) -> AsyncIterator[OperationClient]:
     """The service where it owns the store; a server's store is worked on from here, whichever workers share it."""
     if settings.service.qdrant_url is None:
-        async with open_backend(settings) as backend:
+        async with open_client(settings) as backend:
             yield backend
     else:
         async with open_core(settings, with_model=False) as core:
-            yield LocalBackend(core.operations)
+            yield LocalOperationClient(core.operations)
 
 
 async def _work(settings: Settings, payload: dict[str, Any], *, show_progress: bool) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class EmbedderError(MeeseeksError):
     """A text could not be embedded."""
 
 
-class JudgeError(MeeseeksError):
+class RelevanceError(MeeseeksError):
     """The judge cannot be used; the message says why and what to do."""
 
 

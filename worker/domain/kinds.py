@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Leg(StrEnum):
+class SearchKind(StrEnum):
     """How a memory was found."""
 
     MESSAGE = "message"
@@ -23,7 +23,7 @@ class Budget(StrEnum):
     HIGH = "high"
 
 
-class JudgePoint(StrEnum):
+class RelevanceProfile(StrEnum):
     """What a judge is set to: hardly ever anything where nothing is needed, in between, or more of what is needed."""
 
     CLEAN98 = "clean98"

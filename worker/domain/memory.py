@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from hooks.contract import Engine, ItemSource, Key, Reason, RecentMessage, Scope, Text, UtcTime
 
-from .kinds import Budget, Leg
+from .kinds import Budget, SearchKind
 from .model_calls import ModelAttempt, ModelUsage
 
 Vector = tuple[float, ...]
@@ -240,10 +240,10 @@ class Candidate:
     score: float
     vector: Vector | None = None
     source: ItemSource = ItemSource.CONTEXTUAL
-    legs: tuple[Leg, ...] = ()
+    legs: tuple[SearchKind, ...] = ()
 
 
-class Verdict(StrEnum):
+class CandidateVerdict(StrEnum):
     """What became of a candidate."""
 
     CHOSEN = "chosen"
@@ -265,7 +265,7 @@ class Dropped:
     """A candidate that is out, and why; `of` is the id of the memory that says the same or has replaced it."""
 
     candidate: Candidate
-    verdict: Verdict
+    verdict: CandidateVerdict
     of: str | None = None
 
 

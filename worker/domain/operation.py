@@ -8,7 +8,7 @@ from .deadline import Deadline
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OperationAnswer:
     """A job's result as a JSON object, and what the caller is to commit once it has delivered it.
 
     `commit` is the ledger's key in Redis and the turn's id.
@@ -18,5 +18,5 @@ class Answer:
     commit: tuple[str, str] | None = None
 
 
-Operation = Callable[[dict[str, Any], Deadline], Awaitable[Answer]]
+Operation = Callable[[dict[str, Any], Deadline], Awaitable[OperationAnswer]]
 """One job: takes the payload, and the time until which its answer is of use. Raises `MeeseeksError`."""

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from hooks.contract import Engine, InjectionRequest, ItemSource, Outcome, Reason, UtcTime
 
-from .kinds import Leg, ReceiptKeep
-from .memory import DomainModel, MemoryType, Verdict
+from .kinds import ReceiptKeep, SearchKind
+from .memory import CandidateVerdict, DomainModel, MemoryType
 
 
 class ConsideredMemory(DomainModel):
@@ -28,9 +28,9 @@ class ConsideredMemory(DomainModel):
     relevance: float | None = None
     score: float
     source: ItemSource = ItemSource.CONTEXTUAL
-    legs: tuple[Leg, ...] = ()
+    legs: tuple[SearchKind, ...] = ()
     probability: float | None = None
-    verdict: Verdict
+    verdict: CandidateVerdict
     duplicate_of: str | None = None
 
 

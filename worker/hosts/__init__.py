@@ -6,19 +6,19 @@ A further host is one module beside these, and one row here.
 from collections.abc import Mapping
 
 from . import claude_code, codex, gobby, nexus
-from .profile import Announce, Caller, Follow, HostProfile, Inject, Start, SubagentKind, SubagentTask, Wish
+from .profile import Announce, Follow, HookCaller, HostProfile, HostRequest, Inject, Start, SubagentKind, SubagentTask
 
 __all__ = [
     "HOSTS",
     "Announce",
-    "Caller",
     "Follow",
+    "HookCaller",
     "HostProfile",
+    "HostRequest",
     "Inject",
     "Start",
     "SubagentKind",
     "SubagentTask",
-    "Wish",
 ]
 
 HOSTS: Mapping[str, HostProfile] = {

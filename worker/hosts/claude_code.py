@@ -9,7 +9,7 @@ from hooks.contract import RenderOptions, Retention
 from worker.text.tokens import utf16_length
 
 from . import hook_json
-from .profile import Caller, HostEvent, HostProfile, Native, Role, SettingsFiles, Wish
+from .profile import HookCaller, HostEvent, HostProfile, HostRequest, Native, Role, SettingsFiles
 
 MOST_CHARS = 10_000
 RENDER = RenderOptions(max_chars=9_000)
@@ -27,7 +27,7 @@ EVENTS = (
 INJECTING = tuple(event.name for event in EVENTS if event.role is Role.INJECTS)
 
 
-def understand(event: Native, caller: Caller) -> Wish | None:
+def understand(event: Native, caller: HookCaller) -> HostRequest | None:
     """What an event asks for."""
     match hook_json.event_name(event):
         case "UserPromptSubmit":

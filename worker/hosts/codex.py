@@ -9,7 +9,7 @@ from typing import Any
 from hooks.contract import RenderOptions, Retention
 
 from . import hook_json
-from .profile import Caller, HostEvent, HostProfile, Native, Role, SettingsFiles, Wish
+from .profile import HookCaller, HostEvent, HostProfile, HostRequest, Native, Role, SettingsFiles
 
 MOST_TOKENS = 2_500
 BYTES_PER_TOKEN = 4
@@ -24,7 +24,7 @@ EVENTS = (
 INJECTING = tuple(event.name for event in EVENTS if event.role is Role.INJECTS)
 
 
-def understand(event: Native, caller: Caller) -> Wish | None:
+def understand(event: Native, caller: HookCaller) -> HostRequest | None:
     """What an event asks for. A subagent's start says nothing of its task, so nothing is asked for it."""
     match hook_json.event_name(event):
         case "UserPromptSubmit":

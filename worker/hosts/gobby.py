@@ -18,7 +18,7 @@ from hooks.contract import (
 )
 
 from .fields import key, text, within
-from .profile import Caller, Follow, HostEvent, HostProfile, Inject, Native, Role, Wish
+from .profile import Follow, HookCaller, HostEvent, HostProfile, HostRequest, Inject, Native, Role
 
 RECALL = "memory_recall_relevant"
 RESET = "reset_memory_injection_tracking"
@@ -48,7 +48,7 @@ async def meeseeks(action, session_id, prompt_text=None, project_id=None):
 """What Gobby's actions call."""
 
 
-def understand(event: Native, caller: Caller) -> Wish | None:
+def understand(event: Native, caller: HookCaller) -> HostRequest | None:
     """What an action asks for."""
     session_id, action = key(event, "session_id"), text(event, "action")
     if not session_id:

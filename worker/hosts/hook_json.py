@@ -17,7 +17,7 @@ from hooks.contract import (
 )
 
 from .fields import folder_name, key, text, within
-from .profile import Announce, Caller, Follow, Inject, Native, Start, SubagentKind, SubagentTask, Wish
+from .profile import Announce, Follow, HookCaller, HostRequest, Inject, Native, Start, SubagentKind, SubagentTask
 
 MAIN_AGENT = "main"
 DEFAULT_SUBAGENT = "general-purpose"
@@ -48,7 +48,7 @@ def agent_of(event: Native) -> str:
     return key(event, "agent_id") or key(event, "agent_type") or MAIN_AGENT
 
 
-def prompted(event: Native, caller: Caller, render: RenderOptions, turn: str) -> Wish | None:
+def prompted(event: Native, caller: HookCaller, render: RenderOptions, turn: str) -> HostRequest | None:
     """`UserPromptSubmit`: the memory of the prompt; `turn` is the field that names the turn."""
     session_id = key(event, "session_id")
     if not session_id or not isinstance(event.get("prompt"), str):
@@ -69,25 +69,25 @@ def prompted(event: Native, caller: Caller, render: RenderOptions, turn: str) ->
     )
 
 
-def started(event: Native, caller: Caller) -> Wish | None:
+def started(event: Native, caller: HookCaller) -> HostRequest | None:
     """`SessionStart`: what became of the context, by its `source`."""
     return _follow(event, caller, STARTS.get(text(event, "source")))
 
 
-def compacting(event: Native, caller: Caller) -> Wish | None:
+def compacting(event: Native, caller: HookCaller) -> HostRequest | None:
     return _follow(event, caller, SessionEventType.CONTEXT_COMPACTING)
 
 
-def compacted(event: Native, caller: Caller) -> Wish | None:
+def compacted(event: Native, caller: HookCaller) -> HostRequest | None:
     return _follow(event, caller, SessionEventType.CONTEXT_COMPACTED)
 
 
-def ended(event: Native, caller: Caller) -> Wish | None:
+def ended(event: Native, caller: HookCaller) -> HostRequest | None:
     """`SessionEnd`: matters only where the conversation was cleared."""
     return _follow(event, caller, SessionEventType.SESSION_CLEARED if text(event, "reason") == "clear" else None)
 
 
-def _follow(event: Native, caller: Caller, kind: SessionEventType | None) -> Wish | None:
+def _follow(event: Native, caller: HookCaller, kind: SessionEventType | None) -> HostRequest | None:
     session_id = key(event, "session_id")
     if kind is None or not session_id:
         return None
@@ -98,7 +98,7 @@ def _follow(event: Native, caller: Caller, kind: SessionEventType | None) -> Wis
     )
 
 
-def announced(event: Native, caller: Caller) -> Wish | None:
+def announced(event: Native, caller: HookCaller) -> HostRequest | None:
     """`PreToolUse` of the tool that starts subagents: the only event that says what the subagent is asked."""
     given = event.get("tool_input")
     session_id, prompt = key(event, "session_id"), text(given, "prompt")
@@ -111,7 +111,7 @@ def announced(event: Native, caller: Caller) -> Wish | None:
     return Announce(kind, task)
 
 
-def subagent_started(event: Native, caller: Caller, render: RenderOptions) -> Wish | None:
+def subagent_started(event: Native, caller: HookCaller, render: RenderOptions) -> HostRequest | None:
     """`SubagentStart`: knows the subagent's id, and not what it is asked."""
     session_id, agent_id = key(event, "session_id"), key(event, "agent_id")
     if not session_id or not agent_id:
@@ -135,7 +135,7 @@ def subagent_started(event: Native, caller: Caller, render: RenderOptions) -> Wi
     return Start(SubagentKind(caller.scope.tenant, session_id, agent_type), request_for)
 
 
-def _scope(event: Native, caller: Caller) -> Any:
+def _scope(event: Native, caller: HookCaller) -> Any:
     return within(caller.scope, project=folder_name(text(event, "cwd")))
 
 

@@ -11,7 +11,7 @@ from hooks.blocks import XML_FRAME
 from hooks.contract import InjectionRequest, InjectionResult, RenderOptions, Retention, new_turn_id
 
 from .fields import key, text, within
-from .profile import Caller, HostEvent, HostProfile, Inject, Native, Role, Wish
+from .profile import HookCaller, HostEvent, HostProfile, HostRequest, Inject, Native, Role
 
 HOOK_POINT = "worker:pre_execution"
 RENDER = RenderOptions()
@@ -46,7 +46,7 @@ VALUES ('memory-injection', 'worker:pre_execution', 'persistent', 'active', 1,
 """The script of the automation, and its row."""
 
 
-def understand(event: Native, caller: Caller) -> Wish | None:
+def understand(event: Native, caller: HookCaller) -> HostRequest | None:
     """The memory of the worker's task, in the session of its label."""
     request = event["request"] if isinstance(event.get("request"), dict) else event
     content, request_id = text(request, "event", "content"), key(request, "request_id")

@@ -42,7 +42,7 @@ class HostEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class HookCaller:
     """Who sends an event: the scope that his access gives him, and the milliseconds that he waits at most."""
 
     scope: Scope = field(default_factory=Scope)
@@ -97,7 +97,7 @@ class Start:
     request_for: Callable[[SubagentTask], InjectionRequest]
 
 
-Wish = Inject | Follow | Announce | Start
+HostRequest = Inject | Follow | Announce | Start
 """What an event asks for; `None` stands for nothing."""
 
 
@@ -134,7 +134,7 @@ class HostProfile:
     render: RenderOptions
     limit: str
     events: tuple[HostEvent, ...]
-    understand: Callable[[Native, Caller], Wish | None]
+    understand: Callable[[Native, HookCaller], HostRequest | None]
     answer: Callable[[Native, InjectionResult], dict[str, Any]]
     faults: Callable[[Native, Any], list[str]]
     example: Callable[[str, str], dict[str, Any]]

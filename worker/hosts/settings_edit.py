@@ -25,7 +25,7 @@ Handler = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class HandlerKind:
     """How the host reaches the service: by a command line, and where it can and `url` is set over HTTP."""
 
     command: str
@@ -39,7 +39,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InstalledHandler:
     """A handler of ours in a settings file."""
 
     event: str
@@ -47,22 +47,22 @@ class Found:
     handler: Handler
 
 
-def wanted(host: HostProfile, way: Way) -> dict[str, list[dict[str, Any]]]:
+def wanted(host: HostProfile, way: HandlerKind) -> dict[str, list[dict[str, Any]]]:
     """The groups of handlers that the host needs, by event."""
     return {event.name: [_group(event, way)] for event in host.events if event.installed}
 
 
-def _group(event: HostEvent, way: Way) -> dict[str, Any]:
+def _group(event: HostEvent, way: HandlerKind) -> dict[str, Any]:
     over_http = event.over_http and way.url is not None
     handler = _http_handler(way) if over_http else _command_handler(way)
     return {**({"matcher": event.matcher} if event.matcher else {}), "hooks": [handler]}
 
 
-def _command_handler(way: Way) -> Handler:
+def _command_handler(way: HandlerKind) -> Handler:
     return {"type": "command", "command": way.command, "timeout": way.timeout_s}
 
 
-def _http_handler(way: Way) -> Handler:
+def _http_handler(way: HandlerKind) -> Handler:
     return {
         "type": "http",
         "url": way.url,
@@ -83,10 +83,10 @@ def is_ours(handler: object, host: HostProfile) -> bool:
     return isinstance(url, str) and re.search(rf"/v1/hooks/{name}(\?|$)", url) is not None
 
 
-def found(text: str, host: HostProfile, name: str) -> list[Found]:
+def found(text: str, host: HostProfile, name: str) -> list[InstalledHandler]:
     """Every handler of ours. Raises `SettingsError` where the file is not what its host reads."""
     return [
-        Found(event, _matcher(group), handler)
+        InstalledHandler(event, _matcher(group), handler)
         for event, groups in _events(json_edit.parsed(text, name), name).items()
         for group in groups
         for handler in _handlers(group)
@@ -94,7 +94,7 @@ def found(text: str, host: HostProfile, name: str) -> list[Found]:
     ]
 
 
-def install(text: str, host: HostProfile, way: Way, name: str) -> str:
+def install(text: str, host: HostProfile, way: HandlerKind, name: str) -> str:
     """`text` with the hooks in it; itself where they are there just so. Raises `SettingsError`; see `found`."""
     groups = wanted(host, way)
     there = [(one.event, one.matcher, one.handler) for one in found(text, host, name)]

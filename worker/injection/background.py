@@ -17,7 +17,7 @@ MAX_PENDING = 500
 """Pieces of work that may be pending; more are dropped, and counted in the log."""
 
 
-class Background:
+class BackgroundTasks:
     """Runs coroutines beside the requests; their failures are logged by kind and hurt nobody."""
 
     def __init__(self) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hooks.contract import BlockFormat, ItemSource
-from worker.domain.memory import Candidate, Dropped, Verdict
-from worker.text.rendering import Line, block
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped
+from worker.text.rendering import RenderedMemory, block
 from worker.text.tokens import estimate_tokens, utf16_length
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BlockLimits:
     """Most memories found by search, most memories at all, most characters (UTF-16) and tokens of the whole block."""
 
     contextual: int
@@ -28,11 +28,13 @@ class Limits:
 class Fitted:
     """The lines that fit, in the order given, and the candidates that do not."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[RenderedMemory, ...]
     dropped: tuple[Dropped, ...]
 
 
-def fit(chosen: Sequence[Candidate], lines: Sequence[Line], limits: Limits, style: BlockFormat) -> Fitted:
+def fit(
+    chosen: Sequence[Candidate], lines: Sequence[RenderedMemory], limits: BlockLimits, style: BlockFormat
+) -> Fitted:
     """As much of `chosen` as the limits allow; `chosen` and `lines` go together.
 
     A memory that is too long for what is left is passed over, a shorter one after it may still fit.
@@ -55,14 +57,14 @@ def fit(chosen: Sequence[Candidate], lines: Sequence[Line], limits: Limits, styl
 class _Filling:
     """A block while it fills: the places of the lines that are in, and why others are not."""
 
-    def __init__(self, lines: Sequence[Line], limits: Limits, style: BlockFormat) -> None:
+    def __init__(self, lines: Sequence[RenderedMemory], limits: BlockLimits, style: BlockFormat) -> None:
         self._lines = lines
         self._contextual = limits.contextual
         self._style = style
         self.kept: list[int] = []
-        self.over: dict[int, Verdict] = {}
+        self.over: dict[int, CandidateVerdict] = {}
 
-    def add(self, places: Sequence[int], limits: Limits) -> None:
+    def add(self, places: Sequence[int], limits: BlockLimits) -> None:
         for place in places:
             if place in self.kept:
                 continue
@@ -73,15 +75,15 @@ class _Filling:
             else:
                 self.over[place] = verdict
 
-    def _fault(self, place: int, limits: Limits) -> Verdict | None:
+    def _fault(self, place: int, limits: BlockLimits) -> CandidateVerdict | None:
         """Why this line does not go in as well, or `None`."""
         if len(self.kept) >= limits.total or self._is_full(place):
-            return Verdict.OVER_ITEMS
+            return CandidateVerdict.OVER_ITEMS
         whole = block([self._lines[kept] for kept in sorted([*self.kept, place])], self._style) or ""
         if utf16_length(whole) > limits.chars:
-            return Verdict.OVER_CHARS
+            return CandidateVerdict.OVER_CHARS
         if limits.tokens is not None and estimate_tokens(whole) > limits.tokens:
-            return Verdict.OVER_TOKENS
+            return CandidateVerdict.OVER_TOKENS
         return None
 
     def _is_full(self, place: int) -> bool:

@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from hooks.blocks import block_id
 from hooks.contract import BlockFormat, InjectedItem, InjectionResult, ItemSource, Outcome, Reason, Retention
 from worker.domain.ledger import LedgerEntry
-from worker.domain.memory import Candidate, Selection, Verdict, is_superseded
-from worker.text.rendering import Line, block, body, shown_text
+from worker.domain.memory import Candidate, CandidateVerdict, Selection, is_superseded
+from worker.text.rendering import RenderedMemory, block, body, shown_text
 
-from .budget import Limits, fit
+from .budget import BlockLimits, fit
 from .duplicates import compact
-from .turn import Conclusion, Turn, Verdicts
+from .turn import CandidateOutcomes, Conclusion, Turn
 
 
-def conclude_selection(turn: Turn, selection: Selection, verdicts: Verdicts, failure: Reason | None) -> Conclusion:
+def conclude_selection(
+    turn: Turn, selection: Selection, verdicts: CandidateOutcomes, failure: Reason | None
+) -> Conclusion:
     """Fit the choice into the budget and say what came of it; `failure` is why the answer is degraded."""
     verdicts.drop(selection.dropped)
     verdicts.choose(selection.chosen)
@@ -44,10 +46,10 @@ def _in_order(chosen: Sequence[Candidate], style: BlockFormat) -> tuple[Candidat
     return tuple(sorted(chosen, key=lambda candidate: candidate.source is not first))
 
 
-def _limits(turn: Turn) -> Limits:
+def _limits(turn: Turn) -> BlockLimits:
     config, asked = turn.config, turn.request.render
     tokens = [limit for limit in (config.max_tokens, asked.max_tokens) if limit is not None]
-    return Limits(
+    return BlockLimits(
         contextual=config.max_items,
         total=config.max_total,
         chars=min(config.max_chars, asked.max_chars or config.max_chars),
@@ -55,29 +57,29 @@ def _limits(turn: Turn) -> Limits:
     )
 
 
-def conclude_empty(verdicts: Verdicts, failure: Reason | None) -> Conclusion:
+def conclude_empty(verdicts: CandidateOutcomes, failure: Reason | None) -> Conclusion:
     """There was nothing to choose from."""
     outcome, reason = empty_outcome(verdicts)
     return Conclusion(outcome, failure or reason, degraded=failure is not None, fates=tuple(verdicts.fates()))
 
 
-def empty_outcome(verdicts: Verdicts) -> tuple[Outcome, Reason]:
+def empty_outcome(verdicts: CandidateOutcomes) -> tuple[Outcome, Reason]:
     """Why a block is empty: what became of the best of the memories that were candidates at all."""
     fates = [fate.verdict for fate in verdicts.fates()]
-    running = [verdict for verdict in fates if verdict is not Verdict.BELOW_FLOOR]
+    running = [verdict for verdict in fates if verdict is not CandidateVerdict.BELOW_FLOOR]
     if not running:
         return Outcome.NONE_RELEVANT, Reason.BELOW_FLOOR if fates else Reason.NOTHING_RECALLED
-    if Verdict.OVER_CHARS in running or Verdict.OVER_TOKENS in running:
+    if CandidateVerdict.OVER_CHARS in running or CandidateVerdict.OVER_TOKENS in running:
         return Outcome.NONE_RELEVANT, Reason.OVER_BUDGET
-    if running[0] is Verdict.ALREADY_SHOWN:
+    if running[0] is CandidateVerdict.ALREADY_SHOWN:
         return Outcome.ALL_DUPLICATE, Reason.ALREADY_SHOWN
     return Outcome.NONE_RELEVANT, Reason.NOTHING_SELECTED
 
 
-def _line(candidate: Candidate, turn: Turn) -> Line:
+def _line(candidate: Candidate, turn: Turn) -> RenderedMemory:
     memory, config = candidate.memory, turn.config
     text = shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets)
-    return Line(memory, text, candidate.source, outdated=is_superseded(memory, turn.now))
+    return RenderedMemory(memory, text, candidate.source, outdated=is_superseded(memory, turn.now))
 
 
 def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:

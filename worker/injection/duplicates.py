@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hooks.contract import Retention
 from worker.domain.ledger import LedgerEntry, LedgerView
-from worker.domain.memory import Candidate, Dropped, Memory, Vector, Verdict
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, Vector
 from worker.text.wording import differ
 
 CHAIN_SLACK = 0.06
@@ -65,12 +65,12 @@ def deduplicate(
     fresh, dropped = _without_known_ids(candidates, shown)
     contents = _Contents.of(fresh)
     repeats = _repeats(contents, fresh, shown, threshold)
-    dropped += [Dropped(fresh[i], Verdict.ALREADY_SHOWN, of) for i, of in repeats.items()]
+    dropped += [Dropped(fresh[i], CandidateVerdict.ALREADY_SHOWN, of) for i, of in repeats.items()]
     kept: dict[int, Candidate] = {}
     for newest, others in _groups(contents, fresh, frozenset(repeats), threshold):
         members = [newest, *others]
         kept[min(members)] = _best_of(fresh[newest], [fresh[i] for i in members])
-        dropped += [Dropped(fresh[i], Verdict.DUPLICATE, fresh[newest].memory.id) for i in others]
+        dropped += [Dropped(fresh[i], CandidateVerdict.DUPLICATE, fresh[newest].memory.id) for i in others]
     return tuple(kept[place] for place in sorted(kept)), tuple(dropped)
 
 
@@ -82,9 +82,9 @@ def _without_known_ids(
     for candidate in candidates:
         key = candidate.memory.id
         if _is_shown(candidate.memory, shown):
-            dropped.append(Dropped(candidate, Verdict.ALREADY_SHOWN))
+            dropped.append(Dropped(candidate, CandidateVerdict.ALREADY_SHOWN))
         elif key in fresh:
-            dropped.append(Dropped(candidate, Verdict.DUPLICATE, key))
+            dropped.append(Dropped(candidate, CandidateVerdict.DUPLICATE, key))
         else:
             fresh[key] = candidate
     return list(fresh.values()), dropped

@@ -9,7 +9,7 @@ from worker.settings.injection import InjectionConfig
 from worker.text.rendering import shown_text
 
 from .redaction import kept
-from .turn import Conclusion, Fate, Turn
+from .turn import CandidateOutcome, Conclusion, Turn
 
 
 def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> Receipt:
@@ -46,7 +46,9 @@ def _attempt(attempt: ModelAttempt) -> AttemptReceipt:
     )
 
 
-def _considered(fate: Fate, config: InjectionConfig, probabilities: Mapping[str, float]) -> ConsideredMemory:
+def _considered(
+    fate: CandidateOutcome, config: InjectionConfig, probabilities: Mapping[str, float]
+) -> ConsideredMemory:
     candidate, memory = fate.candidate, fate.candidate.memory
     return ConsideredMemory(
         id=memory.id,

@@ -4,18 +4,18 @@ from hooks.contract import Engine
 from worker.domain.deadline import Deadline
 from worker.domain.memory import (
     Candidate,
+    CandidateVerdict,
     Dropped,
     EmbedderProfile,
     Recalled,
     RecallTool,
     Selection,
     SelectionTask,
-    Verdict,
 )
 from worker.settings.injection import InjectionConfig
 
 
-class DeterministicSelector:
+class SearchOnlySelector:
     """Keeps the candidates that are confidently near the query and close to the best one."""
 
     def __init__(self, profile: EmbedderProfile | None) -> None:
@@ -35,9 +35,9 @@ def choose(recalled: Recalled, config: InjectionConfig, profile: EmbedderProfile
     for candidate in recalled.candidates:
         confident = candidate.relevance >= _threshold(candidate, config, profile)
         if not confident or candidate.relevance < config.relative_cut * best:
-            dropped.append(Dropped(candidate, Verdict.BELOW_CUT))
+            dropped.append(Dropped(candidate, CandidateVerdict.BELOW_CUT))
         elif len(chosen) >= config.max_items:
-            dropped.append(Dropped(candidate, Verdict.OVER_ITEMS))
+            dropped.append(Dropped(candidate, CandidateVerdict.OVER_ITEMS))
         else:
             chosen.append(candidate)
     return Selection(tuple(chosen), Engine.DETERMINISTIC, tuple(dropped))
@@ -55,4 +55,4 @@ def is_unsure(selection: Selection) -> bool:
     near enough to be chosen."""
     if selection.unsure is not None:
         return selection.unsure
-    return any(entry.verdict is Verdict.BELOW_CUT for entry in selection.dropped)
+    return any(entry.verdict is CandidateVerdict.BELOW_CUT for entry in selection.dropped)

@@ -32,13 +32,13 @@ from worker.recall.searches import first_query
 from worker.relevance.selector import with_probabilities, worth_asking
 from worker.settings.injection import InjectionConfig
 
-from .background import Background
+from .background import BackgroundTasks
 from .conclusion import conclude_empty, conclude_selection, result_of, shown_by
 from .duplicates import deduplicate, still_shown
 from .receipt import receipt_of
 from .search_only import is_unsure
-from .strategies import Plan, Strategies
-from .turn import Conclusion, Turn, Verdicts
+from .strategies import SelectionPlan, Strategies
+from .turn import CandidateOutcomes, Conclusion, Turn
 
 log = structlog.get_logger()
 
@@ -62,7 +62,7 @@ Shown = dict[str, LedgerEntry]
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveryCommit:
     """What the caller commits once the block has really been delivered."""
 
     key: LedgerKey
@@ -74,7 +74,7 @@ class Injection:
     """An answer; `delivery` is there when it holds a block that the ledger is to count."""
 
     result: InjectionResult
-    delivery: Delivery | None = None
+    delivery: DeliveryCommit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class InjectionService:
 
     def __init__(self, parts: InjectionParts) -> None:
         self._parts = parts
-        self._background = Background()
+        self._background = BackgroundTasks()
 
     async def inject(self, request: InjectionRequest, deadline: Deadline) -> Injection:
         """The answer to `request`, well before `deadline`."""
@@ -158,7 +158,7 @@ class InjectionService:
             visible_blocks=turn.request.visible_blocks,
             depth=turn.config.context_window_depth,
         )
-        verdicts = Verdicts()
+        verdicts = CandidateOutcomes()
         fresh = self._without_shown(turn, recalled, shown, verdicts)
         plan = self._parts.strategies.plan(turn.config, effective_mode(turn.request, turn.config))
         if not fresh.candidates and not (plan.searches and _may_ask_always(turn)):
@@ -169,7 +169,7 @@ class InjectionService:
         return conclude_selection(turn, self._without_repeats(turn, selection), verdicts, failure or recalled.degraded)
 
     async def _choose(
-        self, turn: Turn, plan: Plan, recalled: Recalled, shown: Shown, verdicts: Verdicts
+        self, turn: Turn, plan: SelectionPlan, recalled: Recalled, shown: Shown, verdicts: CandidateOutcomes
     ) -> tuple[Selection, Reason | None]:
         """The choice, and why the model did not make it where it should have."""
         task = _task_of(turn)
@@ -211,7 +211,7 @@ class InjectionService:
         except StoreError:
             return settled, Reason.STORE_UNAVAILABLE
 
-    def _tool(self, turn: Turn, shown: Shown, verdicts: Verdicts) -> RecallTool:
+    def _tool(self, turn: Turn, shown: Shown, verdicts: CandidateOutcomes) -> RecallTool:
         """Recall for the model: the request's own scope, and nothing that the session has been shown."""
 
         async def recall(query: RecallQuery) -> Recalled:
@@ -220,7 +220,7 @@ class InjectionService:
 
         return recall
 
-    def _without_shown(self, turn: Turn, recalled: Recalled, shown: Shown, verdicts: Verdicts) -> Recalled:
+    def _without_shown(self, turn: Turn, recalled: Recalled, shown: Shown, verdicts: CandidateOutcomes) -> Recalled:
         """What was recalled, without what is in the context already and what says the same twice."""
         with turn.stages("dedup"):
             fresh, repeated = deduplicate(recalled.candidates, shown, self._threshold(turn))
@@ -270,7 +270,7 @@ class InjectionService:
         return self._recorded(turn, conclusion, result_of(turn, conclusion))
 
     def _recorded(
-        self, turn: Turn, conclusion: Conclusion, result: InjectionResult, delivery: Delivery | None = None
+        self, turn: Turn, conclusion: Conclusion, result: InjectionResult, delivery: DeliveryCommit | None = None
     ) -> Injection:
         self._background.spawn("receipt", self._record(turn, conclusion, result))
         if self._parts.answered is not None:
@@ -303,7 +303,7 @@ def _by_source(recalled: Recalled) -> tuple[tuple[Candidate, ...], Recalled]:
     return pinned, replace(recalled, candidates=found)
 
 
-def _asks_model(turn: Turn, plan: Plan, recalled: Recalled, settled: Selection) -> bool:
+def _asks_model(turn: Turn, plan: SelectionPlan, recalled: Recalled, settled: Selection) -> bool:
     """Whether the model is to choose: never about nothing, unless it is the one that searches."""
     if not recalled.candidates and not plan.searches:
         return False
@@ -338,5 +338,5 @@ def _turn_key(request: InjectionRequest) -> str:
     return turn_key_of(request.turn_id, request.message)
 
 
-def _delivery(request: InjectionRequest) -> Delivery:
-    return Delivery(_ledger_key(request), _turn_key(request))
+def _delivery(request: InjectionRequest) -> DeliveryCommit:
+    return DeliveryCommit(_ledger_key(request), _turn_key(request))

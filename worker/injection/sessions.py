@@ -38,14 +38,14 @@ Entries = dict[str, LedgerEntry]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LedgerChange:
     """What an event did, in memories."""
 
     forgotten: int = 0
     adopted: int = 0
 
-    def __add__(self, other: "Change") -> "Change":
-        return Change(self.forgotten + other.forgotten, self.adopted + other.adopted)
+    def __add__(self, other: "LedgerChange") -> "LedgerChange":
+        return LedgerChange(self.forgotten + other.forgotten, self.adopted + other.adopted)
 
 
 class SessionService:
@@ -69,7 +69,7 @@ class SessionService:
     async def handle(self, event: SessionEvent, deadline: Deadline) -> SessionEventResult:
         """Apply an event to the ledger of its agent, or to those of all agents of the session."""
         handler = self._handlers[event.type]
-        change = Change()
+        change = LedgerChange()
         async with asyncio.timeout(deadline.remaining()):
             for agent_id in await self._agents(event):
                 change += await handler(event, LedgerKey(event.tenant, event.session_id, agent_id))
@@ -90,21 +90,21 @@ class SessionService:
             agents = await self._ledger.agents(event.tenant, event.session_id)
         return agents or (MAIN_AGENT,)
 
-    async def _reset(self, event: SessionEvent, key: LedgerKey) -> Change:
-        return Change(forgotten=await self._ledger.reset(key))
+    async def _reset(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
+        return LedgerChange(forgotten=await self._ledger.reset(key))
 
-    async def _resume(self, event: SessionEvent, key: LedgerKey) -> Change:
+    async def _resume(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
         if event.visible_blocks is None:
-            return Change()
+            return LedgerChange()
         adopted = await self._adopt_visible(event, key, await self._ledger.peek(key))
         return await self._prune(event, key) + adopted
 
-    async def _fork(self, event: SessionEvent, key: LedgerKey) -> Change:
+    async def _fork(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
         parent = await self._parent(event, key)
         if parent is None:
             return await self._adopt_visible(event, key, await self._ledger.peek(key))
         shown = {name: entry for name, entry in parent.shown.items() if _is_visible(entry, event)}
-        return Change(adopted=await self._ledger.adopt(key, parent.turn, shown))
+        return LedgerChange(adopted=await self._ledger.adopt(key, parent.turn, shown))
 
     async def _parent(self, event: SessionEvent, key: LedgerKey) -> LedgerView | None:
         if event.parent_session_id is None:
@@ -112,29 +112,29 @@ class SessionService:
         view = await self._ledger.peek(replace(key, session_id=event.parent_session_id))
         return view if view.turn else None
 
-    async def _adopt_visible(self, event: SessionEvent, key: LedgerKey, view: LedgerView) -> Change:
+    async def _adopt_visible(self, event: SessionEvent, key: LedgerKey, view: LedgerView) -> LedgerChange:
         """Count what the visible blocks held, as if the last turn had brought it."""
         found = await self._ledger.blocks(event.tenant, event.visible_blocks or ())
         if not found:
-            return Change()
+            return LedgerChange()
         entries = {name: replace(entry, turn=view.turn) for name, entry in found.items()}
-        return Change(adopted=await self._ledger.adopt(key, view.turn, entries))
+        return LedgerChange(adopted=await self._ledger.adopt(key, view.turn, entries))
 
-    async def _compacting(self, event: SessionEvent, key: LedgerKey) -> Change:
+    async def _compacting(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
         await self._ledger.pend(key)
-        return Change()
+        return LedgerChange()
 
-    async def _compacted(self, event: SessionEvent, key: LedgerKey) -> Change:
+    async def _compacted(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
         policy = self._config_for(key.agent_id).on_compaction
         view = await self._ledger.peek(key)
-        return Change(forgotten=await self._ledger.drop(key, lost(view, event, policy)))
+        return LedgerChange(forgotten=await self._ledger.drop(key, lost(view, event, policy)))
 
-    async def _prune(self, event: SessionEvent, key: LedgerKey) -> Change:
+    async def _prune(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
         view = await self._ledger.peek(key)
-        return Change(forgotten=await self._ledger.drop(key, removed(view.shown, event, view.turn)))
+        return LedgerChange(forgotten=await self._ledger.drop(key, removed(view.shown, event, view.turn)))
 
-    async def _withdraw(self, event: SessionEvent, key: LedgerKey) -> Change:
-        return Change(forgotten=await self._ledger.withdraw(key, event.turn_id or ""))
+    async def _withdraw(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
+        return LedgerChange(forgotten=await self._ledger.withdraw(key, event.turn_id or ""))
 
 
 def lost(view: LedgerView, event: SessionEvent, policy: OnCompaction) -> Entries:

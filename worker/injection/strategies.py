@@ -9,7 +9,7 @@ from worker.settings.injection import FirstRecall, InjectionConfig, Strategy
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SelectionPlan:
     """`settles` makes the choice that stands at once, `improves` the one that replaces it where it comes in time.
 
     `searches` says that `improves` searches by itself and is asked even where the service found nothing. `note` says
@@ -40,24 +40,24 @@ class Strategies:
         self._models = {Strategy.LLM: llm, Strategy.DECISION: decision}
         self._usual = usual or (lambda _: Strategy.LLM if llm else Strategy.DECISION if decision else None)
 
-    def plan(self, config: InjectionConfig, mode: Mode = Mode.ALWAYS) -> Plan:
+    def plan(self, config: InjectionConfig, mode: Mode = Mode.ALWAYS) -> SelectionPlan:
         """Who chooses for a request with these settings; no model of any kind where its mode is deterministic."""
         if mode is Mode.DETERMINISTIC:
-            return Plan(self._deterministic)
+            return SelectionPlan(self._deterministic)
         if config.strategy in (Strategy.LLM, Strategy.DECISION):
             return self._by_model(config.strategy, config, wanted=True)
         if config.strategy is Strategy.JUDGE:
             note = None if self._judge else "strategy = judge: there is none here, so the search's scores decide"
-            return Plan(self._judge or self._deterministic, note=note)
+            return SelectionPlan(self._judge or self._deterministic, note=note)
         if config.strategy is Strategy.DETERMINISTIC:
-            return Plan(self._deterministic)
+            return SelectionPlan(self._deterministic)
         return self._by_model(self._usual(config), config, wanted=False)
 
-    def _by_model(self, strategy: Strategy | None, config: InjectionConfig, *, wanted: bool) -> Plan:
+    def _by_model(self, strategy: Strategy | None, config: InjectionConfig, *, wanted: bool) -> SelectionPlan:
         settles = self._judge or self._deterministic
         selector = self._models.get(strategy) if strategy and self._usual(config) else None
         if selector is None:
             note = f"strategy = {strategy}: no model is configured, so none was asked" if wanted else None
-            return Plan(settles, note=note)
+            return SelectionPlan(settles, note=note)
         searches = strategy is Strategy.LLM and config.first_recall is FirstRecall.MODEL
-        return Plan(settles, selector, searches)
+        return SelectionPlan(settles, selector, searches)

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from hooks.contract import Engine, InjectionRequest, Outcome, Reason
 from worker.domain.deadline import Deadline
-from worker.domain.memory import Candidate, Dropped, RecallQuery, Selection, Verdict
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, RecallQuery, Selection
 from worker.domain.timings import Stages
 from worker.settings.injection import InjectionConfig
-from worker.text.rendering import Line
+from worker.text.rendering import RenderedMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,28 +27,30 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class CandidateOutcome:
     """What became of a candidate; `of` is the memory that says the same, where that is why it is out."""
 
     candidate: Candidate
-    verdict: Verdict
+    verdict: CandidateVerdict
     of: str | None = None
 
 
-class Verdicts:
+class CandidateOutcomes:
     """What became of every memory that was looked at; a later verdict replaces an earlier one."""
 
     def __init__(self) -> None:
-        self._fates: dict[str, Fate] = {}
+        self._fates: dict[str, CandidateOutcome] = {}
 
     def drop(self, dropped: Iterable[Dropped]) -> None:
         for entry in dropped:
-            self._fates[entry.candidate.memory.id] = Fate(entry.candidate, entry.verdict, entry.of)
+            self._fates[entry.candidate.memory.id] = CandidateOutcome(entry.candidate, entry.verdict, entry.of)
 
     def choose(self, chosen: Iterable[Candidate]) -> None:
-        self._fates.update({candidate.memory.id: Fate(candidate, Verdict.CHOSEN) for candidate in chosen})
+        self._fates.update(
+            {candidate.memory.id: CandidateOutcome(candidate, CandidateVerdict.CHOSEN) for candidate in chosen}
+        )
 
-    def fates(self) -> list[Fate]:
+    def fates(self) -> list[CandidateOutcome]:
         """Candidates with their fate, the best scores first."""
         return sorted(self._fates.values(), key=lambda fate: (-fate.candidate.score, fate.candidate.memory.id))
 
@@ -61,7 +63,7 @@ class Conclusion:
     reason: Reason | None
     degraded: bool = False
     engine: Engine = Engine.NONE
-    lines: tuple[Line, ...] = ()
+    lines: tuple[RenderedMemory, ...] = ()
     chosen: tuple[Candidate, ...] = ()
     selection: Selection | None = None
-    fates: tuple[Fate, ...] = ()
+    fates: tuple[CandidateOutcome, ...] = ()

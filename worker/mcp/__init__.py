@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import Any
 
 from .environment import prepare_environment
-from .scope import Backend, Whose
+from .scope import Backend, ToolScope
 
-__all__ = ["Backend", "Whose", "mcp_app", "serve_stdio"]
+__all__ = ["Backend", "ToolScope", "mcp_app", "serve_stdio"]
 
 
 def mcp_app(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | None], *, path: str = "/mcp") -> Any:
@@ -24,7 +24,7 @@ def mcp_app(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | Non
     return _server().http_app(backend, tenant_of, path)
 
 
-async def serve_stdio(backend: Backend, whose: Whose) -> None:
+async def serve_stdio(backend: Backend, whose: ToolScope) -> None:
     """Serve the tools on standard input and output until the input ends."""
     await _server().serve_stdio(backend, whose)
 

@@ -19,10 +19,10 @@ def prepare_environment(environ: MutableMapping[str, str]) -> None:
     environ.update(FASTMCP_ENV_FILE=os.devnull, FASTMCP_LOG_ENABLED="false", FASTMCP_CHECK_FOR_UPDATES="off")
     for name in ("fastmcp", "mcp"):
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [Discreet(logging.ERROR)], False
+        logger.handlers, logger.propagate = [QuietFilter(logging.ERROR)], False
 
 
-class Discreet(logging.Handler):
+class QuietFilter(logging.Handler):
     """Tells where a library failed and of which error, never its words: they may repeat what was asked or stored."""
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -17,7 +17,7 @@ PATH = "/mcp"
 
 def mcp_mount(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | None]) -> dict[str, Starlette]:
     """What `mcp_app` makes, by its path; made at the first request, since most services are never asked for it."""
-    sleeping = Sleeping(lambda: mcp_app(backend, tenant_of, path=PATH))
+    sleeping = LazyMount(lambda: mcp_app(backend, tenant_of, path=PATH))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -29,7 +29,7 @@ def mcp_mount(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | N
     return {PATH: Starlette(routes=[Mount("", app=sleeping)], lifespan=lifespan)}
 
 
-class Sleeping:
+class LazyMount:
     """An application that is made and started by its first request, and runs in a task of its own."""
 
     def __init__(self, make: Callable[[], Starlette]) -> None:

@@ -23,7 +23,7 @@ NOTHING = (
 )
 
 
-class RecalledMemory(BaseModel):
+class ToolRecalledMemory(BaseModel):
     """One memory; times are ISO 8601 in UTC."""
 
     id: str
@@ -37,58 +37,58 @@ class RecalledMemory(BaseModel):
     score: float = Field(description="Orders the memories of one answer; says nothing across answers.")
 
 
-class RecallResult(BaseModel):
+class ToolRecallResult(BaseModel):
     """Memories, best first."""
 
-    memories: list[RecalledMemory]
+    memories: list[ToolRecalledMemory]
     left_out: int = Field(description="Memories that were found as well and did not fit.")
     degraded: str | None = Field(description="Why the search was not complete, where it was not.")
 
 
-class RememberResult(BaseModel):
+class ToolRememberResult(BaseModel):
     id: str
     stored: str = Field(description="created, updated, or unchanged where it was known already.")
 
 
-class ForgetResult(BaseModel):
+class ToolForgetResult(BaseModel):
     forgotten: list[str]
     not_found: list[str] = Field(description="Ids that do not exist, or that belong to somebody else.")
 
 
-def recall_result(found: Mapping[str, Any]) -> RecallResult:
+def recall_result(found: Mapping[str, Any]) -> ToolRecallResult:
     """The answer of the service's recall, as far as it fits: whole memories only."""
-    memories = [RecalledMemory.model_validate(hit) for hit in found["memories"]]
-    kept, used = list[RecalledMemory](), 0
+    memories = [ToolRecalledMemory.model_validate(hit) for hit in found["memories"]]
+    kept, used = list[ToolRecalledMemory](), 0
     for memory in memories:
         used += len(memory.text)
         if used > MAX_CHARS and kept:
             break
         kept.append(memory)
-    return RecallResult(memories=kept, left_out=len(memories) - len(kept), degraded=found["degraded"])
+    return ToolRecallResult(memories=kept, left_out=len(memories) - len(kept), degraded=found["degraded"])
 
 
-def recall_text(result: RecallResult) -> str:
+def recall_text(result: ToolRecallResult) -> str:
     """One line per memory, between a notice and what is to be known about the search."""
     return "\n".join([NOTICE, *map(_line, result.memories), *_remarks(result)]) if result.memories else _nothing(result)
 
 
-def _nothing(result: RecallResult) -> str:
+def _nothing(result: ToolRecallResult) -> str:
     return "\n".join([NOTHING, *_remarks(result)])
 
 
-def _remarks(result: RecallResult) -> Iterable[str]:
+def _remarks(result: ToolRecallResult) -> Iterable[str]:
     if result.left_out:
         yield f"{result.left_out} more did not fit; ask for less at a time."
     if result.degraded:
         yield f"The search was not complete ({result.degraded}); something may be missing."
 
 
-def _line(memory: RecalledMemory) -> str:
+def _line(memory: ToolRecalledMemory) -> str:
     day = (memory.occurred_at or memory.created_at or "")[:10] or "undated"
     return f"[{shown_id(memory.id)}] {', '.join((memory.type, day, *_validity(memory)))}: {memory.text}"
 
 
-def _validity(memory: RecalledMemory) -> Iterable[str]:
+def _validity(memory: ToolRecalledMemory) -> Iterable[str]:
     if memory.superseded_by:
         yield f"OUT OF DATE, replaced by {shown_id(memory.superseded_by)}"
     elif memory.superseded_at:
@@ -102,10 +102,10 @@ def shown_id(memory_id: str) -> str:
     return neutralise(flatten(memory_id, MAX_ID_CHARS))
 
 
-def remember_text(result: RememberResult) -> str:
+def remember_text(result: ToolRememberResult) -> str:
     return f"{result.stored}: {shown_id(result.id)}"
 
 
-def forget_text(result: ForgetResult) -> str:
+def forget_text(result: ToolForgetResult) -> str:
     missing = f"; not found, or not yours: {', '.join(map(shown_id, result.not_found))}" if result.not_found else ""
     return f"forgotten: {', '.join(map(shown_id, result.forgotten))}{missing}"

@@ -13,7 +13,7 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class ToolScope:
     """For whom the tools search and write.
 
     What is written belongs to `user` and `project` where they are set, or with `shared` to everybody of the tenant.
@@ -54,7 +54,7 @@ HEADERS = {
 SHARED = b"meeseeks-shared"
 
 
-def whose_of(headers: Iterable[tuple[bytes, bytes]], tenant: str | None) -> Whose:
+def tool_scope_of(headers: Iterable[tuple[bytes, bytes]], tenant: str | None) -> ToolScope:
     """Whose memories a request over HTTP may touch; a token that is bound to `tenant` leaves no choice of it."""
     sent = dict(headers)
     said = {
@@ -64,4 +64,4 @@ def whose_of(headers: Iterable[tuple[bytes, bytes]], tenant: str | None) -> Whos
     if tenant is not None:
         named["tenant"] = tenant
     shared = sent.get(SHARED, b"").strip().lower() in (b"1", b"true", b"yes")
-    return Whose(**named, shared=shared)
+    return ToolScope(**named, shared=shared)

@@ -15,8 +15,8 @@ from fastmcp.tools.base import ToolResult
 from mcp_types import CallToolRequestParams, ToolAnnotations
 from pydantic import BaseModel, ValidationError
 
-from .results import ForgetResult, RecallResult, RememberResult
-from .scope import Backend, Whose, whose_of
+from .results import ToolForgetResult, ToolRecallResult, ToolRememberResult
+from .scope import Backend, ToolScope, tool_scope_of
 from .tools import MemoryTools, faults_of
 
 NAME = "meeseeks"
@@ -43,7 +43,7 @@ class PlainArguments(Middleware):
             raise ToolError(words, log_level=logging.DEBUG) from error
 
 
-def make_server(backend: Backend, whose: Callable[[], Whose]) -> "FastMCP[Any]":
+def make_server(backend: Backend, whose: Callable[[], ToolScope]) -> "FastMCP[Any]":
     """A server with the tools; `whose` is asked at each call."""
     tools = MemoryTools(backend, whose)
     return FastMCP(
@@ -52,9 +52,9 @@ def make_server(backend: Backend, whose: Callable[[], Whose]) -> "FastMCP[Any]":
         version=version(DISTRIBUTION),
         middleware=[PlainArguments()],
         tools=[
-            _tool(tools.recall, RecallResult, ToolAnnotations(title="Recall", read_only_hint=True)),
-            _tool(tools.remember, RememberResult, ToolAnnotations(title="Remember", destructive_hint=False)),
-            _tool(tools.forget, ForgetResult, ToolAnnotations(title="Forget", destructive_hint=True)),
+            _tool(tools.recall, ToolRecallResult, ToolAnnotations(title="Recall", read_only_hint=True)),
+            _tool(tools.remember, ToolRememberResult, ToolAnnotations(title="Remember", destructive_hint=False)),
+            _tool(tools.forget, ToolForgetResult, ToolAnnotations(title="Forget", destructive_hint=True)),
         ],
         mask_error_details=True,
         strict_input_validation=False,
@@ -70,15 +70,15 @@ def _tool(function: Callable[..., Any], result: type[BaseModel], hints: ToolAnno
 def http_app(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | None], path: str) -> Any:
     """See `worker.mcp.mcp_app`."""
 
-    def whose() -> Whose:
+    def whose() -> ToolScope:
         scope = get_http_request().scope
-        return whose_of(scope["headers"], tenant_of(scope))
+        return tool_scope_of(scope["headers"], tenant_of(scope))
 
     # whoever mounts it has checked the Host header and the token already
     server = make_server(backend, whose)
     return server.http_app(path=path, stateless_http=True, json_response=True, host_origin_protection=False)
 
 
-async def serve_stdio(backend: Backend, whose: Whose) -> None:
+async def serve_stdio(backend: Backend, whose: ToolScope) -> None:
     """See `worker.mcp.serve_stdio`."""
     await make_server(backend, lambda: whose).run_stdio_async(show_banner=False)

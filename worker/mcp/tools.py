@@ -22,8 +22,16 @@ from worker.operations.memories import FORGET, REMEMBER, SHOW
 from worker.operations.requests import RECALL
 from worker.transfer.entries import MAX_CONTENT_CHARS, split_names
 
-from .results import ForgetResult, RememberResult, forget_text, recall_result, recall_text, remember_text, shown_id
-from .scope import Backend, Whose
+from .results import (
+    ToolForgetResult,
+    ToolRememberResult,
+    forget_text,
+    recall_result,
+    recall_text,
+    remember_text,
+    shown_id,
+)
+from .scope import Backend, ToolScope
 
 BUDGET_S = 5.0
 """Seconds that an operation may take in the service."""
@@ -85,7 +93,7 @@ Ids = Annotated[list[Key], _listed, _about("Ids, as recall gives them.", min_len
 class MemoryTools:
     """The tools of one server. `whose` says for the call at hand whose memories it may touch."""
 
-    def __init__(self, backend: Backend, whose: Callable[[], Whose]) -> None:
+    def __init__(self, backend: Backend, whose: Callable[[], ToolScope]) -> None:
         self._backend = backend
         self._whose = whose
 
@@ -157,7 +165,7 @@ class MemoryTools:
             if unknown:
                 raise _told(f"nothing was stored: {_not_there(unknown)}")
             stored = await self._ask(REMEMBER, {"tenant": whose.tenant, "memory": memory})
-        result = RememberResult(id=stored["id"], stored=stored["stored"])
+        result = ToolRememberResult(id=stored["id"], stored=stored["stored"])
         return _answer(result, remember_text(result))
 
     async def forget(self, ids: Ids) -> ToolResult:
@@ -172,16 +180,16 @@ class MemoryTools:
             if not own:
                 raise _told(f"nothing was forgotten: {_not_there(unknown)}")
             await self._ask(FORGET, {"tenant": whose.tenant, "ids": own})
-        result = ForgetResult(forgotten=own, not_found=unknown)
+        result = ToolForgetResult(forgotten=own, not_found=unknown)
         return _answer(result, forget_text(result))
 
-    async def _own(self, ids: Sequence[str], whose: Whose) -> tuple[list[str], list[str]]:
+    async def _own(self, ids: Sequence[str], whose: ToolScope) -> tuple[list[str], list[str]]:
         """Those ids that the caller may change, and those that are not there or somebody else's."""
         wanted = list(dict.fromkeys(ids))
         own = [key for key in wanted if await self._is_own(key, whose)]
         return own, [key for key in wanted if key not in own]
 
-    async def _is_own(self, memory_id: str, whose: Whose) -> bool:
+    async def _is_own(self, memory_id: str, whose: ToolScope) -> bool:
         try:
             found = await self._ask(SHOW, {"tenant": whose.tenant, "id": memory_id})
         except NotFound:

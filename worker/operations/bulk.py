@@ -8,7 +8,7 @@ from typing import Any
 from worker.domain.memory import Memory, MemoryType
 from worker.transfer import markdown_item, memory_from, table_head, table_row, to_fields, to_line, type_heading
 
-from .client import Backend
+from .client import OperationClient
 from .memories import EXPORT, PUT
 
 BATCH = 100
@@ -32,13 +32,15 @@ def batches(memories: Iterable[Memory], size: int) -> Iterator[list[Memory]]:
         yield batch
 
 
-async def put_batch(backend: Backend, tenant: str, memories: Sequence[Memory], *, mask: bool = False) -> dict[str, int]:
+async def put_batch(
+    backend: OperationClient, tenant: str, memories: Sequence[Memory], *, mask: bool = False
+) -> dict[str, int]:
     """Store at most `BATCH` memories; how many were created, updated, unchanged and left without a vector."""
     payload = {"tenant": tenant, "memories": [to_fields(memory) for memory in memories], "mask": mask}
     return await backend.call(PUT, payload, budget=WRITE_BUDGET)
 
 
-async def pages(backend: Backend, tenant: str, **where: Any) -> AsyncIterator[list[Memory]]:
+async def pages(backend: OperationClient, tenant: str, **where: Any) -> AsyncIterator[list[Memory]]:
     """All memories of a tenant, page by page; `where` narrows them."""
     cursor: str | None = None
     while True:
@@ -51,7 +53,7 @@ async def pages(backend: Backend, tenant: str, **where: Any) -> AsyncIterator[li
             return
 
 
-async def written(backend: Backend, tenant: str, wanted: OutputFormat) -> AsyncIterator[tuple[str, int]]:
+async def written(backend: OperationClient, tenant: str, wanted: OutputFormat) -> AsyncIterator[tuple[str, int]]:
     """Pieces of a file of all memories of a tenant, with the number of memories in each."""
     if wanted is OutputFormat.MARKDOWN:
         async for piece in _markdown(backend, tenant):
@@ -63,7 +65,7 @@ async def written(backend: Backend, tenant: str, wanted: OutputFormat) -> AsyncI
         yield "".join(map(write, page)), len(page)
 
 
-async def _markdown(backend: Backend, tenant: str) -> AsyncIterator[tuple[str, int]]:
+async def _markdown(backend: OperationClient, tenant: str) -> AsyncIterator[tuple[str, int]]:
     for kind in MemoryType:
         heading = type_heading(kind)
         async for page in pages(backend, tenant, types=[kind]):

@@ -12,7 +12,7 @@ from hooks.contract import Reason
 from hooks.queue import QueueClient, QueueFault
 from worker.domain.deadline import Deadline
 from worker.domain.errors import NotFound, OperationError, QueueError
-from worker.domain.operation import Answer, Operation
+from worker.domain.operation import Operation, OperationAnswer
 
 from .job import attempt
 
@@ -45,7 +45,7 @@ Commit = Callable[[str, str], Awaitable[bool]]
 """Tells the ledger that a turn was delivered, by the ledger's key and the turn's id; whether it knew the turn."""
 
 
-class Backend(Protocol):
+class OperationClient(Protocol):
     """Does operations by name; `where` says for people where. Raises `MeeseeksError` and nothing else of its own."""
 
     @property
@@ -53,7 +53,7 @@ class Backend(Protocol):
 
     async def ask(
         self, operation: str, payload: dict[str, Any], *, budget: float = BUDGET_S, ack: float = ACK_S
-    ) -> Answer:
+    ) -> OperationAnswer:
         """The result within `budget` seconds; what it says is to be committed is left to the caller."""
         ...
 
@@ -66,7 +66,7 @@ class Backend(Protocol):
         ...
 
 
-class QueueBackend:
+class QueueOperationClient:
     """Sends operations to a worker. Raises `QueueError` with advice, and `NotFound`."""
 
     def __init__(self, client: QueueClient, url: str) -> None:
@@ -75,14 +75,14 @@ class QueueBackend:
 
     async def ask(
         self, operation: str, payload: dict[str, Any], *, budget: float = BUDGET_S, ack: float = ACK_S
-    ) -> Answer:
+    ) -> OperationAnswer:
         try:
             reply = await self._client.ask(operation, payload, budget=budget, ack_timeout=min(ack, budget))
         except QueueFault as fault:
             if fault.reason is Reason.NOT_FOUND:
                 raise NotFound(str(fault)) from fault
             raise QueueError(fault.reason, WHAT_TO_DO.get(fault.reason, str(fault))) from fault
-        return Answer(reply.body, reply.commit)
+        return OperationAnswer(reply.body, reply.commit)
 
     async def commit(self, delivered: tuple[str, str]) -> bool:
         return await self._client.commit(*delivered, timeout=COMMIT_S)
@@ -91,7 +91,7 @@ class QueueBackend:
         return await _delivered(self, await self.ask(operation, payload, budget=budget))
 
 
-class LocalBackend:
+class LocalOperationClient:
     """Does operations in this process, at most `at_once` at a time."""
 
     where = "this process"
@@ -106,7 +106,7 @@ class LocalBackend:
 
     async def ask(
         self, operation: str, payload: dict[str, Any], *, budget: float = BUDGET_S, ack: float = ACK_S
-    ) -> Answer:
+    ) -> OperationAnswer:
         deadline = Deadline.after(budget)
         wanted = self._operations.get(operation)
         if wanted is None:
@@ -136,7 +136,7 @@ class LocalBackend:
         return await _delivered(self, await self.ask(operation, payload, budget=budget))
 
 
-async def _delivered(backend: Backend, answer: Answer) -> dict[str, Any]:
+async def _delivered(backend: OperationClient, answer: OperationAnswer) -> dict[str, Any]:
     if answer.commit is not None:
         await backend.commit(answer.commit)
     return answer.body

@@ -13,8 +13,8 @@ from hooks.wire import HOST_HOOK
 from worker.domain.deadline import Deadline
 from worker.domain.errors import MeeseeksError, NotFound
 from worker.domain.memory import DomainModel
-from worker.domain.operation import Answer, Operation
-from worker.hosts import HOSTS, Announce, Caller, Follow, HostProfile, Inject, Start, Wish
+from worker.domain.operation import Operation, OperationAnswer
+from worker.hosts import HOSTS, Announce, Follow, HookCaller, HostProfile, HostRequest, Inject, Start
 from worker.hosts.profile import DEFAULT_HOOK_DEADLINE_MS
 from worker.hosts.subagents import PendingSubagents
 
@@ -46,7 +46,7 @@ class HostOperations:
     def table(self) -> dict[str, Operation]:
         return {HOST_HOOK: self.hook}
 
-    async def hook(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def hook(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         """The host's native output. Raises `NotFound` for a host that nobody knows."""
         given = HostHookPayload.model_validate(payload)
         host = profile_of(given.host)
@@ -57,9 +57,11 @@ class HostOperations:
             return await self._granted(host, event, wish, deadline)
         except (MeeseeksError, TimeoutError) as error:
             log.warning("host_hook_failed", host=host.name, error=type(error).__name__)
-            return Answer(dict(host.nothing))
+            return OperationAnswer(dict(host.nothing))
 
-    async def _granted(self, host: HostProfile, event: dict[str, Any], wish: Wish | None, deadline: Deadline) -> Answer:
+    async def _granted(
+        self, host: HostProfile, event: dict[str, Any], wish: HostRequest | None, deadline: Deadline
+    ) -> OperationAnswer:
         match wish:
             case Inject():
                 return await self._injected(host, event, wish.request, deadline)
@@ -71,19 +73,21 @@ class HostOperations:
                 task = await self._subagents.start(wish.kind)
                 if task is not None:
                     return await self._injected(host, event, wish.request_for(task), deadline)
-        return Answer(dict(host.nothing))
+        return OperationAnswer(dict(host.nothing))
 
     async def _injected(
         self, host: HostProfile, event: dict[str, Any], request: InjectionRequest, deadline: Deadline
-    ) -> Answer:
+    ) -> OperationAnswer:
         found = await self._inject(request.model_dump(mode="json"), deadline)
-        return Answer(host.output(event, InjectionResult.model_validate(found.body)), found.commit)
+        return OperationAnswer(host.output(event, InjectionResult.model_validate(found.body)), found.commit)
 
-    async def _followed(self, host: HostProfile, event: dict[str, Any], wish: Follow, deadline: Deadline) -> Answer:
+    async def _followed(
+        self, host: HostProfile, event: dict[str, Any], wish: Follow, deadline: Deadline
+    ) -> OperationAnswer:
         told = await self._follow(wish.event.model_dump(mode="json"), deadline)
         if host.followed is None:
-            return Answer(dict(host.nothing))
-        return Answer(host.followed(event, SessionEventResult.model_validate(told.body)))
+            return OperationAnswer(dict(host.nothing))
+        return OperationAnswer(host.followed(event, SessionEventResult.model_validate(told.body)))
 
 
 def profile_of(name: str) -> HostProfile:
@@ -94,14 +98,14 @@ def profile_of(name: str) -> HostProfile:
     return found
 
 
-def _wish(host: HostProfile, event: dict[str, Any], given: HostHookPayload) -> Wish | None:
-    wish = host.understand(event, Caller(given.scope, given.deadline_ms))
+def _wish(host: HostProfile, event: dict[str, Any], given: HostHookPayload) -> HostRequest | None:
+    wish = host.understand(event, HookCaller(given.scope, given.deadline_ms))
     if wish is None or not _session_of(wish).startswith(CANARY_SESSION):
         return wish
-    return host.understand(event, Caller(Scope(tenant=CANARY_TENANT), given.deadline_ms))
+    return host.understand(event, HookCaller(Scope(tenant=CANARY_TENANT), given.deadline_ms))
 
 
-def _session_of(wish: Wish) -> str:
+def _session_of(wish: HostRequest) -> str:
     match wish:
         case Inject():
             return wish.request.session_id

@@ -27,7 +27,7 @@ from worker.domain.errors import (
     StoreError,
     StoreLate,
 )
-from worker.domain.operation import Answer, Operation
+from worker.domain.operation import Operation, OperationAnswer
 
 RESERVE_SHARE = 0.1
 MOST_RESERVE = 0.15
@@ -87,7 +87,7 @@ async def answer(operation: Operation, payload: object, deadline: Deadline, budg
         return error_answer(reason_of(error), str(error) or type(error).__name__)
 
 
-async def attempt(operation: Operation, payload: object, deadline: Deadline, budget: float) -> Answer:
+async def attempt(operation: Operation, payload: object, deadline: Deadline, budget: float) -> OperationAnswer:
     """Run an operation for a caller in this process; its body is made of what JSON knows.
 
     Raises `MeeseeksError` and nothing else: the operation's own, or `OperationError` for whatever else it ends with.
@@ -96,7 +96,7 @@ async def attempt(operation: Operation, payload: object, deadline: Deadline, bud
 
 
 async def _attempted(
-    operation: Operation, payload: object, deadline: Deadline, budget: float, encode: Callable[[Answer], T]
+    operation: Operation, payload: object, deadline: Deadline, budget: float, encode: Callable[[OperationAnswer], T]
 ) -> T:
     """What `encode` makes of an operation's result.
 
@@ -121,7 +121,7 @@ async def _attempted(
         raise OperationError(Reason.INTERNAL, type(error).__name__) from error
 
 
-def _cleaned(result: Answer) -> Answer:
+def _cleaned(result: OperationAnswer) -> OperationAnswer:
     return replace(result, body=clean(result.body))
 
 
@@ -132,7 +132,7 @@ def reason_of(error: Exception) -> Reason:
     return next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.INTERNAL)
 
 
-def ok_answer(result: Answer) -> bytes:
+def ok_answer(result: OperationAnswer) -> bytes:
     """ASCII JSON. `commit` comes first, so that a caller finds the result without parsing."""
     return _ascii({"commit": result.commit, "ok": clean(result.body)})
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from worker.domain.deadline import Deadline
 from worker.domain.memory import MemoryFilter
-from worker.domain.operation import Answer, Operation
-from worker.store.memories import Keeper
+from worker.domain.operation import Operation, OperationAnswer
+from worker.store.memories import MemoryService
 from worker.transfer import memory_from, to_fields
 
 from .payloads import (
@@ -36,7 +36,7 @@ WRITES = frozenset({REMEMBER, PUT, UPDATE, RELATE, FORGET})
 class MemoryOperations:
     """Decode, call, encode. `mask` says that secrets are masked before anything is made of a memory."""
 
-    def __init__(self, keeper: Keeper, clock: Callable[[], datetime], *, mask: bool = False) -> None:
+    def __init__(self, keeper: MemoryService, clock: Callable[[], datetime], *, mask: bool = False) -> None:
         self._keeper = keeper
         self._clock = clock
         self._mask = mask
@@ -53,45 +53,47 @@ class MemoryOperations:
             EXPORT: self.export,
         }
 
-    async def remember(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def remember(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = RememberPayload.model_validate(payload)
         memory = memory_from(wanted.memory, None, mask=self._mask)
         if "id" not in wanted.memory:
             present = await self._keeper.get(wanted.tenant, [memory.id])
             if present and present[0].content == memory.content:
-                return Answer({"id": memory.id, "stored": "unchanged"})
+                return OperationAnswer({"id": memory.id, "stored": "unchanged"})
         stored = await self._keeper.put(wanted.tenant, [memory], now=self._clock())
         verb = "created" if stored.created else "updated" if stored.updated else "unchanged"
-        return Answer({"id": memory.id, "stored": verb, "without_vector": bool(stored.without_vector)})
+        return OperationAnswer({"id": memory.id, "stored": verb, "without_vector": bool(stored.without_vector)})
 
-    async def put(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def put(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = PutPayload.model_validate(payload)
         stored = await self._keeper.put(wanted.tenant, wanted.memories, now=self._clock(), mask=wanted.mask)
-        return Answer({key: len(value) if isinstance(value, tuple) else value for key, value in asdict(stored).items()})
+        return OperationAnswer(
+            {key: len(value) if isinstance(value, tuple) else value for key, value in asdict(stored).items()}
+        )
 
-    async def update(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def update(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = UpdatePayload.model_validate(payload)
         memory = await self._keeper.update(wanted.tenant, wanted.id, wanted.changes)
-        return Answer({"memory": to_fields(memory)})
+        return OperationAnswer({"memory": to_fields(memory)})
 
-    async def relate(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def relate(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = RelatePayload.model_validate(payload)
         memory = await self._keeper.relate(wanted.tenant, wanted.source, wanted.kind, wanted.target)
-        return Answer({"memory": to_fields(memory)})
+        return OperationAnswer({"memory": to_fields(memory)})
 
-    async def forget(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def forget(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = ForgetPayload.model_validate(payload)
-        return Answer({"forgotten": await self._keeper.forget(wanted.tenant, wanted.ids)})
+        return OperationAnswer({"forgotten": await self._keeper.forget(wanted.tenant, wanted.ids)})
 
-    async def show(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def show(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = ShowPayload.model_validate(payload)
         shown = await self._keeper.show(wanted.tenant, wanted.id)
         parts = {"earlier": shown.earlier, "later": shown.later, "related": shown.related}
         lists = {name: [to_fields(memory) for memory in memories] for name, memories in parts.items()}
-        return Answer({"memory": to_fields(shown.memory), **lists})
+        return OperationAnswer({"memory": to_fields(shown.memory), **lists})
 
-    async def export(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def export(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = ExportPayload.model_validate(payload)
         where = MemoryFilter(types=wanted.types, user=wanted.user)
         page = await self._keeper.page(wanted.tenant, limit=wanted.limit, cursor=wanted.cursor, where=where)
-        return Answer({"memories": [to_fields(memory) for memory in page.memories], "cursor": page.cursor})
+        return OperationAnswer({"memories": [to_fields(memory) for memory in page.memories], "cursor": page.cursor})

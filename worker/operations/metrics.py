@@ -18,7 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from hooks.contract import InjectionResult
 from worker.domain.deadline import Deadline
 from worker.domain.errors import MeeseeksError
-from worker.domain.operation import Answer, Operation
+from worker.domain.operation import Operation, OperationAnswer
 
 from .client import QueueState
 
@@ -118,7 +118,7 @@ class Metrics:
         return {name: self._timed(name, operation) for name, operation in operations.items()}
 
     def _timed(self, name: str, operation: Operation) -> Operation:
-        async def run(payload: dict[str, Any], deadline: Deadline) -> Answer:
+        async def run(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
             begun, result = time.monotonic(), "failed"
             try:
                 answer = await operation(payload, deadline)

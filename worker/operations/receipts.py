@@ -10,13 +10,13 @@ from hooks.usage_contract import AnswerReport
 from hooks.wire import POST_EXECUTION
 from worker.domain.deadline import Deadline
 from worker.domain.errors import QueueError
-from worker.domain.operation import Answer, Operation
+from worker.domain.operation import Operation, OperationAnswer
 from worker.domain.usage import Usage
 from worker.ports.state import ReceiptStore, UsageStore
 from worker.ports.store import StoreEngine
-from worker.receipts.answer_usage import Feedback
+from worker.receipts.answer_usage import AnswerUsage
 from worker.receipts.cases import Labels, case_of
-from worker.receipts.replay import Replayer, ReplayWish
+from worker.receipts.replay import Replayer, ReplayRequest
 from worker.settings.injection import InjectionConfig
 from worker.text.rendering import shown_text
 
@@ -37,7 +37,7 @@ MOST_LISTED = 10_000
 
 class ReplayPayload(TenantPayload):
     id: Key
-    wish: ReplayWish = ReplayWish()
+    wish: ReplayRequest = ReplayRequest()
 
 
 class LabelPayload(TenantPayload):
@@ -60,7 +60,7 @@ class FeedbackOperations:
         self,
         *,
         replayer: Replayer,
-        feedback: Feedback,
+        feedback: AnswerUsage,
         receipts: ReceiptStore,
         usage: UsageStore,
         engine: StoreEngine,
@@ -76,38 +76,38 @@ class FeedbackOperations:
     def table(self, others: Mapping[str, Operation]) -> dict[str, Operation]:
         """Every operation by the name of its job; `show` and `forget` of the `others` are done by way of this."""
 
-        async def show(payload: dict[str, Any], deadline: Deadline) -> Answer:
+        async def show(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
             return await self._show(others[SHOW], payload, deadline)
 
-        async def forget(payload: dict[str, Any], deadline: Deadline) -> Answer:
+        async def forget(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
             return await self._forget(others[FORGET], payload, deadline)
 
         own = {REPLAY: self.replay, LABEL: self.label, POST_EXECUTION: self.report, USAGE: self.usage}
         return {**own, SHOW: show, FORGET: forget}
 
-    async def replay(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def replay(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = ReplayPayload.model_validate(payload)
         found = await self._replayer.replay(wanted.tenant, wanted.id, wanted.wish, deadline)
-        return Answer(found.model_dump(mode="json"))
+        return OperationAnswer(found.model_dump(mode="json"))
 
-    async def label(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def label(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = LabelPayload.model_validate(payload)
         receipt = await self._receipts.read(wanted.tenant, wanted.id)
         today = await self._engine.tenant(wanted.tenant).get([one.id for one in receipt.considered])
         shared = self._config_for(receipt.request.agent_id).shared_users
-        return Answer(case_of(receipt, today, wanted.labels, shared).model_dump(mode="json"))
+        return OperationAnswer(case_of(receipt, today, wanted.labels, shared).model_dump(mode="json"))
 
-    async def report(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def report(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         result = await self._feedback.report(AnswerReport.model_validate(payload), deadline)
-        return Answer(result.model_dump(mode="json"))
+        return OperationAnswer(result.model_dump(mode="json"))
 
-    async def usage(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def usage(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = UsagePayload.model_validate(payload)
         counts = await self._usage.everything(wanted.tenant)
         listed = listing(counts, never_used=wanted.never_used, min_injected=wanted.min_injected)
         texts = await self._texts(wanted.tenant, [key for key, _ in listed])
         rows = [{"id": key, **fields_of(one), "text": texts[key]} for key, one in listed if key in texts]
-        return Answer({"memories": rows[: wanted.limit], "counted": len(counts)})
+        return OperationAnswer({"memories": rows[: wanted.limit], "counted": len(counts)})
 
     async def _texts(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
         """What the memories that are still there say, in brief."""
@@ -117,7 +117,7 @@ class FeedbackOperations:
             found |= {memory.id: shown_text(memory.content, SHOWN_CHARS, mask=True) for memory in memories}
         return found
 
-    async def _show(self, inner: Operation, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def _show(self, inner: Operation, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         """A memory with its counts, `null` where none are known or they are out of reach."""
         answer = await inner(payload, deadline)
         wanted = ShowPayload.model_validate(payload)
@@ -125,9 +125,9 @@ class FeedbackOperations:
             known = (await self._usage.read(wanted.tenant, [wanted.id])).get(wanted.id)
         except QueueError:
             known = None
-        return Answer({**answer.body, "usage": fields_of(known) if known else None})
+        return OperationAnswer({**answer.body, "usage": fields_of(known) if known else None})
 
-    async def _forget(self, inner: Operation, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def _forget(self, inner: Operation, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         """Delete memories; should their counts not go with them, they name nothing and expire."""
         answer = await inner(payload, deadline)
         wanted = ForgetPayload.model_validate(payload)

@@ -17,7 +17,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.kinds import Budget
 from worker.domain.ledger import LedgerKey
 from worker.domain.memory import DomainModel, Memory, MemoryType, RecallQuery, visible_to
-from worker.domain.operation import Answer, Operation
+from worker.domain.operation import Operation, OperationAnswer
 from worker.domain.timings import Stages
 from worker.injection.service import InjectionService
 from worker.injection.sessions import SessionService
@@ -132,13 +132,13 @@ class Operations:
             **SessionOperations(self._sessions).table(),
         }
 
-    async def inject(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def inject(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         injection = await self._injection.inject(InjectionRequest.model_validate(payload), deadline)
         delivery = injection.delivery
         commit = (self._ledger_name(delivery.key), delivery.turn_key) if delivery else None
-        return Answer(injection.result.model_dump(mode="json"), commit)
+        return OperationAnswer(injection.result.model_dump(mode="json"), commit)
 
-    async def recall(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def recall(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = RecallPayload.model_validate(payload)
         config = self._config_for(wanted.agent_id)
         config = config.model_copy(
@@ -174,7 +174,7 @@ class Operations:
             }
             for candidate in recalled.candidates[: wanted.limit]
         ]
-        return Answer(
+        return OperationAnswer(
             {
                 "memories": hits,
                 "degraded": recalled.degraded,
@@ -184,18 +184,18 @@ class Operations:
             }
         )
 
-    async def receipt(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def receipt(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = ReceiptPayload.model_validate(payload)
-        return Answer((await self._receipts.read(wanted.tenant, wanted.id)).model_dump(mode="json"))
+        return OperationAnswer((await self._receipts.read(wanted.tenant, wanted.id)).model_dump(mode="json"))
 
-    async def receipts(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def receipts(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = ReceiptsPayload.model_validate(payload)
         found = await find_receipts(self._receipts, wanted.tenant, wanted.where, wanted.limit)
         told = brief if wanted.brief else (lambda receipt: receipt.model_dump(mode="json"))
-        return Answer({"receipts": [told(receipt) for receipt in found]})
+        return OperationAnswer({"receipts": [told(receipt) for receipt in found]})
 
-    async def health(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def health(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         health = await self._engine.health()
         models = [asdict(state) for state in self._models()]
         about = {**self._about, "models": models, "settings": self._settings.status()}
-        return Answer({"store": asdict(health), **about})
+        return OperationAnswer({"store": asdict(health), **about})

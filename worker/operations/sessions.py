@@ -5,7 +5,7 @@ from typing import Any
 from hooks.contract import Key, SessionEvent
 from hooks.wire import SESSION_EVENT
 from worker.domain.deadline import Deadline
-from worker.domain.operation import Answer, Operation
+from worker.domain.operation import Operation, OperationAnswer
 from worker.injection.sessions import SessionService, shown_in
 
 from .payloads import TenantPayload
@@ -26,11 +26,11 @@ class SessionOperations:
     def table(self) -> dict[str, Operation]:
         return {SESSION_EVENT: self.event, SESSION_SHOW: self.show}
 
-    async def event(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def event(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         result = await self._sessions.handle(SessionEvent.model_validate(payload), deadline)
-        return Answer(result.model_dump(mode="json"))
+        return OperationAnswer(result.model_dump(mode="json"))
 
-    async def show(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def show(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = SessionPayload.model_validate(payload)
         views = await self._sessions.show(wanted.tenant, wanted.session_id)
-        return Answer({"session_id": wanted.session_id, "agents": shown_in(views)})
+        return OperationAnswer({"session_id": wanted.session_id, "agents": shown_in(views)})

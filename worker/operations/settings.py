@@ -7,7 +7,7 @@ from pydantic import Field
 from hooks.contract import Key, Text
 from worker.domain.deadline import Deadline
 from worker.domain.memory import DomainModel
-from worker.domain.operation import Answer, Operation
+from worker.domain.operation import Operation, OperationAnswer
 from worker.settings.live import LiveSettings
 
 SETTINGS_GET = "settings_get"
@@ -41,16 +41,16 @@ class SettingsOperations:
     def table(self) -> dict[str, Operation]:
         return {SETTINGS_GET: self.get, SETTINGS_PATCH: self.patch, SETTINGS_RESET: self.reset}
 
-    async def get(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def get(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = SettingsPayload.model_validate(payload)
-        return Answer(self._settings.view(wanted.agent_id))
+        return OperationAnswer(self._settings.view(wanted.agent_id))
 
-    async def patch(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def patch(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = SettingsPatchPayload.model_validate(payload)
         dropped = await self._settings.patch(wanted.agent_id, wanted.values, wanted.unset)
-        return Answer({**self._settings.view(wanted.agent_id), "dropped": dropped})
+        return OperationAnswer({**self._settings.view(wanted.agent_id), "dropped": dropped})
 
-    async def reset(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def reset(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = SettingsPayload.model_validate(payload)
         await self._settings.reset(wanted.agent_id)
-        return Answer(self._settings.view(wanted.agent_id))
+        return OperationAnswer(self._settings.view(wanted.agent_id))

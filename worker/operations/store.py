@@ -16,9 +16,9 @@ from hooks.contract import Text
 from worker.domain.deadline import Deadline
 from worker.domain.errors import MeeseeksError, MemoryRejected, StoreError
 from worker.domain.memory import DomainModel
-from worker.domain.operation import Answer, Operation
+from worker.domain.operation import Operation, OperationAnswer
 from worker.store.copying import Progress
-from worker.store.maintenance import StoreKeeper
+from worker.store.maintenance import StoreMaintenance
 
 STORE_INFO = "store_info"
 STORE_JOB_START = "store_job_start"
@@ -64,7 +64,7 @@ class _Job:
 class StoreOperations:
     """Decode, start, encode. Close it before the store."""
 
-    def __init__(self, keeper: StoreKeeper) -> None:
+    def __init__(self, keeper: StoreMaintenance) -> None:
         self._keeper = keeper
         self._job: _Job | None = None
 
@@ -72,10 +72,10 @@ class StoreOperations:
         """Every operation by the name of its job."""
         return {STORE_INFO: self.info, STORE_JOB_START: self.start, STORE_JOB_STATUS: self.status}
 
-    async def info(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
-        return Answer({**await self._keeper.info(), "job": self._status()})
+    async def info(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+        return OperationAnswer({**await self._keeper.info(), "job": self._status()})
 
-    async def start(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def start(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         """Begin a job. Raises `StoreError` while another one runs."""
         wanted = JobPayload.model_validate(payload)
         if self._job is not None and self._job.task is not None and not self._job.task.done():
@@ -84,10 +84,10 @@ class StoreOperations:
         work = self._work(wanted, job.progress)
         self._job = job
         job.task = asyncio.create_task(_run(job, work), name=f"store-{wanted.kind}")
-        return Answer(self._status())
+        return OperationAnswer(self._status())
 
-    async def status(self, payload: dict[str, Any], deadline: Deadline) -> Answer:
-        return Answer(self._status())
+    async def status(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+        return OperationAnswer(self._status())
 
     async def aclose(self) -> None:
         """Break off the running job; what it copied is found when it is begun again."""

@@ -109,7 +109,7 @@ class Generations:
         return Generations(self.live, previous, None if self.draft == name else self.draft)
 
 
-class Shelf(Protocol):
+class StoreGenerations(Protocol):
     """Where the generations of one store are. Every method raises `StoreError`."""
 
     @property

@@ -12,7 +12,7 @@ from hooks.contract import InjectionRequest
 from worker.settings.injection import Enrichment, InjectionConfig
 from worker.text.lexicon import Lexicon, content_tokens, lexicon, tokens, wording
 
-from .noise import Separated, separated, telling_lines
+from .noise import CleanedMessage, separated, telling_lines
 from .small_talk import small_talk
 
 STUB_TOKENS = 2
@@ -128,7 +128,7 @@ def _text(raw: str, config: InjectionConfig, known: Lexicon) -> str:
     return f"{parts.prose}\n{telling_lines(parts.pasted, PASTED)}".strip()
 
 
-def _with_paste(parts: Separated) -> str:
+def _with_paste(parts: CleanedMessage) -> str:
     telling = telling_lines(parts.pasted, PASTED_ALONE)
     tail = " ".join(" ".join(parts.pasted)[-PASTED_ALONE:].split())
     return "\n".join(part for part in (parts.prose, telling, tail) if part)

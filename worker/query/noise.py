@@ -57,14 +57,14 @@ _TELLING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Separated:
+class CleanedMessage:
     """What a person wrote, line by line, and the pasted lines."""
 
     prose: str
     pasted: tuple[str, ...] = ()
 
 
-def separated(text: str, patterns: Sequence[str] = ()) -> Separated:
+def separated(text: str, patterns: Sequence[str] = ()) -> CleanedMessage:
     """`text` in its parts; `patterns` are regular expressions of what to leave out altogether."""
     plain = _CONTROL.sub(" ", _clipped(without_blocks(text)).replace("\r\n", "\n"))
     bare = _without_blobs(_without_envelope(plain, patterns))
@@ -72,7 +72,7 @@ def separated(text: str, patterns: Sequence[str] = ()) -> Separated:
     noisy = _noisy(lines)
     prose = [line for line, is_noise in zip(lines, noisy, strict=True) if not is_noise]
     pasted = [line for line, is_noise in zip(lines, noisy, strict=True) if is_noise and _has_words(line)]
-    return Separated("\n".join(prose).strip(), tuple(pasted))
+    return CleanedMessage("\n".join(prose).strip(), tuple(pasted))
 
 
 def without_blocks(text: str) -> str:

@@ -22,7 +22,7 @@ _BREAK = re.compile(
 )
 
 
-def intents(text: str, languages: Sequence[Language] = tuple(Language)) -> tuple[str, ...]:
+def subqueries(text: str, languages: Sequence[Language] = tuple(Language)) -> tuple[str, ...]:
     """The parts of `text` that can be searched with, at most four; `text` itself when it asks for one thing.
 
     Parts are sentences, list items and what "; " or "and also" join. A part with fewer than two content tokens

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from hooks.contract import ItemSource
-from worker.domain.kinds import Leg
-from worker.domain.memory import Candidate, Dropped, EmbedderProfile, Hit, Memory, Verdict, is_superseded
+from worker.domain.kinds import SearchKind
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, EmbedderProfile, Hit, Memory, is_superseded
 from worker.domain.usage import Usage
 from worker.settings.injection import Fusion, InjectionConfig
 
@@ -34,7 +34,7 @@ SECONDS_PER_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class RankingContext:
     """What an order depends on besides the memories: settings, measured thresholds, the time, the channel, and how
     many memories the tenant has."""
 
@@ -76,9 +76,9 @@ class Entry:
     linked: float = 0.0
     vouched: bool = False
     handed_over: bool = False
-    legs: dict[Leg, None] = field(default_factory=dict)
+    legs: dict[SearchKind, None] = field(default_factory=dict)
 
-    def take(self, other: "Entry", leg: Leg) -> None:
+    def take(self, other: "Entry", leg: SearchKind) -> None:
         """The better of both in everything."""
         self.cosine = _better(self.cosine, other.cosine)
         self.keyword = _better(self.keyword, other.keyword)
@@ -99,13 +99,13 @@ class Links:
 class Pool:
     """What the searches of one recall found, each memory once; `usage` is what is known of how it helped before."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: RankingContext) -> None:
         self.setting = setting
         self.entries: dict[str, Entry] = {}
         self.usage: Mapping[str, Usage] = {}
         self._has_cosines = False
 
-    def add(self, hits: Sequence[Hit], leg: Leg) -> None:
+    def add(self, hits: Sequence[Hit], leg: SearchKind) -> None:
         """The hits of one search, both its legs together."""
         config = self.setting.config
         relevance = weighted(hits, self.setting)
@@ -113,7 +113,7 @@ class Pool:
         for hit, relevant, score in zip(hits, relevance, fused, strict=True):
             self.put(Entry(hit.memory, hit.vector, hit.cosine, hit.keyword, relevant, score), leg)
 
-    def put(self, entry: Entry, leg: Leg) -> None:
+    def put(self, entry: Entry, leg: SearchKind) -> None:
         self._has_cosines = self._has_cosines or entry.cosine is not None
         self.entries.setdefault(entry.memory.id, entry).take(entry, leg)
 
@@ -124,7 +124,7 @@ class Pool:
             for entry in replaced:
                 entry.handed_over = True
                 if successor is not None:
-                    successor.take(entry, Leg.SUCCESSOR)
+                    successor.take(entry, SearchKind.SUCCESSOR)
 
     def link(self, links: "Links") -> None:
         """Add what memories gain from those that they hang together with."""
@@ -135,7 +135,7 @@ class Pool:
                 by_link, by_name = links.by_link.get(key, 0.0), min(1.0, links.by_name.get(key, 0.0))
                 entry.linked = config.relation_weight * by_link + config.entity_weight * by_name
                 entry.vouched = by_link >= self._confident()
-                entry.legs[Leg.LINKED] = None
+                entry.legs[SearchKind.LINKED] = None
 
     def _confident(self) -> float:
         """Relevance from which a memory vouches for what it is linked to."""
@@ -180,7 +180,7 @@ class Pool:
             return True
         keyword = self._keyword_floor() * self.setting.keyword_unit
         return any(
-            Leg.DATED in entry.legs
+            SearchKind.DATED in entry.legs
             or (entry.cosine is not None and entry.cosine >= gate)
             or (entry.keyword or 0.0) >= keyword
             for entry in self.entries.values()
@@ -197,7 +197,11 @@ class Pool:
         candidates = {entry.memory.id: self._candidate(entry) for entry in self.entries.values()}
         passing = {key for key, entry in self.entries.items() if self.passes(entry)} if self._opens() else set()
         kept = [candidate for key, candidate in candidates.items() if key in passing]
-        below = [Dropped(candidate, Verdict.BELOW_FLOOR) for key, candidate in candidates.items() if key not in passing]
+        below = [
+            Dropped(candidate, CandidateVerdict.BELOW_FLOOR)
+            for key, candidate in candidates.items()
+            if key not in passing
+        ]
         return tuple(sorted(kept, key=by_score)), tuple(sorted(below, key=lambda entry: by_score(entry.candidate)))
 
     def _candidate(self, entry: Entry) -> Candidate:
@@ -219,7 +223,7 @@ class Pool:
             config.importance_weight * memory.importance
             + config.recency_weight * _freshness(memory, config.recency_half_life_days, self.setting.now)
             + config.channel_weight * here
-            + config.dated_weight * (Leg.DATED in entry.legs)
+            + config.dated_weight * (SearchKind.DATED in entry.legs)
             - config.usage_damping * self._neglect(memory.id)
         )
 
@@ -239,7 +243,7 @@ def pinned_candidates(hits: Iterable[Hit], now: datetime, half_life_days: float)
             score=hit.memory.importance + _freshness(hit.memory, half_life_days, now),
             vector=hit.vector,
             source=ItemSource.PINNED,
-            legs=(Leg.PINNED,),
+            legs=(SearchKind.PINNED,),
         )
         for hit in hits
     )
@@ -250,7 +254,7 @@ def within_pool(candidates: Sequence[Candidate], limit: int) -> tuple[tuple[Cand
     found = [one for one in candidates if one.source is not ItemSource.PINNED]
     over = {one.memory.id for one in found[limit:]}
     kept = tuple(one for one in candidates if one.source is ItemSource.PINNED or one.memory.id not in over)
-    return kept, tuple(Dropped(one, Verdict.OVER_POOL) for one in found[limit:])
+    return kept, tuple(Dropped(one, CandidateVerdict.OVER_POOL) for one in found[limit:])
 
 
 def by_score(candidate: Candidate) -> tuple[float, str]:
@@ -258,7 +262,7 @@ def by_score(candidate: Candidate) -> tuple[float, str]:
     return (-candidate.score, candidate.memory.id)
 
 
-def weighted(hits: Sequence[Hit], setting: Setting) -> list[float]:
+def weighted(hits: Sequence[Hit], setting: RankingContext) -> list[float]:
     """Weighted sums of both raw scores, 0..1; a leg that no hit has does not count."""
     weight = setting.config.dense_weight if any(hit.cosine is not None for hit in hits) else 0.0
     return [

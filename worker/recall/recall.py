@@ -14,9 +14,10 @@ import structlog
 from hooks.contract import Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import EmbedderError, QueueError, StoreLate
-from worker.domain.kinds import Budget, Leg, SortKey
+from worker.domain.kinds import Budget, SearchKind, SortKey
 from worker.domain.memory import (
     Candidate,
+    CandidateVerdict,
     Dropped,
     EmbedderProfile,
     Hit,
@@ -25,7 +26,6 @@ from worker.domain.memory import (
     Recalled,
     RecallQuery,
     Vector,
-    Verdict,
     Visibility,
     is_superseded,
 )
@@ -38,19 +38,19 @@ from worker.ports.store import MemoryStore, StoreEngine
 from worker.settings.injection import InjectionConfig
 from worker.text.names import full_names, is_namesake, names_in
 
-from .ranking import USUAL_SIZE, Entry, Pool, Setting, pinned_candidates, weighted
+from .ranking import USUAL_SIZE, Entry, Pool, RankingContext, pinned_candidates, weighted
 from .searches import (
     MOST_STEPS,
     NAMED,
     STRONG,
-    Plan,
-    Want,
+    RecallPlan,
+    SearchRequest,
     filter_of,
+    kept_for_history,
     linked_ids,
     links,
     plan_of,
     shared_names,
-    stays_for_history,
 )
 
 EMBED_LIMIT = 0.4
@@ -95,7 +95,7 @@ class _Asked:
     query: RecallQuery
     scope: RecallScope
     config: InjectionConfig
-    plan: Plan
+    plan: RecallPlan
     store: MemoryStore
 
     @property
@@ -147,7 +147,7 @@ class Recall:
             self._pinned(asked),
             self._size(asked.scope.tenant, asked.store),
         )
-        pool = Pool(Setting(asked.config, self._profile, asked.scope.now, asked.scope.channel, size))
+        pool = Pool(RankingContext(asked.config, self._profile, asked.scope.now, asked.scope.channel, size))
         with stages("search"):
             plan = asked.plan
             every = plan.wants if plan.seeds is None else (*plan.wants, plan.seeds)
@@ -162,7 +162,7 @@ class Recall:
         with stages("rank"):
             return _ranked(asked, pool, pinned, degraded)
 
-    def _hybrid(self, want: Want, vectors: dict[str, Vector]) -> HybridQuery:
+    def _hybrid(self, want: SearchRequest, vectors: dict[str, Vector]) -> HybridQuery:
         return HybridQuery(vectors.get(want.text), self._sparse.query(want.text), want.where, want.limit)
 
     async def _embedded(
@@ -220,7 +220,7 @@ class Recall:
         leading = [*strong, *_leading(pool, seeds, vectors, {entry.memory.id for entry in strong})]
         for hit in await self._neighbours(asked, leading, pool, vectors):
             if hit.memory.id not in pool.entries:
-                pool.put(_entry_of(hit, pool.setting, vectors), Leg.LINKED)
+                pool.put(_entry_of(hit, pool.setting, vectors), SearchKind.LINKED)
         pool.link(links(leading, pool.entries))
 
     async def _neighbours(
@@ -294,7 +294,7 @@ async def _replace_superseded(asked: _Asked, pool: Pool) -> None:
             else []
         )
         for hit in hits:
-            pool.put(Entry(hit.memory, hit.vector), Leg.SUCCESSOR)
+            pool.put(Entry(hit.memory, hit.vector), SearchKind.SUCCESSOR)
         pool.hand_over(waiting)
 
 
@@ -320,7 +320,7 @@ def _leading(pool: Pool, seeds: Sequence[Hit], vectors: dict[str, Vector], known
     return [entry for entry in entries if entry.relevance >= least and pool.passes(entry)]
 
 
-def _entry_of(hit: Hit, setting: Setting, vectors: dict[str, Vector]) -> Entry:
+def _entry_of(hit: Hit, setting: RankingContext, vectors: dict[str, Vector]) -> Entry:
     """A memory that no query found, with the cosine that it has to the nearest of them."""
     known = [] if hit.cosine is None else [hit.cosine]
     others = vectors.values() if len(vectors) > len(known) else ()
@@ -338,7 +338,7 @@ def _ranked(asked: _Asked, pool: Pool, pinned: Sequence[Hit], degraded: Reason |
     names = _people(asked.query, ranked)
     for candidate in ranked:
         if candidate.memory.id not in out and is_namesake(candidate.memory, names):
-            out[candidate.memory.id] = Dropped(candidate, Verdict.NAMESAKE)
+            out[candidate.memory.id] = Dropped(candidate, CandidateVerdict.NAMESAKE)
     first = pinned_candidates(pinned, scope.now, config.recency_half_life_days)
     ambient = {candidate.memory.id for candidate in first}
     kept = [one for one in ranked if one.memory.id not in out and one.memory.id not in ambient]
@@ -359,8 +359,8 @@ def _people(query: RecallQuery, candidates: Sequence[Candidate]) -> frozenset[tu
 def _outdated(asked: _Asked, candidates: Sequence[Candidate]) -> list[Dropped]:
     now = asked.scope.now
     return [
-        Dropped(candidate, Verdict.SUPERSEDED, candidate.memory.superseded_by)
+        Dropped(candidate, CandidateVerdict.SUPERSEDED, candidate.memory.superseded_by)
         for candidate in candidates
         if is_superseded(candidate.memory, now)
-        and not stays_for_history(candidate.memory, asked.query, asked.plan.span, now)
+        and not kept_for_history(candidate.memory, asked.query, asked.plan.span, now)
     ]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hooks.contract import InjectionRequest
-from worker.domain.kinds import Budget, Language, Leg
+from worker.domain.kinds import Budget, Language, SearchKind
 from worker.domain.memory import SUPERSEDING, Memory, MemoryFilter, RecallQuery, Visibility
 from worker.query.focus import Focus, focus
-from worker.query.subqueries import intents
+from worker.query.subqueries import subqueries
 from worker.query.time_expressions import TimeSpan, time_span
 from worker.settings.injection import Enrichment, InjectionConfig
 from worker.text.names import bridges, folded, spoken_keys
@@ -52,25 +52,25 @@ _PAST = re.compile(rf"\b(?:{'|'.join(_PAST_WORDS)})\b|{'|'.join(_PAST_RUNS)}", r
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class SearchRequest:
     """One search: with which text, where, at most how many hits per leg, and what it is for."""
 
     text: str
     where: MemoryFilter
     limit: int
-    leg: Leg
+    leg: SearchKind
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RecallPlan:
     """The searches of a recall, the message's first, and the time it speaks of.
 
     `seeds` finds the important memories nearest to the message, for what they lead to.
     """
 
-    wants: tuple[Want, ...]
+    wants: tuple[SearchRequest, ...]
     span: TimeSpan | None = None
-    seeds: Want | None = None
+    seeds: SearchRequest | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -104,36 +104,36 @@ def _task_of(request: InjectionRequest, config: InjectionConfig) -> str:
     return focus(request.model_copy(update={"message": task, "task_description": None}), alone).query
 
 
-def plan_of(query: RecallQuery, where: MemoryFilter, now: datetime, config: InjectionConfig) -> Plan:
+def plan_of(query: RecallQuery, where: MemoryFilter, now: datetime, config: InjectionConfig) -> RecallPlan:
     """The searches for `query` within its budget; `where` is what they all are narrowed to."""
     budget = query.budget or config.recall_budget
     limit = config.search_limit
-    message = Want(query.query, where, limit, Leg.MESSAGE)
+    message = SearchRequest(query.query, where, limit, SearchKind.MESSAGE)
     if budget is Budget.LOW:
-        return Plan((message,))
+        return RecallPlan((message,))
     texts = _wordings(query, budget, config.languages)
-    wants = [message, *(Want(text, where, limit, Leg.WORDING) for text in texts)]
+    wants = [message, *(SearchRequest(text, where, limit, SearchKind.WORDING) for text in texts)]
     span = _span((query.query, *query.also), now, config.languages)
     if span is not None and query.since is None and query.until is None:
         within = replace(where, since=span.since, until=span.until)
-        wants.append(Want(query.query, within, limit, Leg.DATED))
+        wants.append(SearchRequest(query.query, within, limit, SearchKind.DATED))
     names = spoken_keys(" ".join((query.query, *query.also)))
     if names and not query.entities:
-        wants.append(Want(query.query, replace(where, names=names), limit, Leg.NAMED))
-    return Plan(tuple(wants), span, _seeds(query, where, config))
+        wants.append(SearchRequest(query.query, replace(where, names=names), limit, SearchKind.NAMED))
+    return RecallPlan(tuple(wants), span, _seeds(query, where, config))
 
 
-def _seeds(query: RecallQuery, where: MemoryFilter, config: InjectionConfig) -> Want | None:
+def _seeds(query: RecallQuery, where: MemoryFilter, config: InjectionConfig) -> SearchRequest | None:
     if config.graph_limit == 0 or config.graph_seed_limit == 0:
         return None
     important = replace(where, importance=config.graph_seed_threshold)
-    return Want(query.query, important, config.graph_seed_limit, Leg.LINKED)
+    return SearchRequest(query.query, important, config.graph_seed_limit, SearchKind.LINKED)
 
 
 def _wordings(query: RecallQuery, budget: Budget, languages: Sequence[Language]) -> tuple[str, ...]:
     if budget is Budget.MID:
         return query.also[: MOST_TEXTS - 1]
-    parts = (part for text in (query.query, *query.also) for part in intents(text, languages))
+    parts = (part for text in (query.query, *query.also) for part in subqueries(text, languages))
     distinct = dict.fromkeys(text for text in (*query.also, *parts) if text != query.query)
     return tuple(distinct)[: MOST_TEXTS_HIGH - 1]
 
@@ -209,7 +209,7 @@ def _by_names(strong: Sequence[Entry], entries: Mapping[str, Entry]) -> dict[str
     return found
 
 
-def stays_for_history(memory: Memory, query: RecallQuery, span: TimeSpan | None, now: datetime) -> bool:
+def kept_for_history(memory: Memory, query: RecallQuery, span: TimeSpan | None, now: datetime) -> bool:
     """Whether a superseded memory is itself wanted: a recall about the past, or of a time at which it held."""
     if query.history:
         return True

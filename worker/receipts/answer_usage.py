@@ -32,7 +32,7 @@ RECEIPT_LOOKS, RECEIPT_STEP = 6, 0.05
 BY_WORDS, BY_MODEL = "words", "model"
 
 
-class Judge(Protocol):
+class UsageDetector(Protocol):
     """Says which memories an answer used. Raises `ModelError`."""
 
     async def used(
@@ -41,7 +41,7 @@ class Judge(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FeedbackParts:
+class AnswerUsageParts:
     """What feedback is made of; `judge` is missing where no model may be asked."""
 
     receipts: ReceiptStore
@@ -50,13 +50,13 @@ class FeedbackParts:
     engine: StoreEngine
     config_for: Callable[[str], InjectionConfig]
     clock: Callable[[], datetime]
-    judge: Judge | None = None
+    judge: UsageDetector | None = None
 
 
-class Feedback:
+class AnswerUsage:
     """Takes reports of answers."""
 
-    def __init__(self, parts: FeedbackParts) -> None:
+    def __init__(self, parts: AnswerUsageParts) -> None:
         self._parts = parts
 
     async def report(self, report: AnswerReport, deadline: Deadline) -> AnswerReportResult:

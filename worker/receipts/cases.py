@@ -16,7 +16,7 @@ from pydantic import Field
 from hooks.contract import Key, Reason
 from worker.domain.errors import OperationError, SettingsError
 from worker.domain.kinds import ReceiptKeep
-from worker.domain.memory import DomainModel, Memory, MemoryScope, Verdict
+from worker.domain.memory import CandidateVerdict, DomainModel, Memory, MemoryScope
 from worker.domain.receipt import ConsideredMemory, Receipt
 from worker.settings.atomic_file import write_atomically
 from worker.text.masking import mask_secrets
@@ -35,7 +35,7 @@ class Labels(DomainModel):
     category: Key = "receipt"
 
 
-class Case(DomainModel):
+class LabelledCase(DomainModel):
     """A labelled task and the memories that were considered for it, as lines of a case file."""
 
     task: Line
@@ -44,7 +44,7 @@ class Case(DomainModel):
 
 def candidates(receipt: Receipt) -> tuple[ConsideredMemory, ...]:
     """What can be labelled: all that was considered, save what the session had in its context already. Pure."""
-    return tuple(one for one in receipt.considered if one.verdict is not Verdict.ALREADY_SHOWN)
+    return tuple(one for one in receipt.considered if one.verdict is not CandidateVerdict.ALREADY_SHOWN)
 
 
 def labels_of(receipt: Receipt, wish: Labels) -> Labels:
@@ -61,7 +61,7 @@ def labels_of(receipt: Receipt, wish: Labels) -> Labels:
     return wish.model_copy(update={"essential": (*wish.essential, *accepted)})
 
 
-def case_of(receipt: Receipt, today: Sequence[Memory], wish: Labels, shared_users: Sequence[str] = ()) -> Case:
+def case_of(receipt: Receipt, today: Sequence[Memory], wish: Labels, shared_users: Sequence[str] = ()) -> LabelledCase:
     """The case that a receipt and its labels make; secrets are masked. Pure.
 
     A memory is as it was for the request: where it has changed since or is gone, its text is the receipt's. Owners
@@ -71,7 +71,7 @@ def case_of(receipt: Receipt, today: Sequence[Memory], wish: Labels, shared_user
         raise _refused(f"receipt {receipt.id} keeps no texts (receipt_keep = {receipt.kept}), so it makes no case")
     labels, stored = labels_of(receipt, wish), {memory.id: memory for memory in today}
     memories = (_as_it_was(one, stored.get(one.id), shared_users) for one in candidates(receipt))
-    return Case(task=_task(receipt, labels), memories=tuple(to_fields(memory) for memory in memories))
+    return LabelledCase(task=_task(receipt, labels), memories=tuple(to_fields(memory) for memory in memories))
 
 
 def _task(receipt: Receipt, labels: Labels) -> Line:
@@ -109,7 +109,7 @@ def _as_it_was(considered: ConsideredMemory, memory: Memory | None, shared_users
     return memory.model_copy(update=update)
 
 
-def added(lines: Sequence[str], case: Case) -> list[str]:
+def added(lines: Sequence[str], case: LabelledCase) -> list[str]:
     """The lines of a case file with a case in it: the task in the place of an earlier one of the same receipt.
 
     Memories that are there as they are stay; one that is there with another text is added under an id with its version
@@ -146,7 +146,7 @@ def _written(entry: Line) -> str:
     return json.dumps(entry, ensure_ascii=False)
 
 
-def add_to_file(path: Path, case: Case) -> None:
+def add_to_file(path: Path, case: LabelledCase) -> None:
     """Put a case into a file, whole or not at all, also where several do so at a time. Raises `SettingsError`."""
     try:
         with _alone(path):

@@ -19,7 +19,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.errors import NotFound, OperationError, PromptError, SettingsError
 from worker.domain.kinds import ReceiptKeep
 from worker.domain.ledger import LedgerEntry, LedgerKey
-from worker.domain.memory import DomainModel, Memory, Verdict
+from worker.domain.memory import CandidateVerdict, DomainModel, Memory
 from worker.domain.receipt import Receipt, ReceiptPage, TurnOf
 from worker.injection.service import InjectionService
 from worker.ports.state import Ledger, ReceiptStore
@@ -42,7 +42,7 @@ IN_A_REPLAY = {"receipt_keep": ReceiptKeep.EVERYTHING, "verdict_cache_s": 0}
 """Settings of every replay: its own receipt is compared as a whole, and the model is really asked."""
 
 
-class ReplayWish(DomainModel):
+class ReplayRequest(DomainModel):
     """What is to be different this time; nothing is what it was unless it is said here.
 
     `prompt` is the text of a prompt file: by the id `decision` it is for decision models, by any other id for the
@@ -59,7 +59,7 @@ class ReplayWish(DomainModel):
     deadline_ms: int | None = Field(default=None, gt=0, le=MAX_DEADLINE_MS)
 
 
-class Run(DomainModel):
+class ReplayRun(DomainModel):
     """What came of the request, then or now."""
 
     outcome: Outcome
@@ -75,7 +75,7 @@ class Run(DomainModel):
     stages: dict[str, float]
 
 
-class Fate(DomainModel):
+class OutcomeChange(DomainModel):
     """What became of a memory then and now; `None` where it was not considered.
 
     `place_before` and `place_after` count from 1 in the block's order.
@@ -83,8 +83,8 @@ class Fate(DomainModel):
 
     id: str
     text: str
-    before: Verdict | None
-    after: Verdict | None
+    before: CandidateVerdict | None
+    after: CandidateVerdict | None
     place_before: int | None = None
     place_after: int | None = None
 
@@ -117,9 +117,9 @@ class Replay(DomainModel):
 
     receipt_id: str
     same: bool
-    before: Run
-    after: Run
-    fates: tuple[Fate, ...]
+    before: ReplayRun
+    after: ReplayRun
+    fates: tuple[OutcomeChange, ...]
     changed_memories: tuple[ChangedMemory, ...]
     ignored: tuple[str, ...] = ()
     tried: TriedPrompt | None = None
@@ -169,7 +169,7 @@ class Replayer:
     def __init__(self, parts: ReplayParts) -> None:
         self._parts = parts
 
-    async def replay(self, tenant: str, receipt_id: str, wish: ReplayWish, deadline: Deadline) -> Replay:
+    async def replay(self, tenant: str, receipt_id: str, wish: ReplayRequest, deadline: Deadline) -> Replay:
         """The request of a receipt, then and now.
 
         Raises `NotFound`; `OperationError` for a receipt without texts and for a prompt that cannot be tried;
@@ -192,7 +192,7 @@ class Replayer:
         return self._parts.config_for(receipt.request.agent_id)
 
     async def _again(
-        self, receipt: Receipt, config: InjectionConfig, prompt: Prompt | None, wish: ReplayWish, deadline: Deadline
+        self, receipt: Receipt, config: InjectionConfig, prompt: Prompt | None, wish: ReplayRequest, deadline: Deadline
     ) -> Receipt:
         request = request_of(receipt, wish)
         ledger, caught = self._parts.ledger(), _Caught()
@@ -225,7 +225,7 @@ class _Caught:
         return []
 
 
-def request_of(receipt: Receipt, wish: ReplayWish) -> InjectionRequest:
+def request_of(receipt: Receipt, wish: ReplayRequest) -> InjectionRequest:
     """The request as it is run again: at its time, leaving no trace. Pure but for its new id."""
     changes: dict[str, Any] = {"now": receipt.at, "dry_run": True, "visible_blocks": None, "turn_id": new_turn_id()}
     if wish.mode is not None or wish.model == NO_MODEL:
@@ -236,7 +236,7 @@ def request_of(receipt: Receipt, wish: ReplayWish) -> InjectionRequest:
 
 
 def config_of(
-    known: Mapping[str, object], wish: ReplayWish, prompt: Prompt | None = None
+    known: Mapping[str, object], wish: ReplayRequest, prompt: Prompt | None = None
 ) -> tuple[InjectionConfig, tuple[str, ...]]:
     """The settings of a replay, and those of the receipt that there are no more. Raises `SettingsError`. Pure."""
     fields = InjectionConfig.model_fields
@@ -257,7 +257,7 @@ def config_of(
 
 def shown_then(receipt: Receipt) -> dict[str, LedgerEntry]:
     """What the session had in its context, as far as it mattered to the request. Pure."""
-    shown = (one for one in receipt.considered if one.verdict is Verdict.ALREADY_SHOWN)
+    shown = (one for one in receipt.considered if one.verdict is CandidateVerdict.ALREADY_SHOWN)
     return {one.id: LedgerEntry(one.version, 0, "", lasting=True) for one in shown}
 
 
@@ -332,8 +332,8 @@ def _median(values: Sequence[float]) -> float | None:
     return round(median(values), 1) if values else None
 
 
-def _run(receipt: Receipt) -> Run:
-    return Run(
+def _run(receipt: Receipt) -> ReplayRun:
+    return ReplayRun(
         outcome=receipt.outcome,
         reason=receipt.reason,
         engine=receipt.engine,
@@ -348,13 +348,13 @@ def _run(receipt: Receipt) -> Run:
     )
 
 
-def _fates(before: Receipt, after: Receipt) -> tuple[Fate, ...]:
+def _fates(before: Receipt, after: Receipt) -> tuple[OutcomeChange, ...]:
     """Every memory that was considered then or is now: those of the block first, then by what is more relevant."""
     then = {one.id: one for one in before.considered}
     now = {one.id: one for one in after.considered}
     order = dict.fromkeys([*before.chosen, *after.chosen, *then, *now])
     return tuple(
-        Fate(
+        OutcomeChange(
             id=key,
             text=(now.get(key) or then[key]).text,
             before=then[key].verdict if key in then else None,

@@ -47,7 +47,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AnswerText:
     """What a text says, as far as it is compared."""
 
     figures: frozenset[str]
@@ -62,7 +62,7 @@ def used_memories(texts: Mapping[str, str], answer: str, message: str) -> dict[s
     return {key: evidence_of(said(text), answered, asked) for key, text in texts.items()}
 
 
-def evidence_of(memory: Said, answer: Said, message: Said) -> Evidence:
+def evidence_of(memory: AnswerText, answer: AnswerText, message: AnswerText) -> Evidence:
     """What of a memory is in an answer and was not in its message."""
     given = _told(memory, message)
     found = {mark: weight for mark, weight in given.items() if _is_in(mark, answer)}
@@ -72,7 +72,7 @@ def evidence_of(memory: Said, answer: Said, message: Said) -> Evidence:
     return Evidence(used, tuple(sorted(found)), round(share, 3))
 
 
-def _told(memory: Said, message: Said) -> dict[str, float]:
+def _told(memory: AnswerText, message: AnswerText) -> dict[str, float]:
     """The marks that a memory adds to a message, with their weights."""
     kinds = ((memory.pairs, PAIR), (memory.words, WORD), (memory.names, NAME))
     weights = {mark: weight for found, weight in kinds for mark in found}
@@ -80,7 +80,7 @@ def _told(memory: Said, message: Said) -> dict[str, float]:
     return {mark: weight for mark, weight in weights.items() if not _is_in(mark, message)}
 
 
-def _is_in(mark: str, text: Said) -> bool:
+def _is_in(mark: str, text: AnswerText) -> bool:
     """Whether a text has a mark: as it is, or with another ending where it is a word."""
     if mark in text.figures or mark in text.pairs or mark in text.words or mark in text.names:
         return True
@@ -90,12 +90,12 @@ def _is_in(mark: str, text: Said) -> bool:
     return any(word.startswith(stem) for word in text.words)
 
 
-def said(text: str) -> Said:
+def said(text: str) -> AnswerText:
     """The figures, names, words and pairs of a text, the middle of a very long one left out."""
     if len(text) > MOST_CHARS:
         text = text[: MOST_CHARS // 2] + " " + text[-MOST_CHARS // 2 :]
     parts = [_marks(piece) for piece in _pieces(text)]
-    return Said(
+    return AnswerText(
         figures=frozenset().union(*(part.figures for part in parts)),
         names=frozenset().union(*(part.names for part in parts)),
         words=frozenset().union(*(_words(part.words) for part in parts)),

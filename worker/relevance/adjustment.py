@@ -5,13 +5,13 @@ from pathlib import Path
 
 from worker.settings.fitted import broken, read_table, write_table
 
-from .model import Adjustment, Judge
+from .model import Adjustment, RelevanceModel
 
 FILE = "judge.json"
 COMMAND = "meeseeks relevance fit"
 
 
-def read_adjustment(folder: Path, judge: Judge) -> Adjustment | None:
+def read_adjustment(folder: Path, judge: RelevanceModel) -> Adjustment | None:
     """Return the change saved in `folder` for this version of the model, if any.
 
     Raise `SettingsError` for a broken file.
@@ -23,12 +23,12 @@ def read_adjustment(folder: Path, judge: Judge) -> Adjustment | None:
         raise broken(folder / FILE, COMMAND, f"the entry of version {judge.version} is damaged") from error
 
 
-def fitted_to_another(folder: Path, judge: Judge) -> str | None:
+def fitted_to_another(folder: Path, judge: RelevanceModel) -> str | None:
     """Return the version that the saved change belongs to, if it is another one. Raise `SettingsError`."""
     versions = list(read_table(folder / FILE, COMMAND))
     return str(versions[-1]) if versions and judge.version not in versions else None
 
 
-def write_adjustment(folder: Path, judge: Judge, change: Adjustment) -> Path:
+def write_adjustment(folder: Path, judge: RelevanceModel, change: Adjustment) -> Path:
     """Save the change in place of any earlier one and return the file's path."""
     return write_table(folder / FILE, {judge.version: asdict(change)})

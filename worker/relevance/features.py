@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from worker.domain.kinds import Leg
+from worker.domain.kinds import SearchKind
 from worker.domain.memory import Candidate, Memory, MemoryType, SelectionTask, is_superseded
 from worker.recall.ranking import USUAL_SIZE, keyword_unit
 from worker.text.names import folded
@@ -50,7 +50,7 @@ Cutter = Callable[[str], Pieces]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RelevanceInput:
     """A request as it is judged: its candidates in their order, the vector it was searched with, and the number of
     memories that the tenant has."""
 
@@ -71,7 +71,7 @@ def asked(task: SelectionTask) -> str:
     return clipped(task.message if more.split() == task.message.split() or not more else f"{task.message} | {more}")
 
 
-def features(judged: Judged, cut: Cutter) -> dict[str, Column]:
+def features(judged: RelevanceInput, cut: Cutter) -> dict[str, Column]:
     """Every column by its name, one value per candidate; there must be at least one."""
     message, context = asked(judged.task), context_of(judged.task)
     texts = [candidate.memory.content for candidate in judged.candidates]
@@ -103,7 +103,7 @@ def _same(value: float, number: int) -> Column:
     return np.full(number, value, dtype=np.float32)
 
 
-def _found(judged: Judged) -> dict[str, Column]:
+def _found(judged: RelevanceInput) -> dict[str, Column]:
     """Raw scores, and the legs that found each."""
     unit = keyword_unit(judged.size)
     scale = float(np.log(1.0 + USUAL_SIZE)) / unit
@@ -115,11 +115,15 @@ def _found(judged: Judged) -> dict[str, Column]:
         "score": _column(one.score for one in found),
         "beside": _column(one.score - one.relevance for one in found),
         "legs": _column(len(one.legs) for one in found),
-        **{f"leg_{leg}": _column(leg in one.legs for one in found) for leg in Leg if leg is not Leg.PINNED},
+        **{
+            f"leg_{leg}": _column(leg in one.legs for one in found)
+            for leg in SearchKind
+            if leg is not SearchKind.PINNED
+        },
     }
 
 
-def _pool(judged: Judged) -> dict[str, Column]:
+def _pool(judged: RelevanceInput) -> dict[str, Column]:
     """Where each stands among the others."""
     columns: dict[str, Column] = {}
     for name in ("relevance", "cosine", "score"):
@@ -140,12 +144,12 @@ def _pool(judged: Judged) -> dict[str, Column]:
     return columns | {"central": near.mean(axis=1), "near_best": near[:, 0], "pool": _same(len(vectors), len(vectors))}
 
 
-def _vectors(judged: Judged) -> Matrix:
+def _vectors(judged: RelevanceInput) -> Matrix:
     blank = (0.0,) * len(judged.vector)
     return np.array([one.vector or blank for one in judged.candidates], dtype=np.float32)
 
 
-def _of_task(judged: Judged, message: str, context: str) -> dict[str, Column]:
+def _of_task(judged: RelevanceInput, message: str, context: str) -> dict[str, Column]:
     """What the task is like; the same for every candidate."""
     number = len(judged.candidates)
     told, words = marks(message), WORD.findall(message)
@@ -173,7 +177,7 @@ def _of_task(judged: Judged, message: str, context: str) -> dict[str, Column]:
     return {f"t_{name}": _same(value, number) for name, value in values.items()}
 
 
-def _of_memory(judged: Judged) -> dict[str, Column]:
+def _of_memory(judged: RelevanceInput) -> dict[str, Column]:
     memories = [one.memory for one in judged.candidates]
     notes = [note(memory.content) for memory in memories]
     now = judged.task.now
@@ -203,7 +207,7 @@ def _of_memory(judged: Judged) -> dict[str, Column]:
     }
 
 
-def _by_words(prefix: str, text: str, judged: Judged) -> dict[str, Column]:
+def _by_words(prefix: str, text: str, judged: RelevanceInput) -> dict[str, Column]:
     """Words, names, figures and entities that both texts have; words count by how few candidates have them."""
     told = marks(text)
     notes = [note(one.memory.content).marks for one in judged.candidates]
@@ -279,7 +283,7 @@ def _pair(near: Matrix, rarity: Column, note_rarity: Column) -> tuple[float, ...
     )
 
 
-def _by_person(judged: Judged, message: str) -> dict[str, Column]:
+def _by_person(judged: RelevanceInput, message: str) -> dict[str, Column]:
     """Whether a memory is the asker's own, or speaks of them; and whether it was said in the same place."""
     task, memories = judged.task, [one.memory for one in judged.candidates]
     who = folded(task.user or "")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from worker.domain.kinds import JudgePoint
+from worker.domain.kinds import RelevanceProfile
 from worker.domain.memory import Candidate
 
-from .features import Column, Cutter, Judged, features, table_of
-from .need import Head
+from .features import Column, Cutter, RelevanceInput, features, table_of
+from .need import NeedModel
 from .trees import Trees
 
 HEAD = "head"
@@ -35,19 +35,19 @@ class Adjustment:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class RelevanceModel:
     """A judge for one embedder's vectors; `scale` and `shift` make its scores the logarithm of calibrated odds."""
 
     version: str
     fingerprint: str
     columns: tuple[str, ...]
-    head: Head
+    head: NeedModel
     trees: Trees
     scale: float
     shift: float
-    thresholds: Mapping[JudgePoint, Threshold]
+    thresholds: Mapping[RelevanceProfile, Threshold]
 
-    def scores(self, judged: Judged, cut: Cutter) -> "Scores":
+    def scores(self, judged: RelevanceInput, cut: Cutter) -> "Scores":
         """The score of each candidate, and that of the task alone."""
         head = self.head(judged.vector, judged.task.message)
         columns = features(judged, cut) | {HEAD: np.full(len(judged.candidates), head, dtype=np.float32)}
@@ -64,13 +64,13 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class AdjustedJudge:
+class AdjustedModel:
     """A judge with what a team's labels have changed of it."""
 
-    judge: Judge
+    judge: RelevanceModel
     change: Adjustment
 
-    def probabilities(self, judged: Judged, cut: Cutter) -> Column:
+    def probabilities(self, judged: RelevanceInput, cut: Cutter) -> Column:
         """How likely each candidate belongs in the context, 0..1, in the order of the candidates."""
         return probabilities(self.judge.scores(judged, cut), self.change)
 
@@ -83,7 +83,7 @@ def probabilities(scores: Scores, change: Adjustment) -> Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class CandidateProbabilities:
     """Candidates with their probabilities, likeliest first."""
 
     candidates: tuple[Candidate, ...]
@@ -100,17 +100,19 @@ class Verdicts:
         return sum(value >= threshold.keeps for value in self.probabilities)
 
 
-def in_order(candidates: Sequence[Candidate], likely: Column) -> Verdicts:
+def in_order(candidates: Sequence[Candidate], likely: Column) -> CandidateProbabilities:
     """Candidates by their probability; equal ones keep their order."""
     order = np.argsort(-likely, kind="stable")
-    return Verdicts(tuple(candidates[place] for place in order), tuple(float(likely[place]) for place in order))
+    return CandidateProbabilities(
+        tuple(candidates[place] for place in order), tuple(float(likely[place]) for place in order)
+    )
 
 
-def is_unsure(verdicts: Verdicts, thresholds: Mapping[JudgePoint, Threshold]) -> bool:
+def is_unsure(verdicts: CandidateProbabilities, thresholds: Mapping[RelevanceProfile, Threshold]) -> bool:
     """Whether the points disagree about the likeliest: something may be wanted, or what is chosen may not."""
-    return thresholds[JudgePoint.RECALL].opens <= verdicts.best < thresholds[JudgePoint.CLEAN98].opens
+    return thresholds[RelevanceProfile.RECALL].opens <= verdicts.best < thresholds[RelevanceProfile.CLEAN98].opens
 
 
-def with_adjustment(judge: Judge, change: Adjustment | None) -> AdjustedJudge:
+def with_adjustment(judge: RelevanceModel, change: Adjustment | None) -> AdjustedModel:
     """The judge as it ships, where nothing has been changed."""
-    return AdjustedJudge(judge, change or Adjustment())
+    return AdjustedModel(judge, change or Adjustment())

@@ -25,19 +25,19 @@ RUNS_WEIGHT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class CharacterRuns:
     """The runs of a text: cells, each once, and 1 + the logarithm of how often each occurs."""
 
     cells: Integers
     counts: Floats
 
 
-def runs_of(text: str) -> Runs:
+def runs_of(text: str) -> CharacterRuns:
     """The runs of characters in the first part of `text`, as it is compared: in lower case."""
     counted = Counter(zlib.crc32(run.encode()) % CELLS for run in _runs(text[:MOST_CHARS].lower()))
     cells = np.array(sorted(counted), dtype=np.int64)
     counts = np.array([counted[int(cell)] for cell in cells], dtype=np.float32)
-    return Runs(cells, np.float32(1.0) + np.log(counts).astype(np.float32))
+    return CharacterRuns(cells, np.float32(1.0) + np.log(counts).astype(np.float32))
 
 
 def _runs(text: str) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _runs(text: str) -> Iterator[str]:
                 yield padded[start : start + length]
 
 
-def weighed(runs: Runs, rarity: Floats) -> Floats:
+def weighed(runs: CharacterRuns, rarity: Floats) -> Floats:
     """The counts of runs, each by its rarity, as a vector of the length that runs have."""
     values = runs.counts * rarity[runs.cells]
     length = float(np.linalg.norm(values))
@@ -56,7 +56,7 @@ def weighed(runs: Runs, rarity: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class NeedModel:
     """Weights for a unit vector and, by cell, for weighed runs of characters."""
 
     vector: Floats
@@ -79,11 +79,11 @@ class Head:
         }
 
 
-def head_from(arrays: Mapping[str, npt.NDArray[np.generic]], dimension: int) -> Head:
+def head_from(arrays: Mapping[str, npt.NDArray[np.generic]], dimension: int) -> NeedModel:
     """A head for vectors of this dimension. Raises `ValueError` or `KeyError` for arrays that are none."""
     vector, runs, rarity = (arrays[f"head_{part}"].astype(np.float32) for part in ("vector", "runs", "rarity"))
     if vector.shape != (dimension,) or runs.shape != (CELLS,) or rarity.shape != (CELLS,):
         raise ValueError(f"the shapes of the head do not fit: {vector.shape}, {runs.shape}, {rarity.shape}")
     if not all(np.isfinite(array).all() for array in (vector, runs, rarity)):
         raise ValueError("the head holds numbers that are none")
-    return Head(vector, runs, rarity, float(arrays["head_bias"][0]))
+    return NeedModel(vector, runs, rarity, float(arrays["head_bias"][0]))

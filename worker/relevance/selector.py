@@ -10,13 +10,13 @@ import structlog
 
 from hooks.contract import Engine
 from worker.domain.deadline import Deadline
-from worker.domain.errors import EmbedderError, JudgeError
-from worker.domain.memory import Candidate, Dropped, Recalled, RecallTool, Selection, SelectionTask, Verdict
+from worker.domain.errors import EmbedderError, RelevanceError
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled, RecallTool, Selection, SelectionTask
 from worker.ports.models import Embedder, Selector
 from worker.settings.injection import InjectionConfig
 
-from .features import Column, Judged
-from .model import Judge, Verdicts, in_order, is_unsure
+from .features import Column, RelevanceInput
+from .model import CandidateProbabilities, RelevanceModel, in_order, is_unsure
 
 log = structlog.get_logger()
 
@@ -37,27 +37,27 @@ BESIDE_THE_POINT = 0.0005
 """Probability under which a model need not look at a candidate: no essential memory that was measured had less."""
 
 
-class JudgeRunner(Protocol):
-    """A judge that can be asked. `probabilities` raises `JudgeError`."""
+class RelevanceRunner(Protocol):
+    """A judge that can be asked. `probabilities` raises `RelevanceError`."""
 
     @property
-    def judge(self) -> Judge: ...
+    def judge(self) -> RelevanceModel: ...
 
-    async def probabilities(self, judged: Judged) -> Column: ...
+    async def probabilities(self, judged: RelevanceInput) -> Column: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
     """What the judge said of the candidates that there was time for, and the others."""
 
-    verdicts: Verdicts
+    verdicts: CandidateProbabilities
     left: tuple[Candidate, ...]
 
 
-class JudgeSelector:
+class RelevanceSelector:
     """Implements `worker.ports.models.Selector`. `plain` decides without vectors or without time."""
 
-    def __init__(self, runner: JudgeRunner, embedder: Embedder, plain: Selector, *, most_s: float = MOST_S) -> None:
+    def __init__(self, runner: RelevanceRunner, embedder: Embedder, plain: Selector, *, most_s: float = MOST_S) -> None:
         self._runner = runner
         self._embedder = embedder
         self._plain = plain
@@ -89,25 +89,25 @@ class JudgeSelector:
                 return await self._answer(task, recalled, number), None
         except TimeoutError:
             return None, "judge: it was not done in time, so the search's scores decide"
-        except (JudgeError, EmbedderError) as error:
+        except (RelevanceError, EmbedderError) as error:
             log.warning("judge_failed", error=str(error))
             return None, f"judge: {error}"
 
     async def _answer(self, task: SelectionTask, recalled: Recalled, number: int) -> _Answer:
         vector = np.array(await self._embedder.embed_query(task.query), dtype=np.float32)
         candidates, left = recalled.candidates[:number], recalled.candidates[number:]
-        likely = await self._runner.probabilities(Judged(task, candidates, recalled.size, vector))
+        likely = await self._runner.probabilities(RelevanceInput(task, candidates, recalled.size, vector))
         return _Answer(in_order(candidates, likely), left)
 
 
-def _selection(answer: _Answer, config: InjectionConfig, judge: Judge) -> Selection:
+def _selection(answer: _Answer, config: InjectionConfig, judge: RelevanceModel) -> Selection:
     threshold = judge.thresholds[config.judge_point]
     candidates = answer.verdicts.candidates
     passing = answer.verdicts.passing(threshold)
     chosen = min(passing, config.max_items)
-    dropped = [Dropped(candidate, Verdict.OVER_ITEMS) for candidate in candidates[chosen:passing]]
-    dropped += [Dropped(candidate, Verdict.BELOW_CUT) for candidate in candidates[passing:]]
-    dropped += [Dropped(candidate, Verdict.NOT_SELECTED) for candidate in answer.left]
+    dropped = [Dropped(candidate, CandidateVerdict.OVER_ITEMS) for candidate in candidates[chosen:passing]]
+    dropped += [Dropped(candidate, CandidateVerdict.BELOW_CUT) for candidate in candidates[passing:]]
+    dropped += [Dropped(candidate, CandidateVerdict.NOT_SELECTED) for candidate in answer.left]
     return Selection(
         chosen=candidates[:chosen],
         engine=Engine.JUDGE,
@@ -117,7 +117,7 @@ def _selection(answer: _Answer, config: InjectionConfig, judge: Judge) -> Select
     )
 
 
-def _by_id(verdicts: Verdicts) -> Mapping[str, float]:
+def _by_id(verdicts: CandidateProbabilities) -> Mapping[str, float]:
     pairs = zip(verdicts.candidates, verdicts.probabilities, strict=True)
     return {candidate.memory.id: round(likely, 4) for candidate, likely in pairs}
 
@@ -130,7 +130,7 @@ def worth_asking(recalled: Recalled, settled: Selection) -> tuple[Recalled, list
     worth = [one for one in recalled.candidates if likely.get(one.memory.id, 1.0) >= BESIDE_THE_POINT]
     ordered = sorted(worth, key=lambda one: -likely.get(one.memory.id, 0.0))
     known = {one.memory.id for one in worth}
-    beside = [Dropped(one, Verdict.BELOW_CUT) for one in recalled.candidates if one.memory.id not in known]
+    beside = [Dropped(one, CandidateVerdict.BELOW_CUT) for one in recalled.candidates if one.memory.id not in known]
     return replace(recalled, candidates=tuple(ordered)), beside
 
 

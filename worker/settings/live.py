@@ -47,7 +47,7 @@ class OverrideStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedSettings:
     """A saved value that does not hold; the table's name, the key, and what is wrong."""
 
     table: str
@@ -63,7 +63,7 @@ class Snapshot:
     saved: SavedSettings
     layers: Mapping[str, tuple[Layer, ...]]
     configs: Mapping[str, InjectionConfig]
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedSettings, ...] = ()
 
     def for_agent(self, agent_id: str) -> InjectionConfig:
         return self.configs.get(_table(agent_id)) or self.configs[GENERAL]
@@ -84,7 +84,7 @@ def _table(agent_id: str | None) -> str:
 
 def snapshot(settings: Settings, saved: SavedSettings) -> Snapshot:
     """Everything merged; saved values that do not hold, such as those of another version, are left out."""
-    refused: list[Refused] = []
+    refused: list[RefusedSettings] = []
     file, empty = settings.file, Layer(Origin.AGENT_FILE)
     base = (file.memory_injection,)
     general = (*base, _holding(Origin.SAVED, GENERAL, base, saved.general, refused))
@@ -97,13 +97,15 @@ def snapshot(settings: Settings, saved: SavedSettings) -> Snapshot:
         configs = {name: InjectionConfig.model_validate(merged(stack)) for name, stack in layers.items()}
     except ValidationError:
         # the file has been checked, so it is a saved value and one of the file that do not go together
-        everything = Refused(GENERAL, "", "the saved settings do not go with those of the file and are left out")
+        everything = RefusedSettings(
+            GENERAL, "", "the saved settings do not go with those of the file and are left out"
+        )
         return replace(snapshot(settings, SavedSettings()), saved=saved, refused=(everything,))
     return Snapshot(settings, saved, layers, configs, tuple(refused))
 
 
 def _holding(
-    origin: Origin, name: str, under: Sequence[Layer], values: Mapping[str, Any], refused: list[Refused]
+    origin: Origin, name: str, under: Sequence[Layer], values: Mapping[str, Any], refused: list[RefusedSettings]
 ) -> Layer:
     """The layer of those saved `values` that hold on top of the layers `under`; the others go to `refused`."""
     kept = dict(values)
@@ -114,7 +116,7 @@ def _holding(
         except ValidationError as error:
             wrong = faulty_keys(error) & set(kept) or set(kept)
             text = "; ".join(faults(error, InjectionConfig, name, [layer]))
-            refused += [Refused(name, key, text) for key in sorted(wrong)]
+            refused += [RefusedSettings(name, key, text) for key in sorted(wrong)]
             kept = {key: value for key, value in kept.items() if key not in wrong}
         else:
             return layer

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from worker.domain.kinds import JudgePoint
+from worker.domain.kinds import RelevanceProfile
 
 from .search import SearchSettings
 
@@ -69,8 +69,8 @@ class TriageSettings(SearchSettings):
         description="Who judges the candidates: llm (a chat model), decision (a decision model), judge, deterministic, "
         "or auto (the configured model by its kind, without one the best of what is there).",
     )
-    judge_point: JudgePoint = Field(
-        default=JudgePoint.BALANCED,
+    judge_point: RelevanceProfile = Field(
+        default=RelevanceProfile.BALANCED,
         description="What the judge is set to: clean98 (hardly ever anything where nothing is needed), balanced, or "
         "recall (more of what is needed, and more besides).",
     )

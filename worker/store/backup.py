@@ -127,7 +127,7 @@ class BackupWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class DeletedSince:
     """A memory that went while the backup was made."""
 
     tenant: str
@@ -156,7 +156,7 @@ class BackupReader:
             raise StoreError(f"{source} is damaged: its checksum is {found}, it should be {manifest.sha256}")
         return cls(source, manifest)
 
-    def pages(self, size: int) -> Iterator[list[Listed | Forgotten]]:
+    def pages(self, size: int) -> Iterator[list[Listed | DeletedSince]]:
         """The lines in their order, at most `size` at a time."""
         with _faults(self._source), _member(self._source, MEMORIES) as stream:
             lines = iter(stream)
@@ -201,11 +201,11 @@ def _line(entry: Listed) -> str:
     return json.dumps(values, ensure_ascii=True)
 
 
-def _parsed(line: bytes) -> Listed | Forgotten:
+def _parsed(line: bytes) -> Listed | DeletedSince:
     try:
         values = json.loads(line)
         if "forgotten" in values:
-            return Forgotten(values["tenant"], values["forgotten"])
+            return DeletedSince(values["tenant"], values["forgotten"])
         return Listed(values["tenant"], Memory.model_validate(values["memory"]), _vector(values.get("dense")))
     except (ValueError, KeyError, TypeError, struct.error, ValidationError) as error:
         raise StoreError(f"the backup holds a line that is no memory: {type(error).__name__}") from error

@@ -30,7 +30,7 @@ Address = tuple[str, str]
 """Tenant and id of a memory."""
 
 
-class Journal:
+class ChangeLog:
     """Which memories have been written or deleted since somebody began to listen."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class PointBuilder:
     """What makes the vectors of a store; with `anew` also those that are at hand already."""
 
     embedder: Embedder | None
@@ -113,7 +113,7 @@ class Copier:
     `digests` are of what is known to be in the target, by address; they take about 200 bytes a memory.
     """
 
-    def __init__(self, source: WholeStore, target: WholeStore, maker: Maker, progress: Progress) -> None:
+    def __init__(self, source: WholeStore, target: WholeStore, maker: PointBuilder, progress: Progress) -> None:
         self._source = source
         self._target = target
         self._maker = maker

@@ -19,12 +19,12 @@ from worker.domain.errors import NotFound, StoreError
 from worker.domain.memory import Listed
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.state import ReceiptStore
-from worker.ports.store import Recipe, Shelf, WholeStore
+from worker.ports.store import Recipe, StoreGenerations, WholeStore
 
-from .backup import BackupReader, BackupWriter, Forgotten
-from .copying import PAGE, Address, Copier, Journal, Maker, Progress, by_tenant, check_counts, grouped
+from .backup import BackupReader, BackupWriter, DeletedSince
+from .copying import PAGE, Address, ChangeLog, Copier, PointBuilder, Progress, by_tenant, check_counts, grouped
 from .recall_check import RecallCheck
-from .switching import WriteGate
+from .switching import WriteBarrier
 
 CATCH_UPS = 5
 """Rounds of copying what has just been written before writes are held back for the last of it."""
@@ -41,30 +41,30 @@ Elsewhere = Callable[[str, Recipe], Awaitable[WholeStore]]
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class MaintenanceContext:
     """What a store is kept with. `store` and `maker` are of the live generation at the time of the call.
 
     `retired` waits until those that it replaced are closed.
     """
 
-    shelf: Shelf
+    shelf: StoreGenerations
     store: Callable[[], WholeStore]
-    maker: Callable[[], Maker]
+    maker: Callable[[], PointBuilder]
     sparse: SparseEncoder
     embedder: Callable[[str | None], Awaitable[Embedder | None]]
     adopt: Adopt
     retired: Callable[[], Awaitable[None]]
     elsewhere: Elsewhere
     receipts: ReceiptStore
-    journal: Journal
-    gate: WriteGate
+    journal: ChangeLog
+    gate: WriteBarrier
     clock: Callable[[], datetime]
 
 
-class StoreKeeper:
+class StoreMaintenance:
     """The use cases. Every one of them raises `StoreError` or `EmbedderError`, and then nothing has changed."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: MaintenanceContext) -> None:
         self._house = house
 
     async def info(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class StoreKeeper:
         memories or, unless `force`, finds too little.
         """
         house = self._house
-        maker = Maker(await house.embedder(embedder), house.sparse, anew=force)
+        maker = PointBuilder(await house.embedder(embedder), house.sparse, anew=force)
         if not force and await self._is_made_by(maker):
             return {"reindexed": 0, "reason": "every memory has its vectors by these recipes; --force makes them anew"}
         async with self._candidate(await self._draft(maker)) as draft:
@@ -95,7 +95,7 @@ class StoreKeeper:
         previous = (await house.shelf.generations()).previous
         if not previous:
             raise NotFound("there is no former generation to go back to")
-        maker = Maker(await house.embedder(embedder), house.sparse)
+        maker = PointBuilder(await house.embedder(embedder), house.sparse)
         await house.retired()
         former = _Candidate(previous[0], await house.shelf.open(previous[0], _recipe(maker)))
         async with self._candidate(former):
@@ -180,14 +180,14 @@ class StoreKeeper:
             await target.aclose()
         return {"migrated": found, "to": to}
 
-    async def _is_made_by(self, maker: Maker) -> bool:
+    async def _is_made_by(self, maker: PointBuilder) -> bool:
         """Whether the live generation was made like this, and every memory in it has its vector."""
         store = self._house.store()
         if await store.record() != maker.record:
             return False
         return not (await store.health()).bare
 
-    async def _draft(self, maker: Maker) -> "_Candidate":
+    async def _draft(self, maker: PointBuilder) -> "_Candidate":
         """The unfinished generation where it was begun with these recipes, else a new one."""
         name = (await self._house.shelf.generations()).draft
         if name is None:
@@ -198,7 +198,7 @@ class StoreKeeper:
         await draft.aclose()
         return await self._fresh(maker)
 
-    async def _fresh(self, maker: Maker) -> "_Candidate":
+    async def _fresh(self, maker: PointBuilder) -> "_Candidate":
         shelf = self._house.shelf
         unfinished = (await shelf.generations()).draft
         if unfinished is not None:
@@ -216,7 +216,7 @@ class StoreKeeper:
                 await candidate.store.aclose()
 
     async def _replace(
-        self, progress: Progress, maker: Maker, candidate: "_Candidate", min_overlap: float | None
+        self, progress: Progress, maker: PointBuilder, candidate: "_Candidate", min_overlap: float | None
     ) -> dict[str, Any]:
         """Bring the candidate to what the live generation holds, check it, and serve from it."""
         house, source, target = self._house, self._house.store(), candidate.store
@@ -251,7 +251,7 @@ class StoreKeeper:
         if self._house.shelf.shared:
             await copier.everything()
 
-    async def _settle(self, copier: Copier, maker: Maker, progress: Progress) -> int:
+    async def _settle(self, copier: Copier, maker: PointBuilder, progress: Progress) -> int:
         """Other processes have written to the former generation until they noticed; bring that over."""
         shelf = self._house.shelf
         progress.enter("settling")
@@ -263,7 +263,7 @@ class StoreKeeper:
         finally:
             await former.aclose()
 
-    async def _promote(self, candidate: "_Candidate", maker: Maker) -> None:
+    async def _promote(self, candidate: "_Candidate", maker: PointBuilder) -> None:
         await candidate.store.flush()
         await self._house.shelf.promote(candidate.name)
         candidate.live = True
@@ -280,7 +280,7 @@ class _Candidate:
     live: bool = False
 
 
-def _recipe(maker: Maker) -> Recipe:
+def _recipe(maker: PointBuilder) -> Recipe:
     return Recipe(maker.embedder.profile if maker.embedder else None, maker.sparse.config_hash)
 
 
@@ -307,15 +307,15 @@ async def _append_changes(writer: BackupWriter, store: WholeStore, changed: Sequ
         await asyncio.to_thread(writer.forgotten, tenant, gone)
 
 
-async def _read_from(reader: BackupReader, target: WholeStore, maker: Maker, progress: Progress) -> None:
+async def _read_from(reader: BackupReader, target: WholeStore, maker: PointBuilder, progress: Progress) -> None:
     progress.enter("restoring", reader.manifest.lines)
     pages = reader.pages(PAGE)
     while page := await asyncio.to_thread(next, pages, None):
-        latest: dict[Address, Listed | Forgotten] = {}
+        latest: dict[Address, Listed | DeletedSince] = {}
         for line in page:
-            latest[line.tenant, line.id if isinstance(line, Forgotten) else line.memory.id] = line
+            latest[line.tenant, line.id if isinstance(line, DeletedSince) else line.memory.id] = line
         kept = [line for line in latest.values() if isinstance(line, Listed)]
-        gone = [address for address, line in latest.items() if isinstance(line, Forgotten)]
+        gone = [address for address, line in latest.items() if isinstance(line, DeletedSince)]
         for tenant, entries in by_tenant(kept).items():
             await target.tenant(tenant).put(await maker.stored(entries, reader.manifest.made_by))
         for tenant, ids in grouped(gone).items():

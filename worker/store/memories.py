@@ -33,7 +33,7 @@ Changed = Callable[[str, Sequence[str]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoreReport:
     """What a write did: ids that are new, ids whose content changed, ids that were there as they are."""
 
     created: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class MemoryWithHistory:
     """A memory, what it replaced and what replaced it (nearest first), and what else names it."""
 
     memory: Memory
@@ -52,7 +52,7 @@ class Shown:
     related: tuple[Memory, ...] = ()
 
 
-class Keeper:
+class MemoryService:
     """Writes to and lists the store.
 
     `embedder` is missing while vectors must not be used; `mask` masks secrets in whatever is stored; `changed` is told
@@ -76,7 +76,7 @@ class Keeper:
 
     async def put(
         self, tenant: str, memories: Sequence[Memory], *, now: datetime | None = None, mask: bool = False
-    ) -> Stored:
+    ) -> StoreReport:
         """Store memories; one whose content changed gets the next version, one that is there already is left alone.
 
         A memory that was given without `created_at` keeps that of the stored one, else gets `now`. Raises
@@ -132,7 +132,7 @@ class Keeper:
         await self._write(tenant, store, [_without(memory, gone) for memory in pointing.values()], pointing)
         return deleted
 
-    async def show(self, tenant: str, memory_id: str) -> Shown:
+    async def show(self, tenant: str, memory_id: str) -> MemoryWithHistory:
         """A memory and its history. Raises `NotFound`."""
         store = self._engine.tenant(tenant)
         memory = await self._one(tenant, memory_id)
@@ -141,7 +141,7 @@ class Keeper:
         history = {shown.id for shown in (memory, *earlier, *later)}
         targets = await store.get([relation.target for relation in memory.relations])
         related = {found.id: found for found in [*targets, *await _pointing(store, [memory_id])]}
-        return Shown(memory, earlier, later, tuple(related[key] for key in related if key not in history))
+        return MemoryWithHistory(memory, earlier, later, tuple(related[key] for key in related if key not in history))
 
     async def get(self, tenant: str, ids: Sequence[str]) -> list[Memory]:
         return await self._engine.tenant(tenant).get(ids)
@@ -310,8 +310,8 @@ async def _later(store: MemoryStore, memory: Memory) -> tuple[Memory, ...]:
     return tuple(found.values())
 
 
-def _summary(memories: dict[str, Memory], present: dict[str, Memory], without_vector: int) -> Stored:
+def _summary(memories: dict[str, Memory], present: dict[str, Memory], without_vector: int) -> StoreReport:
     created = tuple(key for key in memories if key not in present)
     updated = tuple(key for key, memory in memories.items() if key in present and memory != present[key])
     unchanged = tuple(key for key in memories if key in present and key not in updated)
-    return Stored(created, updated, unchanged, without_vector)
+    return StoreReport(created, updated, unchanged, without_vector)

@@ -7,7 +7,7 @@ from worker.domain.memory import HybridQuery, MemoryFilter, Vector
 from worker.ports.state import ReceiptStore
 from worker.ports.store import WholeStore
 
-from .copying import Maker
+from .copying import PointBuilder
 
 TOP = 10
 SAMPLE = 40
@@ -52,7 +52,7 @@ class RecallCheck:
     """Asks both generations, each with its own vectors."""
 
     def __init__(
-        self, old: WholeStore, old_maker: Maker, new: WholeStore, new_maker: Maker, receipts: ReceiptStore
+        self, old: WholeStore, old_maker: PointBuilder, new: WholeStore, new_maker: PointBuilder, receipts: ReceiptStore
     ) -> None:
         self._old, self._old_maker = old, old_maker
         self._new, self._new_maker = new, new_maker
@@ -86,12 +86,12 @@ class RecallCheck:
         return list(dict.fromkeys(receipt.query for receipt in recent.receipts if receipt.query.strip()))
 
 
-async def _top(store: WholeStore, maker: Maker, tenant: str, text: str) -> set[str]:
+async def _top(store: WholeStore, maker: PointBuilder, tenant: str, text: str) -> set[str]:
     """Ids that a search finds, both legs together."""
     return await _found(store, tenant, HybridQuery(await _vector(maker, text), maker.sparse.query(text), ALL, TOP))
 
 
-async def _nearest(store: WholeStore, maker: Maker, tenant: str, text: str) -> set[str]:
+async def _nearest(store: WholeStore, maker: PointBuilder, tenant: str, text: str) -> set[str]:
     """Ids that the vectors alone find, or the keywords where there are no vectors."""
     dense = await _vector(maker, text)
     sparse = maker.sparse.query(text) if dense is None else None
@@ -105,7 +105,7 @@ async def _found(store: WholeStore, tenant: str, query: HybridQuery) -> set[str]
     return {hit.memory.id for hit in await store.tenant(tenant).search(query)}
 
 
-async def _vector(maker: Maker, text: str) -> Vector | None:
+async def _vector(maker: PointBuilder, text: str) -> Vector | None:
     if maker.embedder is None:
         return None
     try:

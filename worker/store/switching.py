@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from worker.domain.deadline import Deadline
-from worker.domain.operation import Answer, Operation
+from worker.domain.operation import Operation, OperationAnswer
 
 LONGEST_USE = 65.0
 """Seconds after which whoever still uses what was exchanged is not waited for any longer."""
 
 
-class WriteGate:
+class WriteBarrier:
     """Lets writers through, or holds them back while nothing may change."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class _Table:
 class OperationSwitch:
     """Stands in for a table of operations; `writes` names those that go through the gate."""
 
-    def __init__(self, gate: WriteGate, writes: Collection[str], operations: Mapping[str, Operation]) -> None:
+    def __init__(self, gate: WriteBarrier, writes: Collection[str], operations: Mapping[str, Operation]) -> None:
         self._gate = gate
         self._writes = frozenset(writes)
         self._current = _Table(operations)
@@ -86,13 +86,13 @@ class OperationSwitch:
         former, self._current = self._current, _Table(operations)
         return former.idle
 
-    async def _call(self, name: str, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def _call(self, name: str, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         if name in self._writes:
             async with self._gate.writing():
                 return await self._run(name, payload, deadline)
         return await self._run(name, payload, deadline)
 
-    async def _run(self, name: str, payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def _run(self, name: str, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         current = self._current
         with current.in_use():
             return await current.operations[name](payload, deadline)

@@ -35,7 +35,7 @@ _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RenderedMemory:
     """One memory as the block shows it; `text` has no date. `outdated`: something else has taken its place."""
 
     memory: Memory
@@ -62,7 +62,7 @@ def shown_text(content: str, limit: int, *, mask: bool) -> str:
     return neutralise(flatten(mask_secrets(content) if mask else content, limit))
 
 
-def dated(line: Line) -> str:
+def dated(line: RenderedMemory) -> str:
     """`text (YYYY-MM-DD)`: the day it happened, else the day it was noted, in UTC; no date where neither is known.
 
     What is outdated, which a task about the past may be told, says so: `text (YYYY-MM-DD, no longer holds)`.
@@ -73,7 +73,7 @@ def dated(line: Line) -> str:
     return f"{line.text} ({', '.join(about)})" if about else line.text
 
 
-def body(lines: Sequence[Line], style: BlockFormat) -> str:
+def body(lines: Sequence[RenderedMemory], style: BlockFormat) -> str:
     """The lines of the block without its frame and notice."""
     if style is not BlockFormat.SECTIONS:
         return "\n".join(map(dated, lines))
@@ -83,12 +83,12 @@ def body(lines: Sequence[Line], style: BlockFormat) -> str:
     return "\n\n".join("\n".join([title, *map(_labelled, group)]) for title, group in parts if group)
 
 
-def _labelled(line: Line) -> str:
+def _labelled(line: RenderedMemory) -> str:
     label = line.memory.type.value.replace("_", " ").capitalize()
     return f"[{label}] {dated(line)}"
 
 
-def block(lines: Sequence[Line], style: BlockFormat) -> str | None:
+def block(lines: Sequence[RenderedMemory], style: BlockFormat) -> str | None:
     """The whole block, or `None` when there is nothing to show."""
     if not lines:
         return None

@@ -9,7 +9,7 @@ from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 
 from .entries import Fields, Found, Rejected, memory_from
-from .text import Line, lines_of
+from .text import TextLine, lines_of
 
 
 def read_jsonl(stream: TextIO, name: str) -> Iterator[Found]:
@@ -19,14 +19,14 @@ def read_jsonl(stream: TextIO, name: str) -> Iterator[Found]:
 
 def read_lines(lines: Iterable[str], now: datetime) -> Iterator[tuple[int, Memory | Rejected]]:
     """Each non-blank line's number with its memory, or with the reason why it is none."""
-    for found in _found(Line(number, text) for number, text in enumerate(lines, 1)):
+    for found in _found(TextLine(number, text) for number, text in enumerate(lines, 1)):
         try:
             yield found.line, found if isinstance(found, Rejected) else memory_from(found.values, now)
         except MemoryRejected as error:
             yield found.line, Rejected(found.line, str(error))
 
 
-def _found(lines: Iterable[Line]) -> Iterator[Found]:
+def _found(lines: Iterable[TextLine]) -> Iterator[Found]:
     for line in lines:
         if line.fault is not None:
             yield Rejected(line.number, line.fault)
@@ -34,7 +34,7 @@ def _found(lines: Iterable[Line]) -> Iterator[Found]:
             yield _entry(line)
 
 
-def _entry(line: Line) -> Found:
+def _entry(line: TextLine) -> Found:
     try:
         return Fields(line.number, object_in(line.text))
     except MemoryRejected as error:

@@ -10,7 +10,7 @@ import yaml
 from hooks.blocks import FRAMES
 
 from .entries import Rejected
-from .text import Line
+from .text import TextLine
 
 MAX_FRONT_LINES = 200
 
@@ -55,7 +55,7 @@ class _Open:
     lines: list[str] = field(default_factory=list)
 
 
-def parts_of(lines: Iterable[Line]) -> Iterator[Part]:
+def parts_of(lines: Iterable[TextLine]) -> Iterator[Part]:
     """What the text is made of, in its order."""
     return _Parser().parts(iter(lines))
 
@@ -72,7 +72,7 @@ class _Parser:
         self._comment = False
         self._own_block: tuple[int, str] | None = None
 
-    def parts(self, lines: Iterator[Line]) -> Iterator[Part]:
+    def parts(self, lines: Iterator[TextLine]) -> Iterator[Part]:
         first = next(lines, None)
         if first is not None and first.text.rstrip() == "---":
             yield from _front_matter(first.number, lines)
@@ -84,7 +84,7 @@ class _Parser:
             yield Rejected(self._own_block[0], OWN_BLOCK)
         yield from self._flush()
 
-    def _line(self, line: Line) -> Iterator[Part]:
+    def _line(self, line: TextLine) -> Iterator[Part]:
         if line.fault is not None:
             yield Rejected(line.number, line.fault)
         elif self._own_block is not None:
@@ -181,7 +181,7 @@ class _Parser:
             yield Block(opened.line, text, tuple(title for _, title in self._headings), opened.item)
 
 
-def _front_matter(number: int, lines: Iterator[Line]) -> Iterator[Part]:
+def _front_matter(number: int, lines: Iterator[TextLine]) -> Iterator[Part]:
     kept: list[str] = []
     for line in lines:
         if line.text.rstrip() in ("---", "..."):

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from worker.domain.memory import Memory
 
 from .entries import Fields, Found, Rejected, split_names, to_fields
-from .text import Line, lines_of
+from .text import TextLine, lines_of
 
 DELIMITERS = ",;\t|"
 
@@ -40,7 +40,7 @@ _NULL = "null"
 def read_table(stream: TextIO, name: str) -> Iterator[Found]:
     """The rows of a table; columns that mean nothing here are left out."""
     lines = lines_of(stream)
-    first = next((line for line in lines if line.text.strip() and not line.text.startswith("sep=")), Line(1, ""))
+    first = next((line for line in lines if line.text.strip() and not line.text.startswith("sep=")), TextLine(1, ""))
     columns = header_fields(first.text)
     if "content" not in columns.values():
         yield Rejected(first.number, "no column is called content, text, memory or note; nothing was read")
@@ -60,7 +60,7 @@ def read_table(stream: TextIO, name: str) -> Iterator[Found]:
             yield _found(start, row, columns)
 
 
-def _with_ends(lines: Iterator[Line]) -> Iterator[str]:
+def _with_ends(lines: Iterator[TextLine]) -> Iterator[str]:
     for line in lines:
         yield f"{_FAULT}{line.fault}\n" if line.fault else line.text + line.end
 

@@ -17,7 +17,7 @@ _BOMS = ((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """A line by its number (from 1), without its end, or what is wrong with it."""
 
     number: int
@@ -71,7 +71,7 @@ def decoding_fault(text: str) -> str | None:
     return "not valid UTF-8" if not text.isascii() and _NOT_UTF8.search(text) else None
 
 
-def lines_of(stream: TextIO) -> Iterator[Line]:
+def lines_of(stream: TextIO) -> Iterator[TextLine]:
     """Every line of a stream; of one that is too long nothing is kept."""
     number = 0
     while text := stream.readline(MAX_LINE_CHARS):
@@ -81,7 +81,7 @@ def lines_of(stream: TextIO) -> Iterator[Line]:
             fault, text = f"longer than {MAX_LINE_CHARS} characters", ""
             _skip_line(stream)
         bare = text.rstrip("\r\n")
-        yield Line(number, bare, fault or decoding_fault(text), text[len(bare) :])
+        yield TextLine(number, bare, fault or decoding_fault(text), text[len(bare) :])
 
 
 def _skip_line(stream: TextIO) -> None:

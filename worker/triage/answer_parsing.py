@@ -27,7 +27,7 @@ _NAME_KEYS = ("name", "tool", "function", "action")
 _QUERY_KEYS = ("query", "q", "text", "search", "search_query", "keywords")
 
 
-class Fault(StrEnum):
+class UnusableAnswer(StrEnum):
     """Why an answer cannot be used."""
 
     EMPTY = "empty"
@@ -57,14 +57,14 @@ class ToolRequest:
 class Unparseable:
     """An answer that says nothing usable, and why."""
 
-    fault: Fault
+    fault: UnusableAnswer
 
 
 def parse_choice(text: str, offered: int) -> Choice | ToolRequest | Unparseable:
     """What an answer says about candidates numbered 1 to `offered`."""
     answer = _bare(text[:_MOST_CHARACTERS])
     if not answer:
-        return Unparseable(Fault.EMPTY)
+        return Unparseable(UnusableAnswer.EMPTY)
     for value in _json_values(answer):
         found = _tool_request(value) or _choice(value, offered)
         if found is not None:
@@ -262,7 +262,7 @@ def _number(value: object) -> int | None:
 
 def _checked(ids: list[int], offered: int, sufficient: bool) -> Choice | Unparseable:
     known = tuple(dict.fromkeys(number for number in ids if 1 <= number <= offered))
-    return Unparseable(Fault.UNKNOWN_IDS) if ids and not known else Choice(known, sufficient)
+    return Unparseable(UnusableAnswer.UNKNOWN_IDS) if ids and not known else Choice(known, sufficient)
 
 
 _NUMBERS = r"\s*[\"']?\d{1,9}[\"']?(?:\s*,\s*[\"']?\d{1,9}[\"']?){0,200}\s*,?\s*"
@@ -288,11 +288,11 @@ _REFUSAL = re.compile(
 )
 
 
-def _fault(answer: str) -> Fault:
+def _fault(answer: str) -> UnusableAnswer:
     if _REFUSAL.search(answer[:300]):
-        return Fault.REFUSAL
+        return UnusableAnswer.REFUSAL
     opened = answer.count("{") + answer.count("[")
-    return Fault.TRUNCATED if opened > answer.count("}") + answer.count("]") else Fault.PROSE
+    return UnusableAnswer.TRUNCATED if opened > answer.count("}") + answer.count("]") else UnusableAnswer.PROSE
 
 
 def _tool_request(value: object, depth: int = 3) -> ToolRequest | None:

@@ -9,7 +9,7 @@ from hooks.contract import Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError
 
-__all__ = ["CircuitBreaker", "Guard"]
+__all__ = ["CircuitBreaker", "ModelGuard"]
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ BREAKING = frozenset({Reason.MODEL_TIMEOUT, Reason.MODEL_UNREACHABLE, Reason.MOD
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class ModelGuard:
     """Stands before every call of a model, and counts the failures of its server; `clock` gives monotonic seconds."""
 
     name: str

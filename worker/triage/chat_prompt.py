@@ -97,7 +97,7 @@ def _number_pattern(most: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class AnswerShape:
     """What a conversation is held to: the model's `window` in tokens, most memories that are chosen, how the model is
     held to an answer's form, and the seed of the order in which candidates are shown (`None`: as found)."""
 
@@ -120,7 +120,7 @@ class Conversation:
         task: SelectionTask,
         candidates: Sequence[Candidate],
         present: Callable[[str], str],
-        shape: Shape,
+        shape: AnswerShape,
     ) -> None:
         self._prompt = prompt
         self._present = present

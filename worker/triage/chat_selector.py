@@ -5,15 +5,15 @@ from time import monotonic
 
 from hooks.contract import Engine
 from worker.domain.deadline import Deadline
-from worker.domain.memory import Candidate, Dropped, Recalled, RecallTool, Selection, SelectionTask, Verdict
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled, RecallTool, Selection, SelectionTask
 from worker.domain.model_calls import ChatReply, ChatRequest
 from worker.ports.models import ChatModel
 from worker.settings.injection import CandidateOrder, FirstRecall, InjectionConfig
 
-from .breaker import CircuitBreaker, Guard
-from .chat_prompt import Conversation, Shape, check_prompt, shuffle_seed
+from .breaker import CircuitBreaker, ModelGuard
+from .chat_prompt import AnswerShape, Conversation, check_prompt, shuffle_seed
 from .chat_searches import Searches
-from .chat_turns import Rules, Turns
+from .chat_turns import TurnRules, Turns
 from .prompt_files import Prompt
 
 
@@ -38,7 +38,7 @@ class LlmSelector:
         check_prompt(prompt)
         self._model = model
         self._prompt = prompt
-        self._guard = Guard(model.name, breaker, clock)
+        self._guard = ModelGuard(model.name, breaker, clock)
         self._present = present
         self._window = window
 
@@ -76,7 +76,7 @@ class LlmSelector:
         abilities, most = self._model.abilities, config.max_items
         found = recalled.candidates[: config.triage_candidates]
         seed = shuffle_seed(task, found) if config.candidate_order is CandidateOrder.SHUFFLED else None
-        shape = Shape(self._window, most, abilities.output, seed)
+        shape = AnswerShape(self._window, most, abilities.output, seed)
         conversation = Conversation(self._prompt, task, () if searches_first else found, self._present, shape)
         shown = config.triage_candidates
         if searches_first:
@@ -85,7 +85,7 @@ class LlmSelector:
             made, tried = config.max_recalls - 1, (recalled.query,)
             offered = tuple(conversation.offered)
             searches = Searches(recall, most=made, shown=shown, tried=tried, offered=offered, first=recalled)
-        rules = Rules(most, may_search=abilities.tools, instead=found)
+        rules = TurnRules(most, may_search=abilities.tools, instead=found)
         return Turns(self._complete, conversation, searches, rules, deadline)
 
     async def _complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
@@ -114,8 +114,12 @@ def _dropped(chosen: Sequence[Candidate], turns: Turns, recalled: Recalled, most
     wanted = {candidate.memory.id for candidate in chosen}
     everything = {c.memory.id: c for c in (*turns.searches.found, *recalled.candidates)}
     return (
-        *(Dropped(candidate, Verdict.OVER_ITEMS) for candidate in chosen[most:]),
-        *(Dropped(candidate, Verdict.NOT_SELECTED) for candidate in offered if candidate.memory.id not in wanted),
-        *(Dropped(candidate, Verdict.BELOW_CUT) for key, candidate in everything.items() if key not in shown),
+        *(Dropped(candidate, CandidateVerdict.OVER_ITEMS) for candidate in chosen[most:]),
+        *(
+            Dropped(candidate, CandidateVerdict.NOT_SELECTED)
+            for candidate in offered
+            if candidate.memory.id not in wanted
+        ),
+        *(Dropped(candidate, CandidateVerdict.BELOW_CUT) for key, candidate in everything.items() if key not in shown),
         *turns.searches.dropped,
     )

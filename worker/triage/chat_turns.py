@@ -16,7 +16,7 @@ from worker.domain.errors import ModelError
 from worker.domain.memory import Candidate
 from worker.domain.model_calls import ChatReply, ChatRequest, ModelUsage
 
-from .answer_parsing import Choice, Fault, ToolRequest, parse_arguments, parse_choice, parse_partial
+from .answer_parsing import Choice, ToolRequest, UnusableAnswer, parse_arguments, parse_choice, parse_partial
 from .chat_prompt import Conversation
 from .chat_searches import Searches
 
@@ -26,13 +26,13 @@ MAX_TURNS = 3
 MIN_SEARCH_S = 1.2
 """A further search is offered with no less time than this: it costs two more calls."""
 
-_FAULT_REASONS = {Fault.REFUSAL: Reason.MODEL_REFUSED, Fault.TRUNCATED: Reason.MODEL_TRUNCATED}
+_FAULT_REASONS = {UnusableAnswer.REFUSAL: Reason.MODEL_REFUSED, UnusableAnswer.TRUNCATED: Reason.MODEL_TRUNCATED}
 
 Complete = Callable[[ChatRequest, Deadline], Awaitable[ChatReply]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class TurnRules:
     """What holds for all turns of one request: most memories that are chosen, whether the model may search at all,
     and the candidates that are shown to a model that was to search first and does not."""
 
@@ -45,7 +45,7 @@ class Turns:
     """The turns of one request; `usage` adds up what they cost, `partial` says that the last answer was cut off."""
 
     def __init__(
-        self, complete: Complete, conversation: Conversation, searches: Searches, rules: Rules, deadline: Deadline
+        self, complete: Complete, conversation: Conversation, searches: Searches, rules: TurnRules, deadline: Deadline
     ) -> None:
         self._complete = complete
         self._rules = rules
@@ -104,7 +104,7 @@ class Turns:
             return await self._after_calls([answer], turns_left)
         if isinstance(answer, Choice):
             return self._after_choice(answer, reply.text, turns_left)
-        fault = Fault.TRUNCATED if reply.finish_reason == "length" else answer.fault
+        fault = UnusableAnswer.TRUNCATED if reply.finish_reason == "length" else answer.fault
         return self._after_fault(fault, reply.text, turns_left)
 
     def _after_choice(self, choice: Choice, text: str, turns_left: int) -> Choice | ChatRequest:
@@ -134,7 +134,7 @@ class Turns:
             return Choice()
         return self.conversation.results_request([query.query for query in queries], found, more=more)
 
-    def _after_fault(self, fault: Fault, text: str, turns_left: int) -> Choice | ChatRequest:
+    def _after_fault(self, fault: UnusableAnswer, text: str, turns_left: int) -> Choice | ChatRequest:
         reason = _FAULT_REASONS.get(fault, Reason.MODEL_UNPARSEABLE)
         if self._searching and not self.conversation.offered and reason is Reason.MODEL_UNPARSEABLE:
             return self._without_search(turns_left, reason, f"neither a search nor a choice: {fault.value}")

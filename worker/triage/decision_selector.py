@@ -8,12 +8,12 @@ from time import monotonic
 from hooks.contract import Engine
 from worker.domain.deadline import Deadline
 from worker.domain.errors import PromptError
-from worker.domain.memory import Candidate, Dropped, Recalled, RecallTool, Selection, SelectionTask, Verdict
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled, RecallTool, Selection, SelectionTask
 from worker.domain.model_calls import DecisionReply, DecisionRequest, ModelUsage
 from worker.ports.models import DecisionModel
 from worker.settings.injection import InjectionConfig
 
-from .breaker import CircuitBreaker, Guard
+from .breaker import CircuitBreaker, ModelGuard
 from .chat_prompt import candidate_text, task_lines
 from .chat_turns import add_usage
 from .decision_scale import DecisionScale
@@ -34,7 +34,7 @@ def check_decision_prompt(prompt: Prompt) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DecisionLimits:
     """How a model's answers are read, and how many questions one of its requests may hold."""
 
     scale: DecisionScale = field(default_factory=DecisionScale)
@@ -57,12 +57,12 @@ class DecisionSelector:
         clock: Callable[[], float] = monotonic,
         *,
         present: Callable[[str], str],
-        limits: Limits,
+        limits: DecisionLimits,
     ) -> None:
         check_decision_prompt(prompt)
         self._model = model
         self._prompt = prompt
-        self._guard = Guard(model.name, breaker, clock)
+        self._guard = ModelGuard(model.name, breaker, clock)
         self._present = present
         self._limits = limits
 
@@ -141,7 +141,11 @@ def _dropped(
 ) -> tuple[Dropped, ...]:
     wanted = {candidate.memory.id for candidate in kept}
     return (
-        *(Dropped(candidate, Verdict.OVER_ITEMS) for candidate in kept[most:]),
-        *(Dropped(candidate, Verdict.NOT_SELECTED) for candidate in shown if candidate.memory.id not in wanted),
-        *(Dropped(candidate, Verdict.BELOW_CUT) for candidate in recalled.candidates[len(shown) :]),
+        *(Dropped(candidate, CandidateVerdict.OVER_ITEMS) for candidate in kept[most:]),
+        *(
+            Dropped(candidate, CandidateVerdict.NOT_SELECTED)
+            for candidate in shown
+            if candidate.memory.id not in wanted
+        ),
+        *(Dropped(candidate, CandidateVerdict.BELOW_CUT) for candidate in recalled.candidates[len(shown) :]),
     )

@@ -21,7 +21,7 @@ from worker.text.rendering import shown_text
 from .chat_prompt import check_prompt
 from .chat_selector import LlmSelector
 from .decision_scale import DecisionScale
-from .decision_selector import DecisionSelector, Limits, check_decision_prompt
+from .decision_selector import DecisionLimits, DecisionSelector, check_decision_prompt
 from .model_pool import ModelPool
 from .prompt_files import Prompt, default_prompts_dir, load_prompts
 from .verdict_cache import VerdictCache, verdict_key
@@ -128,7 +128,7 @@ Ask = Callable[[str, InjectionConfig, Deadline], Awaitable[Selector]]
 """The selector of the model by that name. Raises `ModelError` where it cannot be had in time."""
 
 
-class LiveTriage:
+class LiveSelector:
     """Implements `worker.ports.models.Selector`: asks the models of the request's settings one after the other.
 
     The next one is asked where one fails and time remains; what has been chosen before for the same is not asked again
@@ -243,7 +243,7 @@ def ask_decision(
         profile, scale = opened.profile, scales.get(name, DecisionScale())
         if profile.threshold is not None:
             scale = replace(scale, threshold=profile.threshold)
-        limits = Limits(scale, profile.questions or USUAL_QUESTIONS, bool(profile.may_only_veto))
+        limits = DecisionLimits(scale, profile.questions or USUAL_QUESTIONS, bool(profile.may_only_veto))
         return DecisionSelector(opened.model, prompt(), opened.breaker, present=presenter(config), limits=limits)
 
     return ask

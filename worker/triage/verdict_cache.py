@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from worker.domain.memory import Candidate, Dropped, Recalled, Selection, SelectionTask, Verdict
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled, Selection, SelectionTask
 from worker.domain.model_calls import ModelUsage
 from worker.settings.injection import InjectionConfig
 
@@ -42,7 +42,7 @@ class Known:
 
     choice: Selection
     chosen: tuple[str, ...]
-    dropped: Mapping[str, Verdict]
+    dropped: Mapping[str, CandidateVerdict]
 
     @classmethod
     def of(cls, selection: Selection) -> "Known":
@@ -56,7 +56,7 @@ class Known:
         if not set(self.chosen) <= set(by_id):
             return None
         rest = (candidate for candidate in candidates if candidate.memory.id not in self.chosen)
-        dropped = (Dropped(one, self.dropped.get(one.memory.id, Verdict.BELOW_CUT)) for one in rest)
+        dropped = (Dropped(one, self.dropped.get(one.memory.id, CandidateVerdict.BELOW_CUT)) for one in rest)
         usage = self.choice.usage
         return replace(
             self.choice,

@@ -23,7 +23,7 @@ UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class LabelledTask:
     """A request and its labels: ids of memories that must, may, and must never be injected."""
 
     key: str
@@ -39,16 +39,16 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class LabelledWorld:
     """A store's worth of memories and the tasks asked of it, in the order of their time."""
 
     name: str
     memories: tuple[Memory, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[LabelledTask, ...]
     shared_users: tuple[str, ...]
 
 
-def read_worlds(folder: Path) -> tuple[World, ...]:
+def read_worlds(folder: Path) -> tuple[LabelledWorld, ...]:
     """Every world in `folder`, or the one that it is. Raises `SettingsError` naming what is missing or wrong."""
     found = [path for path in (folder, *sorted(folder.glob("*"))) if (path / TASKS).is_file()]
     if not found:
@@ -56,7 +56,7 @@ def read_worlds(folder: Path) -> tuple[World, ...]:
     return tuple(map(read_world, found))
 
 
-def read_world(folder: Path) -> World:
+def read_world(folder: Path) -> LabelledWorld:
     """The world in `folder`."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8")) if (folder / ABOUT).is_file() else {}
@@ -65,7 +65,7 @@ def read_world(folder: Path) -> World:
         raise SettingsError(f"{folder}: {_told(error)}") from error
 
 
-def read_cases(path: Path) -> World:
+def read_cases(path: Path) -> LabelledWorld:
     """The world in one file of JSON Lines: lines with a `message` are tasks, the others memories.
 
     `scope`, `now` and `category` of a task may be missing. Raises `SettingsError` naming what is wrong.
@@ -86,10 +86,10 @@ def _told(error: Exception) -> str:
 
 def _world(
     name: str, memories: Iterable[Mapping[str, Any]], tasks: Iterable[Mapping[str, Any]], shared_users: Iterable[str]
-) -> World:
+) -> LabelledWorld:
     stored = tuple(memory_from(raw, UNDATED) for raw in memories)
     asked = sorted((_task(name, raw) for raw in tasks), key=lambda task: (task.request.now or UNDATED, task.key))
-    return World(name, stored, tuple(asked), tuple(shared_users))
+    return LabelledWorld(name, stored, tuple(asked), tuple(shared_users))
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -98,7 +98,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _task(world: str, raw: Mapping[str, Any]) -> Task:
+def _task(world: str, raw: Mapping[str, Any]) -> LabelledTask:
     scope = {key: value for key, value in raw["scope"].items() if value is not None}
     request = InjectionRequest.model_validate(
         {
@@ -114,4 +114,4 @@ def _task(world: str, raw: Mapping[str, Any]) -> Task:
         }
     )
     labels = (frozenset(raw.get(name, ())) for name in ("essential", "useful", "forbidden"))
-    return Task(raw["id"], raw["category"], request, *labels)
+    return LabelledTask(raw["id"], raw["category"], request, *labels)

@@ -4,15 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hooks.contract import Engine, ItemSource
-from worker.domain.kinds import JudgePoint
-from worker.domain.memory import Verdict
+from worker.domain.kinds import RelevanceProfile
+from worker.domain.memory import CandidateVerdict
 from worker.domain.receipt import ConsideredMemory, Receipt
 from worker.relevance.model import Threshold
 
 LEAST_TASKS = 20
 """Recorded tasks under which a share says nothing."""
 
-FOR_THE_JUDGE = frozenset({Verdict.CHOSEN, Verdict.OVER_ITEMS, Verdict.BELOW_CUT, Verdict.NOT_SELECTED})
+FOR_THE_JUDGE = frozenset(
+    {CandidateVerdict.CHOSEN, CandidateVerdict.OVER_ITEMS, CandidateVerdict.BELOW_CUT, CandidateVerdict.NOT_SELECTED}
+)
 """Fates of what whoever chooses has seen."""
 
 
@@ -22,10 +24,10 @@ class Recorded:
     them, 0 to 1, for which the likeliest memory was likely enough, `None` for fewer tasks than say anything."""
 
     tasks: int
-    opened: Mapping[JudgePoint, float] | None
+    opened: Mapping[RelevanceProfile, float] | None
 
 
-def recorded(receipts: Sequence[Receipt], thresholds: Mapping[JudgePoint, Threshold]) -> Recorded:
+def recorded(receipts: Sequence[Receipt], thresholds: Mapping[RelevanceProfile, Threshold]) -> Recorded:
     """What receipts tell of the judge as it was when they were written."""
     best = [value for value in map(_best, receipts) if value is not None]
     if len(best) < LEAST_TASKS:

@@ -17,27 +17,27 @@ from worker.query.skipping import skip_reason
 from worker.recall.ranking import within_pool
 from worker.recall.recall import Recall, RecallScope
 from worker.recall.searches import first_query
-from worker.relevance.features import Column, Judged
+from worker.relevance.features import Column, RelevanceInput
 from worker.settings.injection import InjectionConfig
 
-from .labelled_worlds import Task, World
+from .labelled_worlds import LabelledTask, LabelledWorld
 
 DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RelevanceCase:
     """A labelled task; `vector` is missing where it would not be searched with, `judged` where nothing is found."""
 
     world: str
-    labels: Task
+    labels: LabelledTask
     vector: Column | None
-    judged: Judged | None
+    judged: RelevanceInput | None
 
 
 async def observe(
-    world: World, recall: Recall, embedder: Embedder, now: datetime, advance: Callable[[], None] = lambda: None
-) -> AsyncIterator[Case]:
+    world: LabelledWorld, recall: Recall, embedder: Embedder, now: datetime, advance: Callable[[], None] = lambda: None
+) -> AsyncIterator[RelevanceCase]:
     """The tasks of a world that is stored as a tenant of its own, every task at its own time, without one at `now`."""
     config = InjectionConfig(shared_users=world.shared_users)
     for task in world.tasks:
@@ -49,16 +49,16 @@ async def observe(
 class _Asking:
     """What stays the same for all tasks of a world."""
 
-    world: World
+    world: LabelledWorld
     recall: Recall
     embedder: Embedder
     config: InjectionConfig
     now: datetime
 
-    async def case(self, task: Task) -> Case:
+    async def case(self, task: LabelledTask) -> RelevanceCase:
         request, config = task.request, self.config
         if skip_reason(request, config) is not None:
-            return Case(self.world.name, task, None, None)
+            return RelevanceCase(self.world.name, task, None, None)
         now = request.now or self.now
         query = first_query(request, focus(request, config), config)
         replayed = request.now is not None
@@ -69,13 +69,13 @@ class _Asking:
         recalled = await self.recall(query, scope, config, Deadline.after(DEADLINE_S), Stages())
         vector = np.array(await self.embedder.embed_query(query.query), dtype=np.float32)
         judged = self._judged(task_of(task.request, recalled.query, now), recalled, vector)
-        return Case(self.world.name, task, vector, judged if judged.candidates else None)
+        return RelevanceCase(self.world.name, task, vector, judged if judged.candidates else None)
 
-    def _judged(self, task: SelectionTask, recalled: Recalled, vector: Column) -> Judged:
+    def _judged(self, task: SelectionTask, recalled: Recalled, vector: Column) -> RelevanceInput:
         """The pool as a service hands it to whoever chooses: no repeats, cut to its size."""
         fresh, _ = deduplicate(recalled.candidates, {}, self.embedder.profile.duplicate)
         kept, _ = within_pool(fresh, self.config.pool_limit)
-        return Judged(task, kept, recalled.size, vector)
+        return RelevanceInput(task, kept, recalled.size, vector)
 
 
 def task_of(request: InjectionRequest, query: str, now: datetime) -> SelectionTask:

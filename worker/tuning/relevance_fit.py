@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from worker.domain.errors import SettingsError
-from worker.domain.kinds import JudgePoint
+from worker.domain.kinds import RelevanceProfile
 from worker.relevance.model import Adjustment, Scores, Threshold, probabilities
 
-from .relevance_cases import Case
-from .relevance_measures import Effect, Rated, loss, measured
+from .relevance_cases import RelevanceCase
+from .relevance_measures import ChoiceEffect, Rated, loss, measured
 
 LEAST_TASKS = 20
 """Labelled tasks under which nothing is fitted."""
@@ -38,7 +38,7 @@ Matrix = npt.NDArray[np.float64]
 class Scored:
     """A labelled task with the judge's scores, `None` where nothing was found for it."""
 
-    case: Case
+    case: RelevanceCase
     scores: Scores | None
 
     def rated(self, change: Adjustment) -> Rated:
@@ -47,14 +47,14 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class RelevanceFit:
     """What was fitted to all the tasks, and what fitting to a part of them does to the others, before and after."""
 
     tasks: int
     change: Adjustment
-    point: JudgePoint
-    before: Effect
-    after: Effect
+    point: RelevanceProfile
+    before: ChoiceEffect
+    after: ChoiceEffect
 
     @property
     def helps(self) -> bool:
@@ -62,11 +62,13 @@ class Fit:
         return self.before.loss is not None and self.after.loss is not None and self.after.loss < self.before.loss
 
 
-def fit_to(scored: Sequence[Scored], thresholds: Mapping[JudgePoint, Threshold], point: JudgePoint, most: int) -> Fit:
+def fit_to(
+    scored: Sequence[Scored], thresholds: Mapping[RelevanceProfile, Threshold], point: RelevanceProfile, most: int
+) -> RelevanceFit:
     """The change that these labels ask for and its effect. Raises `SettingsError` saying which labels are too few."""
     change = fit(scored)
     before, after = unseen_effects(scored, thresholds[point], most)
-    return Fit(len(scored), change, point, before, after)
+    return RelevanceFit(len(scored), change, point, before, after)
 
 
 def fit(scored: Sequence[Scored]) -> Adjustment:
@@ -127,7 +129,7 @@ def _design(scores: Scores) -> Matrix:
     return np.stack([scores.items.astype(np.float64), np.full(number, scores.head), np.ones(number)], axis=1)
 
 
-def unseen_effects(scored: Sequence[Scored], threshold: Threshold, most: int) -> tuple[Effect, Effect]:
+def unseen_effects(scored: Sequence[Scored], threshold: Threshold, most: int) -> tuple[ChoiceEffect, ChoiceEffect]:
     """What is chosen before, and after fitting to the other parts of the tasks: nothing is measured where it was
     fitted."""
     before = [Adjustment()] * len(scored)
@@ -139,7 +141,7 @@ def unseen_effects(scored: Sequence[Scored], threshold: Threshold, most: int) ->
     return effect(scored, before, threshold, most), effect(scored, after, threshold, most)
 
 
-def effect(scored: Sequence[Scored], changes: Sequence[Adjustment], threshold: Threshold, most: int) -> Effect:
+def effect(scored: Sequence[Scored], changes: Sequence[Adjustment], threshold: Threshold, most: int) -> ChoiceEffect:
     """What a threshold chooses for each task with its change."""
     rated = [one.rated(change) for one, change in zip(scored, changes, strict=True)]
     return replace(measured(rated, threshold, most), loss=loss(rated))

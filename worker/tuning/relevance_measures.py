@@ -12,7 +12,7 @@ from worker.domain.memory import Candidate
 from worker.relevance.features import Column
 from worker.relevance.model import Threshold, in_order
 
-from .relevance_cases import Case
+from .relevance_cases import RelevanceCase
 
 
 class Rater(StrEnum):
@@ -27,7 +27,7 @@ class Rater(StrEnum):
 class Rated:
     """A labelled task and the value of each candidate, the higher the better; `None` where nothing was found."""
 
-    case: Case
+    case: RelevanceCase
     values: Column | None
 
     @property
@@ -45,7 +45,7 @@ class Rated:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class ChoiceEffect:
     """What is chosen, in shares of 0 to 1 (see `docs/judge.md`), `None` where there is nothing to count.
 
     `loss` is the mean negative log likelihood of the labels, where what was rated are probabilities.
@@ -60,17 +60,17 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RaterScore:
     """How one rater does on labelled tasks: how often it puts a relevant candidate before another one, and a task that
     has relevant memories before one that has none (ties count half); and what its threshold chooses."""
 
     candidates: float | None
     tasks: float | None
     threshold: Threshold
-    effect: Effect
+    effect: ChoiceEffect
 
 
-def standings(judged: Sequence[Rated], threshold: Threshold, most: int) -> Mapping[Rater, Standing]:
+def rater_scores(judged: Sequence[Rated], threshold: Threshold, most: int) -> Mapping[Rater, RaterScore]:
     """The judge, and the search's scores of the same candidates.
 
     The threshold of a score is the lowest that keeps as many turns clean as the judge does, taken on these tasks
@@ -84,13 +84,13 @@ def standings(judged: Sequence[Rated], threshold: Threshold, most: int) -> Mappi
     return found
 
 
-def _standing(rated: Sequence[Rated], threshold: Threshold, most: int) -> Standing:
+def _standing(rated: Sequence[Rated], threshold: Threshold, most: int) -> RaterScore:
     pairs = [(one.relevant(), one.values) for one in rated if one.values is not None]
     flags = np.concatenate([flag for flag, _ in pairs]) if pairs else np.zeros(0, dtype=bool)
     values = np.concatenate([value for _, value in pairs]) if pairs else np.zeros(0)
     needs = np.array([bool(one.case.labels.relevant) for one in rated])
     best = np.array([one.best for one in rated])
-    return Standing(auroc(flags, values), auroc(needs, best), threshold, measured(rated, threshold, most))
+    return RaterScore(auroc(flags, values), auroc(needs, best), threshold, measured(rated, threshold, most))
 
 
 def _values(one: Rated, rater: Rater) -> Column | None:
@@ -122,13 +122,13 @@ def share_of_pairs(wanted: npt.NDArray[np.bool_], values: npt.NDArray[np.floatin
     return float((rank[wanted].sum() - good * (good + 1) / 2.0) / (good * (len(wanted) - good)))
 
 
-def measured(rated: Sequence[Rated], threshold: Threshold, most: int) -> Effect:
+def measured(rated: Sequence[Rated], threshold: Threshold, most: int) -> ChoiceEffect:
     """What a threshold chooses, at most `most` memories for each task."""
     totals = np.zeros(7)
     for one in rated:
         totals += _counts(one, threshold, most)
     injected, good, found, essential, clean, empty, harmed = totals.tolist()
-    return Effect(
+    return ChoiceEffect(
         precision=_share(good, injected),
         recall=_share(found, essential),
         clean=_share(clean, empty),

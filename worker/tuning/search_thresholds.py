@@ -39,7 +39,7 @@ PARTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedCandidate:
     """A candidate of one task: raw scores (keyword in units of the logarithm of the store's size), and its label."""
 
     cosine: float
@@ -48,7 +48,7 @@ class Seen:
     relevant: bool = False
 
 
-Observation = Sequence[Seen]
+Observation = Sequence[ObservedCandidate]
 """The candidates of one task, no floor applied; empty where nothing was found."""
 
 Measure = Callable[[Sequence[Observation]], "Thresholds"]
@@ -56,7 +56,7 @@ Measure = Callable[[Sequence[Observation]], "Thresholds"]
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class ThresholdEffect:
     """What thresholds do on what was observed, each a share of 0 to 1 or `None` where there is nothing to count.
 
     `passing`: tasks with relevant memories that get candidates. `kept`: relevant memories among the candidates.
@@ -135,17 +135,17 @@ def _gate(with_any: Sequence[Observation], without: Sequence[Observation]) -> tu
     return best[1], best[2]
 
 
-def effect_of(thresholds: Thresholds, observed: Sequence[Observation]) -> Effect:
+def effect_of(thresholds: Thresholds, observed: Sequence[Observation]) -> ThresholdEffect:
     """What `thresholds` do to these tasks."""
     return _effect([(task, thresholds) for task in observed])
 
 
-def labelled_effect(observed: Sequence[Observation]) -> Effect:
+def labelled_effect(observed: Sequence[Observation]) -> ThresholdEffect:
     """What `from_labelled` does to tasks that were left out of it; for observations that it takes."""
     return unseen_effect(observed, _labelled)
 
 
-def unseen_effect(observed: Sequence[Observation], measure: Measure) -> Effect:
+def unseen_effect(observed: Sequence[Observation], measure: Measure) -> ThresholdEffect:
     """What measured thresholds do to tasks that they were not measured on: each part has those of the other parts."""
     parts = _parts(observed)
     measured = [
@@ -165,13 +165,13 @@ def _parts(observed: Sequence[Observation]) -> list[int]:
     return found
 
 
-def _effect(each: Sequence[tuple[Observation, Thresholds]]) -> Effect:
+def _effect(each: Sequence[tuple[Observation, Thresholds]]) -> ThresholdEffect:
     """What thresholds do, each to its task."""
     kept = [_candidates(task, thresholds) for task, thresholds in each]
     with_any = [place for place, (task, _) in enumerate(each) if any(seen.relevant for seen in task)]
     without = sorted(set(range(len(each))) - set(with_any))
     clean = [all(seen.relevance < each[place][1].confident for seen in kept[place]) for place in without]
-    return Effect(
+    return ThresholdEffect(
         passing=_share(sum(bool(kept[place]) for place in with_any), len(with_any)),
         kept=_share(
             sum(seen.relevant for task in kept for seen in task),
@@ -190,7 +190,7 @@ def quantile(values: Sequence[float], share: float) -> float:
     return low + (high - low) * (place - math.floor(place))
 
 
-def _candidates(task: Observation, thresholds: Thresholds) -> list[Seen]:
+def _candidates(task: Observation, thresholds: Thresholds) -> list[ObservedCandidate]:
     """What is over the floor, if anything is over the gate."""
     if not any(seen.cosine >= thresholds.gate or seen.keyword >= thresholds.keyword for seen in task):
         return []

@@ -12,21 +12,21 @@ from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.qdrant.edge.store import EdgeStore
 from worker.domain.memory import EmbedderProfile
 from worker.recall.recall import Recall
-from worker.store.memories import Keeper
+from worker.store.memories import MemoryService
 
-from .labelled_worlds import World
-from .relevance_cases import Case, observe
+from .labelled_worlds import LabelledWorld
+from .relevance_cases import RelevanceCase, observe
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class WorldStore:
     """An open store; each world is a tenant of its own."""
 
-    keeper: Keeper
+    keeper: MemoryService
     recall: Recall
     embedder: CachingEmbedder
 
-    async def cases(self, world: World, advance: Callable[[], None] = lambda: None) -> list[Case]:
+    async def cases(self, world: LabelledWorld, advance: Callable[[], None] = lambda: None) -> list[RelevanceCase]:
         """The tasks of a world, which is stored first; those without a time are asked now."""
         await self.keeper.put(world.name, world.memories)
         now = datetime.now(UTC)
@@ -34,13 +34,13 @@ class Stand:
 
 
 @asynccontextmanager
-async def open_stand(folder: Path, profile: EmbedderProfile | None = None) -> AsyncIterator[Stand]:
+async def open_world_store(folder: Path, profile: EmbedderProfile | None = None) -> AsyncIterator[WorldStore]:
     """The store in `folder`, with the embedder that the judge is made for; `profile` has other thresholds for it."""
     embedder, sparse = MiniLmEmbedder(), Bm25Encoder()
     engine = await EdgeStore.open(folder / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
     try:
         cached = CachingEmbedder(embedder)
-        yield Stand(Keeper(engine, sparse, embedder), Recall(engine, sparse, cached, None, profile), cached)
+        yield WorldStore(MemoryService(engine, sparse, embedder), Recall(engine, sparse, cached, None, profile), cached)
     finally:
         await engine.aclose()
         await embedder.aclose()

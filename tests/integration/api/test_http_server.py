@@ -19,7 +19,7 @@ from tests.support.valkey import running_valkey, sync_redis
 from worker.adapters.redis.queue_state import LIMIT_S, look_at_queue
 from worker.api.server import HttpServer, listen
 from worker.domain.errors import SettingsError
-from worker.operations.client import LocalBackend, QueueState
+from worker.operations.client import LocalOperationClient, QueueState
 from worker.settings.service import ServiceSettings
 
 SECRET = "words-of-somebody"
@@ -34,7 +34,7 @@ async def serving(answers: dict[str, Any] | None = None, **settings: Any) -> Asy
     """Host and port of a server over these operations."""
     seen = Recorder(answers or {"inject": {"outcome": "none_relevant"}})
     server = HttpServer(ServiceSettings(http_port=0, **settings))
-    async with server.serving(LocalBackend(seen.table, seen.commit), nobody, alone=True) as url:
+    async with server.serving(LocalOperationClient(seen.table, seen.commit), nobody, alone=True) as url:
         host, _, port = url.removeprefix("http://").rpartition(":")
         yield host.strip("[]"), int(port)
 

@@ -11,7 +11,7 @@ from tests.support.upstream import Mode, Upstream
 from worker.bootstrap.core import open_core
 from worker.cli import app
 from worker.cli.doctor import _paused
-from worker.operations.client import LocalBackend
+from worker.operations.client import LocalOperationClient
 from worker.operations.memories import REMEMBER
 from worker.operations.requests import HEALTH
 from worker.settings.injection import Settings
@@ -31,7 +31,7 @@ async def test_a_model_that_keeps_failing_is_shown_and_so_is_its_return(tmp_path
             breaker = (await core.model.chat.open(MODEL)).breaker
             await core.model.warm()
             breaker.record_success()
-            backend = LocalBackend(core.operations)
+            backend = LocalOperationClient(core.operations)
             await backend.call(REMEMBER, {"memory": {"id": "hold", "content": "Cabin holds lapse in 12 minutes"}})
             for number in range(breaker.threshold):
                 health = await backend.call(HEALTH, {})

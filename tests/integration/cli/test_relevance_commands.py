@@ -13,7 +13,7 @@ from tests.support.service import fact
 from tests.support.upstream import keeping
 from tests.support.upstream_thread import upstream_thread
 from worker.adapters.models import relevance_file as judge_model
-from worker.adapters.models.relevance_file import CARD, NUMBERS, find_folder, read_judge
+from worker.adapters.models.relevance_file import CARD, NUMBERS, find_folder, read_relevance_model
 
 WORLDS = ROOT / "prompts/cases"
 
@@ -49,7 +49,7 @@ class TestDoctor:
         return package
 
     def test_a_sound_one_says_its_version(self, line: CommandLine, folder: Path) -> None:
-        assert self.finding(line) == f"version {read_judge(folder).judge.version}"
+        assert self.finding(line) == f"version {read_relevance_model(folder).judge.version}"
 
     def test_missing_files(self, line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(judge_model, "CARD", "nowhere.json")
@@ -76,7 +76,7 @@ class TestDoctor:
         assert "service.embedder = minilm" in found
 
     def test_what_was_fitted(self, line: CommandLine, tmp_path: Path) -> None:
-        version = read_judge().judge.version
+        version = read_relevance_model().judge.version
         saved = tmp_path / "data/judge.json"
         saved.parent.mkdir()
         saved.write_text(json.dumps({version: {"scale": 1.0, "head": 0.0, "shift": 0.5}}))
@@ -91,7 +91,7 @@ class TestCommands:
     def test_show_tells_what_it_is(self, tmp_path: Path) -> None:
         line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
         shown = line.json("judge", "show")
-        assert shown["sha256"] == read_judge().card["sha256"]
+        assert shown["sha256"] == read_relevance_model().card["sha256"]
         assert shown["fitted"] is None
         assert set(shown["thresholds"]) == {"clean98", "balanced", "recall"}
         assert "thresholds" in line.ok("judge", "show")

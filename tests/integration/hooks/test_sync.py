@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hooks import MeeseeksClient, Outcome, Reason, SyncMeeseeksClient, SyncPreExecutionHook
-from hooks.background import GRACE, Background, Unfinished, background
+from hooks.background import GRACE, LoopThread, Unfinished, background
 from hooks.faults import DeadlinePassed, ServiceUnavailable
 from tests.support.http_double import HttpDouble, running_http_double
 from tests.support.paths import ROOT
@@ -139,7 +139,7 @@ def test_there_is_one_thread_for_all(hook: SyncPreExecutionHook, worker_url: str
 
 
 def test_nothing_is_begun_once_the_loop_is_closed() -> None:
-    ended = Background()
+    ended = LoopThread()
     ended.do(lambda: asyncio.sleep(0), 1.0)
     assert ended._current is not None
     ended._current.stop()

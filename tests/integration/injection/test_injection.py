@@ -8,7 +8,7 @@ import pytest
 from hooks.contract import BlockFormat, Engine, Outcome, Reason
 from tests.support.scripted_model import Say, ScriptedModel, oracle
 from tests.support.service import Service, fact, ids, open_service
-from worker.domain.memory import Verdict
+from worker.domain.memory import CandidateVerdict
 
 KEY = fact("key", "The spare boat-shed key hangs behind the kayak rack at Lindholm")
 HULL = fact("hull", "Ottilie sands the hull of the boat every second April")
@@ -34,8 +34,8 @@ async def test_model_decides_and_the_receipt_explains(tmp_path: Path) -> None:
     )
     assert ids(result) == ["key"]
     fates = {entry.id: entry.verdict for entry in receipt.considered}
-    assert fates["key"] is Verdict.CHOSEN
-    assert fates["shed"] is Verdict.NOT_SELECTED
+    assert fates["key"] is CandidateVerdict.CHOSEN
+    assert fates["shed"] is CandidateVerdict.NOT_SELECTED
     assert receipt.model is not None
     assert (receipt.model.name, receipt.model.prompt_id) == ("scripted/model", "triage@1")
     assert {"embed", "search", "rank", "triage"} <= set(receipt.stages)
@@ -144,7 +144,7 @@ async def test_block_keeps_within_the_callers_limit(tmp_path: Path) -> None:
         result = await (await filled(service)).ask(QUESTION, render={"max_chars": 260, "format": "plain"})
         receipt = await service.receipt(result)
     assert len(result.memory_context or "") <= 260
-    assert Verdict.OVER_CHARS in {entry.verdict for entry in receipt.considered}
+    assert CandidateVerdict.OVER_CHARS in {entry.verdict for entry in receipt.considered}
 
 
 @pytest.mark.parametrize("style", list(BlockFormat))

@@ -15,7 +15,7 @@ from tests.support.triage import live_triage
 from worker.domain.memory import MemoryType
 from worker.domain.model_calls import ChatRequest
 from worker.triage.breaker import CircuitBreaker
-from worker.triage.decision_selector import DecisionSelector, Limits
+from worker.triage.decision_selector import DecisionLimits, DecisionSelector
 from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
 MEMORIES = [
@@ -26,9 +26,9 @@ MEMORIES = [
 QUESTION = "Who tunes the reed organ?"
 
 
-def decisions(model: ScriptedDecisions, limits: Limits | None = None) -> DecisionSelector:
+def decisions(model: ScriptedDecisions, limits: DecisionLimits | None = None) -> DecisionSelector:
     prompt = load_prompts(default_prompts_dir())["decision"]
-    return DecisionSelector(model, prompt, CircuitBreaker(), present=str, limits=limits or Limits())
+    return DecisionSelector(model, prompt, CircuitBreaker(), present=str, limits=limits or DecisionLimits())
 
 
 async def test_a_decision_model_chooses_and_the_receipt_has_its_probabilities(tmp_path: Path) -> None:

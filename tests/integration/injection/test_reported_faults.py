@@ -15,7 +15,7 @@ from tests.support.embedders import DIMENSION, HashingEmbedder
 from tests.support.scripted_model import Say, ScriptedModel, offered, oracle
 from tests.support.service import NOW, fact, ids, open_service
 from worker.domain.errors import EmbedderError, MemoryRejected
-from worker.domain.memory import Vector, Verdict
+from worker.domain.memory import CandidateVerdict, Vector
 from worker.domain.model_calls import ChatRequest
 from worker.transfer import memory_from
 
@@ -202,7 +202,7 @@ async def test_b31_bad_matches_are_not_injected(tmp_path: Path, path: str) -> No
             receipt = await service.receipt(result)
             assert result.outcome is Outcome.NONE_RELEVANT
             if path == "model picks everything":
-                assert {entry.verdict for entry in receipt.considered} == {Verdict.BELOW_FLOOR}
+                assert {entry.verdict for entry in receipt.considered} == {CandidateVerdict.BELOW_FLOOR}
     if model:
         assert model.requests == []
 

@@ -19,7 +19,7 @@ from tests.support.valkey import forget, running_valkey
 from worker.adapters.redis.ledger import RedisLedger
 from worker.domain.deadline import Deadline
 from worker.domain.ledger import LedgerKey
-from worker.domain.memory import Verdict
+from worker.domain.memory import CandidateVerdict
 from worker.domain.model_calls import ChatRequest
 from worker.injection.service import service as injection
 from worker.injection.sessions import SessionService
@@ -127,7 +127,7 @@ async def test_b35_eight_wordings_take_one_place(tmp_path: Path, path: str) -> N
         again = await service.ask("How does Mireille take her coffee?", turn="2")
     assert set(ids(result)) == {"m8", "m9"}
     considered = {entry.id: entry for entry in receipt.considered}
-    assert {considered[f"m{n}"].verdict for n in range(1, 8)} == {Verdict.DUPLICATE}
+    assert {considered[f"m{n}"].verdict for n in range(1, 8)} == {CandidateVerdict.DUPLICATE}
     assert {considered[f"m{n}"].duplicate_of for n in range(1, 8)} == {"m8"}
     assert not {f"m{n}" for n in range(1, 9)} & set(ids(again))
 
@@ -152,7 +152,7 @@ async def test_only_what_reached_the_block_counts_as_shown(tmp_path: Path, ledge
         second = await service.ask("Who sands the hull of the boat?", turn="2")
     assert len(ids(first)) == 1
     assert receipt.chosen == tuple(ids(first)) == tuple(shown)
-    assert {entry.verdict for entry in receipt.considered} >= {Verdict.CHOSEN, Verdict.OVER_ITEMS}
+    assert {entry.verdict for entry in receipt.considered} >= {CandidateVerdict.CHOSEN, CandidateVerdict.OVER_ITEMS}
     assert set(ids(second)).isdisjoint(ids(first))
     assert len(ids(second)) == 1
 
@@ -285,7 +285,7 @@ async def test_p10_max_tokens_bounds_the_block(tmp_path: Path) -> None:
             result = await service.ask("When do the ferry offices of all the towns open?")
             receipt = await service.receipt(result)
         assert estimate_tokens(result.memory_context or "") <= limit
-        assert Verdict.OVER_TOKENS in {entry.verdict for entry in receipt.considered}
+        assert CandidateVerdict.OVER_TOKENS in {entry.verdict for entry in receipt.considered}
         assert receipt.chosen == tuple(ids(result))
         counts.append(len(ids(result)))
     assert 0 < counts[0] < counts[1] < len(TOWNS)
@@ -310,5 +310,5 @@ async def test_b37_pinned_goals_leave_room_for_what_was_found(tmp_path: Path) ->
     assert [item.text in text for item in result.items] == [True] * len(result.items)
     assert sum(f"Goal {n}: " in text for n in range(12)) == len(ids(result)) - 1 > 1
     fates = {entry.id: entry.verdict for entry in receipt.considered}
-    assert {name for name, verdict in fates.items() if verdict is Verdict.CHOSEN} == set(ids(result))
-    assert {fates[f"g{n}"] for n in range(12)} == {Verdict.CHOSEN, Verdict.OVER_TOKENS}
+    assert {name for name, verdict in fates.items() if verdict is CandidateVerdict.CHOSEN} == set(ids(result))
+    assert {fates[f"g{n}"] for n in range(12)} == {CandidateVerdict.CHOSEN, CandidateVerdict.OVER_TOKENS}

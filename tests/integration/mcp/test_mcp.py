@@ -12,13 +12,13 @@ from fastmcp import Client
 
 from hooks.queue import QueueClient
 from tests.support.mcp import call, client_of, open_store, texts, told
-from worker.mcp import Backend, Whose
+from worker.mcp import Backend, ToolScope
 from worker.mcp.results import MAX_CHARS, NOTICE
-from worker.operations.client import QueueBackend
+from worker.operations.client import QueueOperationClient
 from worker.operations.memories import PUT, SHOW
 from worker.operations.requests import RecallPayload
 
-OSCAR, MIA = Whose("acme", user="oscar"), Whose("acme", user="mia")
+OSCAR, MIA = ToolScope("acme", user="oscar"), ToolScope("acme", user="mia")
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ async def test_filters_narrow_and_a_day_is_wanted_whole(oscar: "Client[Any]", ba
 
 async def test_nobody_sees_or_changes_what_is_somebody_elses(backend: Backend, oscar: "Client[Any]") -> None:
     secret = await call(oscar, "remember", content="Oscar's locker is number 77")
-    async with client_of(backend, MIA) as mia, client_of(backend, Whose("globex", user="oscar")) as elsewhere:
+    async with client_of(backend, MIA) as mia, client_of(backend, ToolScope("globex", user="oscar")) as elsewhere:
         for other in (mia, elsewhere):
             assert await texts(other, "locker number") == []
             assert "no memory of yours" in await told(other, "forget", ids=[secret["id"]])
@@ -125,8 +125,8 @@ async def test_nobody_sees_or_changes_what_is_somebody_elses(backend: Backend, o
 
 async def test_what_is_shared_is_everybodys_and_what_belongs_to_a_project_is_seen_there(backend: Backend) -> None:
     async with (
-        client_of(backend, Whose("acme", user="oscar", shared=True)) as team,
-        client_of(backend, Whose("acme", user="oscar", project="boat")) as boat,
+        client_of(backend, ToolScope("acme", user="oscar", shared=True)) as team,
+        client_of(backend, ToolScope("acme", user="oscar", project="boat")) as boat,
         client_of(backend, MIA) as mia,
     ):
         lunch = await call(team, "remember", content="Lunch is at noon on Fridays")
@@ -182,7 +182,7 @@ async def test_what_is_wrong_is_said_in_words(wordless: "Client[Any]", tool: str
 
 async def test_where_no_service_answers_the_model_is_told_what_to_do(tmp_path: Path) -> None:
     queue = QueueClient(f"unix://{tmp_path}/nothing.sock")
-    async with client_of(QueueBackend(queue, "unix:///nothing"), OSCAR) as client:
+    async with client_of(QueueOperationClient(queue, "unix:///nothing"), OSCAR) as client:
         assert await told(client, "recall", query="winch") == "Redis cannot be reached; check MEESEEKS_REDIS_URL"
     await queue.aclose()
 

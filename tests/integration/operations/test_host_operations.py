@@ -19,7 +19,7 @@ from worker.adapters.redis.subagents import RedisSubagents
 from worker.bootstrap.core import Core, open_core
 from worker.domain.deadline import Deadline
 from worker.domain.errors import NotFound, QueueError
-from worker.domain.operation import Answer
+from worker.domain.operation import OperationAnswer
 from worker.hosts import HOSTS, SubagentKind, SubagentTask
 from worker.hosts.subagents import WAIT_S, PendingSubagents
 from worker.operations.hosts import CANARY_SESSION, CANARY_TENANT, HostOperations
@@ -53,7 +53,7 @@ class Door:
             assert await self.redis.eval(wire.COMMIT, 1, *answer.commit) == 1
         return answer.body
 
-    async def ask(self, payload: dict[str, Any]) -> Answer:
+    async def ask(self, payload: dict[str, Any]) -> OperationAnswer:
         return await self.core.operations[wire.HOST_HOOK](payload, Deadline.after(5))
 
     async def put(self, *contents: str, tenant: str = "default") -> None:
@@ -199,17 +199,17 @@ async def test_a_canary_sees_the_doctors_tenant_alone(url: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("event", [None, [], "x", 7, {}, {"hook_event_name": "UserPromptSubmit"}])
 async def test_events_of_any_form_get_the_hosts_nothing(event: Any) -> None:
-    async def never(payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def never(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         raise AssertionError
 
     operations = HostOperations(never, never, MemorySubagents())
     for name, host in HOSTS.items():
         answer = await operations.hook({"host": name, "event": event}, Deadline.after(1))
-        assert answer == Answer(dict(host.nothing))
+        assert answer == OperationAnswer(dict(host.nothing))
 
 
 async def test_an_unknown_host_is_told_which_there_are() -> None:
-    async def never(payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def never(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         raise AssertionError
 
     operations = HostOperations(never, never, MemorySubagents())
@@ -224,7 +224,7 @@ async def test_a_fault_below_becomes_the_hosts_nothing(tmp_path: Path) -> None:
     async with open_core(settings, redis=redis, with_model=False) as core:
         for name in ("post-compact", "pre-tool-use.agent", "subagent-start"):
             payload = {"host": "claude-code", "event": event_of(f"claude-code/{name}")}
-            assert await core.operations[wire.HOST_HOOK](payload, Deadline.after(2)) == Answer({})
+            assert await core.operations[wire.HOST_HOOK](payload, Deadline.after(2)) == OperationAnswer({})
     await redis.aclose()
 
 

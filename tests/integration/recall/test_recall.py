@@ -12,8 +12,17 @@ from tests.support.embedders import HashingEmbedder
 from tests.support.service import NOW, Service, fact, open_service
 from worker.domain.deadline import Deadline
 from worker.domain.errors import StoreError
-from worker.domain.kinds import Budget, Leg, SortKey
-from worker.domain.memory import Hit, HybridQuery, MemoryFilter, MemoryType, Recalled, RecallQuery, Verdict, Visibility
+from worker.domain.kinds import Budget, SearchKind, SortKey
+from worker.domain.memory import (
+    CandidateVerdict,
+    Hit,
+    HybridQuery,
+    MemoryFilter,
+    MemoryType,
+    Recalled,
+    RecallQuery,
+    Visibility,
+)
 from worker.domain.timings import Stages
 from worker.ports.store import MemoryStore, StoreEngine
 from worker.recall.recall import Recall, RecallScope
@@ -134,7 +143,7 @@ async def test_a_time_in_the_message_brings_what_was_of_that_time(tmp_path: Path
         await service.put([*near, fact("then", "Cable snapped", created_at="2026-03-11T00:00:00Z")])
         found = await recalled(service, "what broke last week")
     then = next(candidate for candidate in found.candidates if candidate.memory.id == "then")
-    assert then.legs == (Leg.DATED,)
+    assert then.legs == (SearchKind.DATED,)
 
 
 async def test_a_name_in_the_message_brings_what_is_about_it(tmp_path: Path) -> None:
@@ -142,7 +151,7 @@ async def test_a_name_in_the_message_brings_what_is_about_it(tmp_path: Path) -> 
         near = [fact(f"m{n}", "what should I know before calling") for n in range(9)]
         await service.put([*near, fact("her", "Prefers mornings", entities=["Solveig Ødegård"])])
         found = await recalled(service, "what should I know before calling solveig")
-    assert Leg.NAMED in next(one.legs for one in found.candidates if one.memory.id == "her")
+    assert SearchKind.NAMED in next(one.legs for one in found.candidates if one.memory.id == "her")
 
 
 async def test_links_are_followed_both_ways_and_shared_names_too(tmp_path: Path) -> None:
@@ -166,7 +175,7 @@ async def test_links_are_followed_both_ways_and_shared_names_too(tmp_path: Path)
     assert {"target", "pointing", "namesake"}.isdisjoint(ids(without))
     assert len(bounded.candidates) <= 1 + 3
     linked = next(one for one in found.candidates if one.memory.id == "target")
-    assert Leg.LINKED in linked.legs
+    assert SearchKind.LINKED in linked.legs
 
 
 async def test_important_memories_near_the_query_are_seeds(tmp_path: Path) -> None:
@@ -195,11 +204,11 @@ async def test_a_superseded_hit_leads_along_the_chain_to_what_holds_now(tmp_path
         past = await recalled(service, RecallQuery("The gate code is 4411", history=True))
         low = await recalled(service, RecallQuery("The gate code is 4411", budget=Budget.LOW))
     (now,) = found.candidates
-    assert (now.memory.id, now.legs) == ("v3", (Leg.SUCCESSOR,))
+    assert (now.memory.id, now.legs) == ("v3", (SearchKind.SUCCESSOR,))
     assert now.cosine == pytest.approx(1.0, abs=1e-3)
     assert {(entry.candidate.memory.id, entry.verdict, entry.of) for entry in found.dropped} == {
-        ("v1", Verdict.SUPERSEDED, "v2"),
-        ("v2", Verdict.SUPERSEDED, "v3"),
+        ("v1", CandidateVerdict.SUPERSEDED, "v2"),
+        ("v2", CandidateVerdict.SUPERSEDED, "v3"),
     }
     assert set(ids(past)) == {"v1", "v2", "v3"}
     assert ids(low) == ["v3"]
@@ -211,7 +220,7 @@ async def test_a_successor_that_may_not_be_seen_stays_hidden(tmp_path: Path) -> 
         await service.put([fact("old", "The gate code is 4411"), successor])
         found = await recalled(service, "The gate code is 4411")
     assert found.candidates == ()
-    assert [entry.verdict for entry in found.dropped] == [Verdict.SUPERSEDED]
+    assert [entry.verdict for entry in found.dropped] == [CandidateVerdict.SUPERSEDED]
 
 
 async def test_a_circle_of_successors_ends(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from worker.domain.timings import Stages
 from worker.domain.usage import Usage
 from worker.ports.models import ChatModel
 from worker.recall.recall import Recall, RecallScope
-from worker.receipts.answer_usage import Feedback, FeedbackParts
+from worker.receipts.answer_usage import AnswerUsage, AnswerUsageParts
 from worker.receipts.usage_by_model import UsageJudge
 from worker.settings.injection import InjectionConfig
 from worker.triage.prompt_files import default_prompts_dir
@@ -28,7 +28,9 @@ HOLD = "Cabin holds in berth now lapse after 12 minutes"
 QUESTION = "How long are cabin holds kept before they lapse in berth?"
 
 
-def feedback(service: Service, folder: Path, steps: Sequence[Step] = (), **config: Any) -> tuple[Feedback, FileUsage]:
+def feedback(
+    service: Service, folder: Path, steps: Sequence[Step] = (), **config: Any
+) -> tuple[AnswerUsage, FileUsage]:
     usage, settings = FileUsage(folder / "usage.json"), InjectionConfig.model_validate(config)
     model = ScriptedModel(steps)
 
@@ -36,10 +38,10 @@ def feedback(service: Service, folder: Path, steps: Sequence[Step] = (), **confi
         return model
 
     judge = UsageJudge(open_model, default_prompts_dir())
-    parts = FeedbackParts(
+    parts = AnswerUsageParts(
         service.receipts, service.ledger, usage, service.engine, lambda _: settings, lambda: NOW, judge
     )
-    return Feedback(parts), usage
+    return AnswerUsage(parts), usage
 
 
 def report(answer: str, **fields: Any) -> AnswerReport:

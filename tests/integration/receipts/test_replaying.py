@@ -16,10 +16,10 @@ from tests.support.command_line import CommandLine, command_line
 from tests.support.stack import environment
 from worker.domain.errors import OperationError, SettingsError
 from worker.domain.kinds import ReceiptKeep
-from worker.domain.memory import Memory, MemoryScope, MemoryType, Verdict
+from worker.domain.memory import CandidateVerdict, Memory, MemoryScope, MemoryType
 from worker.domain.receipt import ConsideredMemory, Receipt
-from worker.receipts.cases import Case, Labels, add_to_file, added, case_of, labels_of
-from worker.receipts.replay import ReplayWish, compared, config_of, shown_then
+from worker.receipts.cases import LabelledCase, Labels, add_to_file, added, case_of, labels_of
+from worker.receipts.replay import ReplayRequest, compared, config_of, shown_then
 from worker.tuning.labelled_worlds import read_cases
 
 HOLD, ELSE = "Cabin holds in berth lapse after 12 minutes", "Cabin holds in berth lapse when sailing begins"
@@ -163,19 +163,21 @@ def test_labels_that_make_no_sense_are_refused(cli: CommandLine, tmp_path: Path)
     assert file.read_text(encoding="utf-8") == "not JSON\n"
 
 
-def considered(name: str, verdict: Verdict = Verdict.CHOSEN, text: str = HOLD, version: int = 1) -> ConsideredMemory:
+def considered(
+    name: str, verdict: CandidateVerdict = CandidateVerdict.CHOSEN, text: str = HOLD, version: int = 1
+) -> ConsideredMemory:
     return ConsideredMemory(id=name, type=MemoryType.FACT, text=text, version=version, score=0.5, verdict=verdict)
 
 
 def receipt_with(*memories: ConsideredMemory, name: str = "r1") -> Receipt:
     request = InjectionRequest(session_id="s", message=QUESTION, scope=Scope(tenant="t1", user="u"), agent_id="dock")
-    chosen = tuple(one.id for one in memories if one.verdict is Verdict.CHOSEN)
+    chosen = tuple(one.id for one in memories if one.verdict is CandidateVerdict.CHOSEN)
     plain = {"id": name, "at": "2026-01-01T00:00:00Z", "request": request, "outcome": Outcome.INJECTED}
     return Receipt.model_validate({**plain, "considered": memories, "chosen": chosen})
 
 
 def test_a_case_holds_memories_as_they_were_for_all_that_may_see_them() -> None:
-    receipt = receipt_with(considered("a"), considered("b"), considered("seen", Verdict.ALREADY_SHOWN))
+    receipt = receipt_with(considered("a"), considered("b"), considered("seen", CandidateVerdict.ALREADY_SHOWN))
     today = [
         Memory(id="a", content="edited since", version=2, scope=MemoryScope(user="team")),
         Memory(id="seen", content="x"),
@@ -202,7 +204,7 @@ def test_another_text_of_a_known_memory_gets_an_id_of_its_own() -> None:
 
 
 def test_cases_that_are_added_at_the_same_time_are_all_there(tmp_path: Path) -> None:
-    cases: list[Case] = [
+    cases: list[LabelledCase] = [
         case_of(receipt_with(considered(f"m{n}"), name=f"r{n}"), [], Labels(accept=True)) for n in range(12)
     ]
     threads = [threading.Thread(target=add_to_file, args=(tmp_path / "c.jsonl", case)) for case in cases]
@@ -214,23 +216,23 @@ def test_cases_that_are_added_at_the_same_time_are_all_there(tmp_path: Path) -> 
 
 
 def test_settings_of_a_replay() -> None:
-    config, ignored = config_of({"max_items": 3, "gone": 1}, ReplayWish(model="openai/x", deadline_ms=9000))
+    config, ignored = config_of({"max_items": 3, "gone": 1}, ReplayRequest(model="openai/x", deadline_ms=9000))
     assert (config.max_items, config.models, config.deadline_ms, ignored) == (3, ("openai/x",), 9000, ("gone",))
     assert config.receipt_keep is ReceiptKeep.EVERYTHING
     with pytest.raises(SettingsError, match="max_items"):
-        config_of({}, ReplayWish(settings={"max_items": "many"}))
+        config_of({}, ReplayRequest(settings={"max_items": "many"}))
 
 
 def test_two_receipts_side_by_side() -> None:
-    before = receipt_with(considered("a"), considered("b"), considered("c", Verdict.ALREADY_SHOWN, version=4))
-    after = receipt_with(considered("b"), considered("a", Verdict.NOT_SELECTED), considered("new"))
+    before = receipt_with(considered("a"), considered("b"), considered("c", CandidateVerdict.ALREADY_SHOWN, version=4))
+    after = receipt_with(considered("b"), considered("a", CandidateVerdict.NOT_SELECTED), considered("new"))
     found = compared(before, after, [Memory(id="a", content="x"), Memory(id="c", content="x", version=5)])
     fates = {one.id: (one.before, one.after, one.place_before, one.place_after) for one in found.fates}
     assert not found.same
-    assert fates["a"] == (Verdict.CHOSEN, Verdict.NOT_SELECTED, 1, None)
-    assert fates["b"] == (Verdict.CHOSEN, Verdict.CHOSEN, 2, 1)
-    assert fates["c"] == (Verdict.ALREADY_SHOWN, None, None, None)
-    assert fates["new"] == (None, Verdict.CHOSEN, None, 2)
+    assert fates["a"] == (CandidateVerdict.CHOSEN, CandidateVerdict.NOT_SELECTED, 1, None)
+    assert fates["b"] == (CandidateVerdict.CHOSEN, CandidateVerdict.CHOSEN, 2, 1)
+    assert fates["c"] == (CandidateVerdict.ALREADY_SHOWN, None, None, None)
+    assert fates["new"] == (None, CandidateVerdict.CHOSEN, None, 2)
     assert [(one.id, one.then, one.now) for one in found.changed_memories] == [("b", 1, None), ("c", 4, 5)]
     assert {key: entry.version for key, entry in shown_then(before).items()} == {"c": 4}
 

@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 from tests.support.upstream import Upstream, keeping
 from worker.bootstrap.core import open_core
 from worker.domain.errors import OperationError
-from worker.operations.client import Backend, LocalBackend
+from worker.operations.client import LocalOperationClient, OperationClient
 from worker.operations.memories import REMEMBER
 from worker.operations.receipts import REPLAY
 from worker.operations.requests import RECEIPTS
@@ -36,7 +36,7 @@ BASED = OWN.replace("extends: triage", "extends: quay")
 
 
 @asynccontextmanager
-async def served(folder: Path, **variables: str) -> AsyncIterator[tuple[Upstream, Backend, str]]:
+async def served(folder: Path, **variables: str) -> AsyncIterator[tuple[Upstream, OperationClient, str]]:
     """A service with a scripted chat model, and the receipt of one request that was answered by it."""
     async with Upstream(respond=keeping(["Cabin"])) as upstream:
         said = {
@@ -48,7 +48,7 @@ async def served(folder: Path, **variables: str) -> AsyncIterator[tuple[Upstream
         async with open_core(settings) as core:
             assert core.model is not None
             await core.model.chat.open("openai/scripted")
-            backend = LocalBackend(core.operations)
+            backend = LocalOperationClient(core.operations)
             await backend.call(REMEMBER, {"memory": {"id": "hold", "content": HOLD}})
             request = {"session_id": "s", "message": QUESTION, "deadline_ms": 20_000, "mode": "always"}
             receipt = (await backend.call(INJECT, request, budget=20.0))["receipt_id"]
@@ -59,7 +59,7 @@ async def served(folder: Path, **variables: str) -> AsyncIterator[tuple[Upstream
             yield upstream, backend, receipt
 
 
-async def replayed(backend: Backend, receipt: str, **wish: Any) -> dict[str, Any]:
+async def replayed(backend: OperationClient, receipt: str, **wish: Any) -> dict[str, Any]:
     wanted = {"id": receipt, "wish": {"deadline_ms": 20_000, **wish}}
     found: dict[str, Any] = await backend.call(REPLAY, wanted, budget=25.0)
     return found

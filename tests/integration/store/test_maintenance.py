@@ -15,7 +15,7 @@ from tests.support.embedders import HashingEmbedder
 from tests.support.house import Kept, large, open_house, recipe, small
 from tests.support.service import fact
 from worker.adapters.qdrant.bm25 import Bm25Encoder
-from worker.adapters.qdrant.edge.generations import EdgeShelf, read_generations
+from worker.adapters.qdrant.edge.generations import EdgeGenerations, read_generations
 from worker.domain.deadline import Deadline
 from worker.domain.errors import EmbedderError, MemoryRejected, NotFound, StoreDamaged, StoreError
 from worker.domain.memory import EmbedderProfile, Vector
@@ -337,7 +337,7 @@ async def test_a_pointer_that_cannot_be_read_is_said_and_not_replaced_by_an_empt
         await kept.keeper.reindex(kept.progress, embedder="large")
     (tmp_path / "memories.json").write_text("{", encoding="utf-8")
     with pytest.raises(StoreError, match=r"memories\.json"):
-        await EdgeShelf(tmp_path).open_live(recipe(small()))
+        await EdgeGenerations(tmp_path).open_live(recipe(small()))
 
 
 async def test_a_folder_that_lost_its_memories_is_damaged_not_empty(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ async def test_a_folder_that_lost_its_memories_is_damaged_not_empty(tmp_path: Pa
         await kept.put(*barges(5))
     (tmp_path / "memories" / "points").rename(tmp_path / "elsewhere")
     with pytest.raises(StoreDamaged):
-        await EdgeShelf(tmp_path).open_live(recipe(small()))
+        await EdgeGenerations(tmp_path).open_live(recipe(small()))
 
 
 async def test_a_job_says_how_far_it_is(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from tests.support.house import Kept, large, open_house, recipe, small
 from tests.support.qdrant_double import QdrantDouble, qdrant_double
 from tests.support.service import fact
 from tests.support.store import stored
-from worker.adapters.qdrant.edge.generations import EdgeShelf
-from worker.adapters.qdrant.server.generations import ServerShelf
+from worker.adapters.qdrant.edge.generations import EdgeGenerations
+from worker.adapters.qdrant.server.generations import ServerGenerations
 from worker.domain.errors import StoreError
 from worker.domain.memory import Memory
 from worker.operations.memories import FORGET
@@ -27,13 +27,13 @@ SETTLE_S = 0.4
 async def double(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QdrantDouble]:
     """A server whose users notice within a fraction of a second what else takes seconds."""
     monkeypatch.setattr("worker.adapters.qdrant.server.connection.FOLLOW_S", 0.1)
-    monkeypatch.setattr(ServerShelf, "settle_s", property(lambda self: SETTLE_S))
+    monkeypatch.setattr(ServerGenerations, "settle_s", property(lambda self: SETTLE_S))
     async with qdrant_double() as running:
         yield running
 
 
-def shelf(double: QdrantDouble) -> ServerShelf:
-    return ServerShelf(double.url, api_key=None, name="memories")
+def shelf(double: QdrantDouble) -> ServerGenerations:
+    return ServerGenerations(double.url, api_key=None, name="memories")
 
 
 def barges(count: int) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ async def test_there_and_back(double: QdrantDouble, tmp_path: Path) -> None:
         return await shelf(double).open_live(wanted)
 
     async def to_folder(to: str, wanted: Recipe) -> WholeStore:
-        return await EdgeShelf(tmp_path / "b").open_live(wanted)
+        return await EdgeGenerations(tmp_path / "b").open_live(wanted)
 
     async with open_house(tmp_path / "a", embedders[0], elsewhere=to_server) as kept:
         await kept.put(*barges(150))

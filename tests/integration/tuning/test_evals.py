@@ -17,17 +17,17 @@ from tests.support.oracle import adversary, oracle
 from tests.support.upstream import Mode, Responder, Upstream
 from worker.bootstrap.core import open_core
 from worker.domain.errors import SettingsError
-from worker.operations.client import Backend, LocalBackend
+from worker.operations.client import LocalOperationClient, OperationClient
 from worker.settings.injection import Settings, Strategy
 from worker.triage.prompt_files import default_prompts_dir
-from worker.tuning.evals.archive import Shelf
+from worker.tuning.evals.archive import EvaluationArchive
 from worker.tuning.evals.measures import Measure, summary
-from worker.tuning.evals.plan import Plan
-from worker.tuning.evals.planning import Wish, plan_of
+from worker.tuning.evals.plan import EvaluationPlan
+from worker.tuning.evals.planning import EvaluationRequest, plan_of
 from worker.tuning.evals.prompt_files import prompts_in_force, read_chooser, with_first
 from worker.tuning.evals.results import Report, read_report
 from worker.tuning.evals.runner import evaluate
-from worker.tuning.labelled_worlds import World, read_cases, read_worlds
+from worker.tuning.labelled_worlds import LabelledWorld, read_cases, read_worlds
 
 CASES = default_prompts_dir() / "cases"
 WORLDS = sorted(path.name for path in CASES.iterdir() if path.is_dir())
@@ -48,12 +48,12 @@ def loaded(folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def service(settings: Settings) -> AsyncIterator[Backend]:
+async def service(settings: Settings) -> AsyncIterator[OperationClient]:
     async with open_core(settings, with_model=settings.service.model != "none") as core:
-        yield LocalBackend(core.operations)
+        yield LocalOperationClient(core.operations)
 
 
-async def evaluated(plan: Plan, shelf: Shelf | None = None, **options: Any) -> Report:
+async def evaluated(plan: EvaluationPlan, shelf: EvaluationArchive | None = None, **options: Any) -> Report:
     return await evaluate(plan, service, shelf=shelf, advance=lambda _: None, now=NOW, **options)
 
 
@@ -63,15 +63,15 @@ def measures(report: Report) -> dict[Measure, float]:
 
 
 @asynccontextmanager
-async def asked(folder: Path, respond: Responder, **wish: Any) -> AsyncIterator[tuple[Upstream, Plan]]:
+async def asked(folder: Path, respond: Responder, **wish: Any) -> AsyncIterator[tuple[Upstream, EvaluationPlan]]:
     """A scripted model, and the plan of an evaluation that asks it."""
     async with Upstream(respond=respond) as upstream:
         fields = {"model": "openai/scripted", "settings": OPEN, "strategy": Strategy.LLM, **wish}
-        wanted = Wish(model_api_base=f"{upstream.url}/v1", **fields)
+        wanted = EvaluationRequest(model_api_base=f"{upstream.url}/v1", **fields)
         yield upstream, await plan_of(loaded(folder), wanted)
 
 
-def world_named(name: str) -> World:
+def world_named(name: str) -> LabelledWorld:
     return next(world for world in read_worlds(CASES) if world.name == name)
 
 
@@ -137,7 +137,7 @@ async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_gates(tmp_pa
 
 
 async def test_what_is_known_is_not_asked_again(tmp_path: Path) -> None:
-    path, shelf = small(tmp_path), Shelf(tmp_path / "evals")
+    path, shelf = small(tmp_path), EvaluationArchive(tmp_path / "evals")
     async with asked(tmp_path, oracle(read_cases(path)), worlds=path, repeat=2) as (upstream, plan):
         first = await evaluated(plan, shelf)
         assert measures(first)[Measure.RECALL] == 1.0
@@ -169,7 +169,7 @@ async def test_what_is_known_is_not_asked_again(tmp_path: Path) -> None:
 )
 async def test_whatever_an_answer_depends_on_is_in_the_name_of_its_results(tmp_path: Path, change: Any) -> None:
     world = world_named("research-lab")
-    plan = await plan_of(loaded(tmp_path), Wish(only=(world.name,), strategy=Strategy.DETERMINISTIC))
+    plan = await plan_of(loaded(tmp_path), EvaluationRequest(only=(world.name,), strategy=Strategy.DETERMINISTIC))
     assert replace(plan).key_of(world) == plan.key_of(world)
     assert replace(plan, **change).key_of(world) != plan.key_of(world)
 
@@ -184,7 +184,7 @@ async def test_results_with_a_partial_prompt_depend_on_what_it_extends(tmp_path:
     rules = ("Rules:", "Other rules:", "Rules:")
     async with asked(tmp_path, oracle(read_cases(path)), worlds=path) as (upstream, plan):
 
-        def with_base(words: str) -> Plan:
+        def with_base(words: str) -> EvaluationPlan:
             (tmp_path / "triage.md").write_text(shipped.replace("Rules:", words), encoding="utf-8")
             file = read_chooser(tmp_path / "support.md")
             return replace(plan, prompts=with_first(prompts_in_force(plan.service), file))
@@ -207,17 +207,19 @@ async def test_the_prompt_that_the_settings_name_is_the_one_that_is_evaluated(tm
     (own / "support.md").write_text(OWN, encoding="utf-8")
     settings = loaded(tmp_path)
     settings = replace(settings, service=settings.service.model_copy(update={"prompts_dir": own}))
-    plan = await plan_of(settings, Wish(worlds=path, settings={"prompt": "support"}))
+    plan = await plan_of(settings, EvaluationRequest(worlds=path, settings={"prompt": "support"}))
     assert plan.setup().prompt == "support@1"
-    plan = await plan_of(settings, Wish(worlds=path), read_chooser(own / "support.md"))
+    plan = await plan_of(settings, EvaluationRequest(worlds=path), read_chooser(own / "support.md"))
     assert (plan.setup().prompt, plan.setup().settings["prompt"]) == ("support@1", "support")
-    usual = await plan_of(settings, Wish(worlds=path, settings={"prompt": "support"}), read_chooser(own / "triage.md"))
+    usual = await plan_of(
+        settings, EvaluationRequest(worlds=path, settings={"prompt": "support"}), read_chooser(own / "triage.md")
+    )
     assert (usual.setup().prompt, usual.setup().settings["prompt"]) == ("triage@1", "triage")
 
 
 async def test_a_model_that_was_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.tuning.evals.runner.WAKE_TRIES", 1)
-    path, shelf = small(tmp_path), Shelf(tmp_path / "evals")
+    path, shelf = small(tmp_path), EvaluationArchive(tmp_path / "evals")
     async with asked(tmp_path, oracle(read_cases(path)), worlds=path) as (upstream, plan):
         upstream.mode = Mode.ERROR_500
         broken = await evaluated(plan, shelf)
@@ -253,7 +255,9 @@ async def test_a_hung_model_is_a_fallback_within_the_deadline(tmp_path: Path, mo
 
 
 async def test_each_task_is_a_session_of_its_own_and_private_memories_stay_private(tmp_path: Path) -> None:
-    plan = await plan_of(loaded(tmp_path), Wish(only=("backend-team",), strategy=Strategy.DETERMINISTIC, repeat=2))
+    plan = await plan_of(
+        loaded(tmp_path), EvaluationRequest(only=("backend-team",), strategy=Strategy.DETERMINISTIC, repeat=2)
+    )
     report = await evaluated(plan)
     by_task: dict[str, set[tuple[str, ...]]] = {}
     for run in report.runs:
@@ -280,7 +284,7 @@ def case_file(folder: Path, *lines: Any) -> Path:
 
 async def test_a_file_of_cases_is_a_world(tmp_path: Path) -> None:
     path = case_file(tmp_path, *CASE_LINES)
-    plan = await plan_of(loaded(tmp_path), Wish(worlds=path, strategy=Strategy.DETERMINISTIC))
+    plan = await plan_of(loaded(tmp_path), EvaluationRequest(worlds=path, strategy=Strategy.DETERMINISTIC))
     report = await evaluated(plan)
     assert {run.task: run.injected for run in report.runs} == {"q1": ("m1",), "q2": ()}
     assert report.messages["own-cases"]["q2"] == "thanks!"
@@ -298,7 +302,7 @@ async def test_a_file_of_cases_is_a_world(tmp_path: Path) -> None:
 )
 async def test_what_is_wrong_with_cases_is_said(tmp_path: Path, lines: Any, words: str) -> None:
     with pytest.raises(SettingsError, match=words):
-        await plan_of(loaded(tmp_path), Wish(worlds=case_file(tmp_path, *lines)))
+        await plan_of(loaded(tmp_path), EvaluationRequest(worlds=case_file(tmp_path, *lines)))
 
 
 @pytest.mark.parametrize(
@@ -313,4 +317,4 @@ async def test_what_is_wrong_with_cases_is_said(tmp_path: Path, lines: Any, word
 )
 async def test_what_is_wrong_with_a_wish_is_said(tmp_path: Path, wish: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
-        await plan_of(loaded(tmp_path), Wish(**wish))
+        await plan_of(loaded(tmp_path), EvaluationRequest(**wish))

@@ -8,14 +8,14 @@ from tests.integration.tuning.test_evals import CASE_LINES, case_file, evaluated
 from tests.support.local_llm import MISSING, SKIP_REASON, local_llm
 from worker.settings.injection import Strategy
 from worker.tuning.evals.measures import Measure
-from worker.tuning.evals.planning import Wish, plan_of
+from worker.tuning.evals.planning import EvaluationRequest, plan_of
 
 pytestmark = [pytest.mark.local_llm, pytest.mark.skipif(bool(MISSING), reason=SKIP_REASON), pytest.mark.timeout(180)]
 
 
 async def test_a_real_model_is_measured(tmp_path: Path) -> None:
     with local_llm() as server:
-        wish = Wish(
+        wish = EvaluationRequest(
             model="openai/local",
             model_api_base=server.url,
             strategy=Strategy.LLM,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from worker.adapters.local.hook_runner import Ran, filled, run_command
+from worker.adapters.local.hook_runner import CommandRun, filled, run_command
 from worker.cli.hosts.host_doctor import findings
 from worker.hosts import HOSTS
 
@@ -22,41 +22,46 @@ def output(text: str, name: str = "UserPromptSubmit", **more: Any) -> bytes:
 @pytest.mark.parametrize(
     ("handler", "ran", "expected", "said"),
     [
-        (COMMAND, Ran(output("canary"), "", 0, 0.1), "canary", None),
-        (COMMAND, Ran(b"", "", 0, 0.1), None, None),
-        (COMMAND, Ran(b"{}\n", "", 0, 0.1), None, None),
-        (URL, Ran(b"{}", "", 200, 0.1), None, None),
-        (COMMAND, Ran(b"", "", 0, 0.1), "canary", "the canary did not come"),
-        (COMMAND, Ran(output("The doctor's canary sings at 7"), "", 0, 0.1), None, "something was injected"),
-        (COMMAND, Ran(output("canary"), "", 2, 0.1), "canary", "exit code 2, which blocks the user's prompt"),
-        (COMMAND, Ran(output("canary"), "", 1, 0.1), "canary", "exit code 1"),
-        (COMMAND, Ran(b"", "", 127, 0.1), None, "no such command on the PATH"),
-        (COMMAND, Ran(output("canary"), "a\nwarning: x\n", 0, 0.1), "canary", "standard error: warning: x"),
-        (COMMAND, Ran(b"Welcome!\n" + output("canary"), "", 0, 0.1), "canary", "something else than JSON, 'Welcome!"),
-        (COMMAND, Ran(b"", "it did not end in time", None, 4.0), "canary", "it did not end in time (4 s)"),
-        (COMMAND, Ran(output("canary", "Stop"), "", 0, 0.1), "canary", "hookEventName must be UserPromptSubmit"),
-        (COMMAND, Ran(output("canary", trace_id="x"), "", 0, 0.1), "canary", "nothing else"),
-        (COMMAND, Ran(output("canary" + "x" * 10_000), "", 0, 0.1), "canary", "longer than 10000 characters"),
-        ({**COMMAND, "timeout": 2}, Ran(b"", "", 0, 0.1), None, "the host waits 2 s, which is less"),
-        (URL, Ran(b"", "", 401, 0.1), None, "set MEESEEKS_TOKEN"),
-        (URL, Ran(b"", "", 503, 0.1), None, "status 503, which the host shows at every prompt"),
+        (COMMAND, CommandRun(output("canary"), "", 0, 0.1), "canary", None),
+        (COMMAND, CommandRun(b"", "", 0, 0.1), None, None),
+        (COMMAND, CommandRun(b"{}\n", "", 0, 0.1), None, None),
+        (URL, CommandRun(b"{}", "", 200, 0.1), None, None),
+        (COMMAND, CommandRun(b"", "", 0, 0.1), "canary", "the canary did not come"),
+        (COMMAND, CommandRun(output("The doctor's canary sings at 7"), "", 0, 0.1), None, "something was injected"),
+        (COMMAND, CommandRun(output("canary"), "", 2, 0.1), "canary", "exit code 2, which blocks the user's prompt"),
+        (COMMAND, CommandRun(output("canary"), "", 1, 0.1), "canary", "exit code 1"),
+        (COMMAND, CommandRun(b"", "", 127, 0.1), None, "no such command on the PATH"),
+        (COMMAND, CommandRun(output("canary"), "a\nwarning: x\n", 0, 0.1), "canary", "standard error: warning: x"),
+        (
+            COMMAND,
+            CommandRun(b"Welcome!\n" + output("canary"), "", 0, 0.1),
+            "canary",
+            "something else than JSON, 'Welcome!",
+        ),
+        (COMMAND, CommandRun(b"", "it did not end in time", None, 4.0), "canary", "it did not end in time (4 s)"),
+        (COMMAND, CommandRun(output("canary", "Stop"), "", 0, 0.1), "canary", "hookEventName must be UserPromptSubmit"),
+        (COMMAND, CommandRun(output("canary", trace_id="x"), "", 0, 0.1), "canary", "nothing else"),
+        (COMMAND, CommandRun(output("canary" + "x" * 10_000), "", 0, 0.1), "canary", "longer than 10000 characters"),
+        ({**COMMAND, "timeout": 2}, CommandRun(b"", "", 0, 0.1), None, "the host waits 2 s, which is less"),
+        (URL, CommandRun(b"", "", 401, 0.1), None, "set MEESEEKS_TOKEN"),
+        (URL, CommandRun(b"", "", 503, 0.1), None, "status 503, which the host shows at every prompt"),
     ],
 )
-def test_a_run_is_judged(handler: dict[str, Any], ran: Ran, expected: str | None, said: str | None) -> None:
+def test_a_run_is_judged(handler: dict[str, Any], ran: CommandRun, expected: str | None, said: str | None) -> None:
     found = findings(CLAUDE, handler, EVENT, ran, expected)
     assert (found == []) if said is None else (said in "; ".join(found))
 
 
 def test_a_hook_with_a_shorter_limit_of_its_own_may_have_a_shorter_one_of_the_host() -> None:
     handler = {"type": "command", "command": "MEESEEKS_TIMEOUT_MS=1000 meeseeks-hook claude-code", "timeout": 2}
-    assert findings(CLAUDE, handler, EVENT, Ran(b"", "", 0, 0.1), None) == []
+    assert findings(CLAUDE, handler, EVENT, CommandRun(b"", "", 0, 0.1), None) == []
 
 
 def test_a_hosts_own_nothing_is_nothing() -> None:
     nothing = json.dumps(dict(NEXUS.nothing)).encode()
     event = NEXUS.example("s", "m")
-    assert findings(NEXUS, COMMAND, event, Ran(nothing, "", 0, 0.1), None) == []
-    assert findings(NEXUS, COMMAND, event, Ran(b"{}", "", 0, 0.1), None)
+    assert findings(NEXUS, COMMAND, event, CommandRun(nothing, "", 0, 0.1), None) == []
+    assert findings(NEXUS, COMMAND, event, CommandRun(b"{}", "", 0, 0.1), None)
 
 
 @pytest.mark.parametrize(

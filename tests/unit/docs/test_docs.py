@@ -23,7 +23,7 @@ from hooks.usage_contract import AnswerReport, AnswerReportResult
 from tests.support.paths import ROOT
 from worker.cli.memory.receipts import WHY
 from worker.domain.kinds import ReceiptKeep
-from worker.domain.memory import Memory, MemoryType, Verdict
+from worker.domain.memory import CandidateVerdict, Memory, MemoryType
 from worker.domain.receipt import Receipt
 from worker.receipts.cases import Labels, case_of
 from worker.settings.injection import InjectionConfig
@@ -80,8 +80,8 @@ def test_every_prompt_variable_is_explained() -> None:
 
 
 def test_every_verdict_is_explained() -> None:
-    assert not [verdict for verdict in Verdict if f"`{verdict}`" not in page("receipts.md")]
-    assert set(WHY) == set(Verdict)
+    assert not [verdict for verdict in CandidateVerdict if f"`{verdict}`" not in page("receipts.md")]
+    assert set(WHY) == set(CandidateVerdict)
 
 
 @pytest.mark.parametrize("model", [AnswerReport, AnswerReportResult])

@@ -8,7 +8,16 @@ import pytest
 
 import hooks
 from hooks import MeeseeksClient, faults
-from hooks.automations import Automation, AutomationRun, HookOutcome, HookPoint, Kind, Lifetime, RunStatus, Status
+from hooks.automations import (
+    Automation,
+    AutomationRun,
+    AutomationStatus,
+    HookOutcome,
+    HookPoint,
+    Kind,
+    Lifetime,
+    RunStatus,
+)
 from hooks.automations.outcome import DEEPEST
 from hooks.automations.programs import printed_by
 from hooks.automations.scripts import MAX_OUTPUT_BYTES, PASSED_ON, STDERR_BYTES
@@ -27,7 +36,7 @@ def missing(names: list[str], page: str) -> list[str]:
     return [name for name in names if not re.search(rf"`[^`\n]*\b{re.escape(name)}\b[^`\n]*`", page)]
 
 
-@pytest.mark.parametrize("enum", [HookPoint, Kind, Lifetime, Status, RunStatus])
+@pytest.mark.parametrize("enum", [HookPoint, Kind, Lifetime, AutomationStatus, RunStatus])
 def test_every_word_of_automations_is_explained(enum: type[StrEnum]) -> None:
     assert missing([member.value for member in enum], AUTOMATIONS) == []
 

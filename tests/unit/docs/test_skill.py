@@ -16,7 +16,7 @@ from skills_ref import validate
 from tests.support.mcp import client_of
 from worker.cli import app
 from worker.domain.memory import MemoryType
-from worker.mcp import Whose
+from worker.mcp import ToolScope
 from worker.operations.requests import RecallPayload
 from worker.text.tokens import estimate_tokens
 from worker.triage.prompt_files import default_prompts_dir, load_prompts
@@ -76,7 +76,7 @@ def test_it_is_no_prompt_of_the_service() -> None:
 async def test_every_parameter_is_in_the_reference_for_each_way() -> None:
     table = rows(REFERENCE)
     assert set(table) == set(RecallPayload.model_fields)
-    async with client_of(Nobody(), Whose()) as client:
+    async with client_of(Nobody(), ToolScope()) as client:
         tools = {tool.name: tool.input_schema["properties"] for tool in await client.list_tools()}
     assert {name for name, row in table.items() if row[0] not in ("", "set up")} == set(tools["recall"])
     group: Any = typer.main.get_command(app)

@@ -13,12 +13,12 @@ from hooks.automations import (
     Automation,
     AutomationMissing,
     AutomationRejected,
+    AutomationStatus,
     HookPoint,
     Kind,
     Lifetime,
     Registry,
     RegistryUnavailable,
-    Status,
     default_registry_path,
 )
 from tests.support.paths import ROOT
@@ -56,18 +56,18 @@ def test_memory_injection_is_there_by_default(registry: Registry) -> None:
         "memory-injection",
         PRE,
         Lifetime.PERSISTENT,
-        Status.ACTIVE,
+        AutomationStatus.ACTIVE,
     )
     assert (only.kind, only.blocking, only.timeout_ms) == (Kind.PYTHON, True, 3000)
     assert only.created_at is not None
 
 
 def test_what_was_decided_about_it_stays_decided(registry: Registry) -> None:
-    assert registry.set_status("memory-injection", Status.DISABLED).status is Status.DISABLED
+    assert registry.set_status("memory-injection", AutomationStatus.DISABLED).status is AutomationStatus.DISABLED
     again = Registry(registry.path)
     assert names(again) == []
-    assert again.get("memory-injection").status is Status.DISABLED
-    again.set_status("memory-injection", Status.ACTIVE)
+    assert again.get("memory-injection").status is AutomationStatus.DISABLED
+    again.set_status("memory-injection", AutomationStatus.ACTIVE)
     assert names(registry) == ["memory-injection"]
     registry.remove("memory-injection")
     assert Registry(registry.path).all() == ()
@@ -88,7 +88,7 @@ def test_automations_run_by_position_and_then_by_age(registry: Registry) -> None
     for name, position in (("third", 100), ("fourth", 100), ("first", 1), ("elsewhere", 0)):
         point = POST if name == "elsewhere" else PRE
         registry.add(Automation(name, "/bin/true", point, position=position))
-    registry.add(Automation("off", "/bin/true", status=Status.DISABLED))
+    registry.add(Automation("off", "/bin/true", status=AutomationStatus.DISABLED))
     assert names(registry) == ["first", "memory-injection", "third", "fourth"]
     assert names(registry, POST) == ["elsewhere"]
     assert registry.all()[0].name == "elsewhere"
@@ -96,7 +96,7 @@ def test_automations_run_by_position_and_then_by_age(registry: Registry) -> None
 
 def test_every_field_comes_back(registry: Registry) -> None:
     given = Automation(
-        "mine.v2_x", "~/bin/x", POST, Lifetime.EPHEMERAL, Status.DISABLED, False, Kind.SCRIPT, "~/w", 1, 5
+        "mine.v2_x", "~/bin/x", POST, Lifetime.EPHEMERAL, AutomationStatus.DISABLED, False, Kind.SCRIPT, "~/w", 1, 5
     )
     stored = registry.add(given)
     assert stored.created_at == stored.updated_at is not None
@@ -124,7 +124,7 @@ def test_what_cannot_be_meant_is_refused(registry: Registry, automation: Automat
 
 
 def test_an_unknown_name_is_said(registry: Registry) -> None:
-    for act in (registry.get, registry.remove, lambda name: registry.set_status(name, Status.ACTIVE)):
+    for act in (registry.get, registry.remove, lambda name: registry.set_status(name, AutomationStatus.ACTIVE)):
         with pytest.raises(AutomationMissing, match="automations list"):
             act("nobody")
 

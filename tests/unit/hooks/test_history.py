@@ -13,14 +13,14 @@ from hooks.blocks import FRAMES, block_id, find_blocks, strip_blocks
 from hooks.contract import BlockFormat, InjectionResult, ItemSource, Outcome
 from hooks.history import cap_blocks, find_blocks_in, strip_messages, transcript, visible_block_ids
 from worker.domain.memory import Memory
-from worker.text.rendering import Line, block, shown_text
+from worker.text.rendering import RenderedMemory, block, shown_text
 
 NOTED = datetime(2026, 1, 10, 9, tzinfo=UTC)
 
 
 def block_of(content: str, style: BlockFormat = BlockFormat.XML) -> str:
     memory = Memory(id="m1", content=content or "x", created_at=NOTED)
-    whole = block([Line(memory, shown_text(memory.content, 600, mask=True), ItemSource.CONTEXTUAL)], style)
+    whole = block([RenderedMemory(memory, shown_text(memory.content, 600, mask=True), ItemSource.CONTEXTUAL)], style)
     assert whole is not None
     return whole
 

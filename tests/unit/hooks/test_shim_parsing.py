@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hooks import wire
 from hooks.resp import Address, unquote
-from hooks.shim import Trouble, first_object, split_answer
+from hooks.shim import ShimError, first_object, split_answer
 
 WORDS = st.text(max_size=8) | st.sampled_from(['"', "\\", '\\"', "{", "]}", ',"ok":', "deadline_ms"])
 JSON_VALUES = st.one_of(st.integers(), WORDS, st.lists(WORDS, max_size=3), st.dictionaries(WORDS, WORDS, max_size=3))
@@ -31,7 +31,7 @@ def test_a_part_of_an_object_is_not_one(value: dict[str, object], data: st.DataO
 
 @pytest.mark.parametrize("data", [b"[1]", b"x", b'"{}"', b"7"])
 def test_what_is_no_object_is_refused(data: bytes) -> None:
-    with pytest.raises(Trouble):
+    with pytest.raises(ShimError):
         first_object(data)
 
 
@@ -104,7 +104,7 @@ def test_answers_are_split_without_parsing(commit: tuple[str, str] | None, body:
 
 @pytest.mark.parametrize("answer", [b"", b'{"error":{"reason":"internal","message":"x"}}', b'{"commit":null', b"[]"])
 def test_other_answers_are_trouble(answer: bytes) -> None:
-    with pytest.raises(Trouble):
+    with pytest.raises(ShimError):
         split_answer(answer)
 
 

@@ -25,11 +25,11 @@ from tests.support.hosts import FOLDER, Fixture, event_of, fixtures
 from worker.domain.deadline import Deadline
 from worker.domain.memory import Candidate, Memory, Selection
 from worker.domain.timings import Stages
-from worker.hosts import HOSTS, Announce, Caller, Follow, HostProfile, Inject, Start, SubagentTask, Wish
+from worker.hosts import HOSTS, Announce, Follow, HookCaller, HostProfile, HostRequest, Inject, Start, SubagentTask
 from worker.hosts.nexus import framed
 from worker.hosts.profile import Role
 from worker.injection.conclusion import conclude_selection, result_of
-from worker.injection.turn import Turn, Verdicts
+from worker.injection.turn import CandidateOutcomes, Turn
 from worker.settings.injection import InjectionConfig
 
 BLOCK = (
@@ -54,7 +54,7 @@ NOTHING = [
     InjectionResult.nothing(Outcome.ERROR, Reason.STORE_UNAVAILABLE),
 ]
 TASK = SubagentTask("Write the migration", "Migration", "toolu_01")
-CALLER = Caller()
+CALLER = HookCaller()
 FIXTURES = fixtures()
 
 JSON = st.recursive(
@@ -72,7 +72,7 @@ def is_part(expected: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
     )
 
 
-def asked(wish: Wish | None) -> tuple[str, dict[str, Any]]:
+def asked(wish: HostRequest | None) -> tuple[str, dict[str, Any]]:
     """What a wish is, in a fixture's words, and what it says."""
     match wish:
         case Inject():
@@ -170,7 +170,7 @@ def test_what_the_callers_access_says_goes_before_what_the_event_says(host: Host
     scope = Scope(tenant="acme", user="eve", project="billing")
     for fixture in fixtures("inject"):
         if fixture.host is host:
-            wish = host.understand(fixture.event, Caller(scope, 1234))
+            wish = host.understand(fixture.event, HookCaller(scope, 1234))
             assert isinstance(wish, Inject)
             found = wish.request
             assert (found.scope.tenant, found.scope.user, found.scope.project) == ("acme", "eve", "billing")
@@ -178,7 +178,7 @@ def test_what_the_callers_access_says_goes_before_what_the_event_says(host: Host
 
 
 def test_the_tenant_of_the_caller_holds_for_session_events_and_subagents() -> None:
-    caller, host = Caller(Scope(tenant="acme")), HOSTS["claude-code"]
+    caller, host = HookCaller(Scope(tenant="acme")), HOSTS["claude-code"]
     follow = host.understand(event_of("claude-code/post-compact"), caller)
     announce = host.understand(event_of("claude-code/pre-tool-use.agent"), caller)
     start = host.understand(event_of("claude-code/subagent-start"), caller)
@@ -209,7 +209,9 @@ def test_no_store_content_breaks_a_hosts_rules(host: HostProfile, contents: list
         Candidate(Memory(id=f"m{place}", content=content or "-"), 0.5, 1.0, 0.5, 0.5, source=ItemSource.CONTEXTUAL)
         for place, content in enumerate(contents)
     )
-    result = result_of(turn, conclude_selection(turn, Selection(chosen, Engine.DETERMINISTIC), Verdicts(), None))
+    result = result_of(
+        turn, conclude_selection(turn, Selection(chosen, Engine.DETERMINISTIC), CandidateOutcomes(), None)
+    )
     output = host.output(fixture.event, result)
     assert host.faults(fixture.event, output) == []
     if result.memory_context:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from worker.domain.errors import SettingsError
 from worker.hosts import HOSTS
 from worker.hosts.json_edit import add, find, parts, remove
-from worker.hosts.settings_edit import EMPTY, Way, found, install, is_ours, same_but_for_ours, uninstall, wanted
+from worker.hosts.settings_edit import EMPTY, HandlerKind, found, install, is_ours, same_but_for_ours, uninstall, wanted
 
 CLAUDE, CODEX = HOSTS["claude-code"], HOSTS["codex"]
-COMMAND = Way("meeseeks-hook claude-code")
-HTTP = Way("meeseeks-hook claude-code", "http://127.0.0.1:8787/v1/hooks/claude-code")
+COMMAND = HandlerKind("meeseeks-hook claude-code")
+HTTP = HandlerKind("meeseeks-hook claude-code", "http://127.0.0.1:8787/v1/hooks/claude-code")
 
 THEIRS = """\
 {
@@ -66,7 +66,7 @@ def without_empty_hooks(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(documents(), st.sampled_from([COMMAND, HTTP]))
-def test_everything_that_was_there_is_there(text: str, way: Way) -> None:
+def test_everything_that_was_there_is_there(text: str, way: HandlerKind) -> None:
     done = install(text, CLAUDE, way, "f")
     before, after = loads(text), loads(done)
     assert {key: value for key, value in after.items() if key != "hooks"} == {
@@ -79,13 +79,13 @@ def test_everything_that_was_there_is_there(text: str, way: Way) -> None:
 
 
 @given(documents(), st.sampled_from([COMMAND, HTTP]))
-def test_installing_twice_is_installing_once(text: str, way: Way) -> None:
+def test_installing_twice_is_installing_once(text: str, way: HandlerKind) -> None:
     done = install(text, CLAUDE, way, "f")
     assert install(done, CLAUDE, way, "f") == done
 
 
 @given(documents(), st.sampled_from([COMMAND, HTTP]))
-def test_what_goes_in_comes_out_again(text: str, way: Way) -> None:
+def test_what_goes_in_comes_out_again(text: str, way: HandlerKind) -> None:
     back = uninstall(install(text, CLAUDE, way, "f"), CLAUDE, "f")
     assert without_empty_hooks(loads(back)) == without_empty_hooks(loads(text))
     assert same_but_for_ours(install(text, CLAUDE, way, "f"), text, CLAUDE, "f")
@@ -111,7 +111,7 @@ def test_bytes_that_are_not_ours_stay() -> None:
 
 
 def test_a_file_that_is_not_there_becomes_one() -> None:
-    done = install(EMPTY, CODEX, Way("meeseeks-hook codex"), "f")
+    done = install(EMPTY, CODEX, HandlerKind("meeseeks-hook codex"), "f")
     assert list(loads(done)) == ["hooks"], "Codex takes no other key at the top but description"
     assert set(loads(done)["hooks"]) == {event.name for event in CODEX.events}
     assert done.endswith("}\n")
@@ -169,7 +169,7 @@ def test_a_file_that_its_host_would_not_read_is_refused(text: str, said: str) ->
 
 @pytest.mark.parametrize(("deadline_ms", "timeout_s"), [(200, 2), (2000, 3), (2800, 4), (3000, 4), (3001, 5)])
 def test_the_host_waits_a_second_longer_than_the_hook_may_take(deadline_ms: int, timeout_s: int) -> None:
-    assert Way("x", None, deadline_ms).timeout_s == timeout_s
+    assert HandlerKind("x", None, deadline_ms).timeout_s == timeout_s
 
 
 def test_over_http_goes_what_the_host_can_send_over_http() -> None:

@@ -6,20 +6,20 @@ from hypothesis import strategies as st
 
 from hooks.blocks import find_blocks
 from hooks.contract import BlockFormat, ItemSource
-from worker.domain.memory import Candidate, Memory, Verdict
-from worker.injection.budget import Fitted, Limits, fit
-from worker.text.rendering import Line, block, shown_text
+from worker.domain.memory import Candidate, CandidateVerdict, Memory
+from worker.injection.budget import BlockLimits, Fitted, fit
+from worker.text.rendering import RenderedMemory, block, shown_text
 from worker.text.tokens import estimate_tokens, utf16_length
 
 PINNED, CONTEXTUAL = ItemSource.PINNED, ItemSource.CONTEXTUAL
 
 
-def fitted(items: list[tuple[ItemSource, str]], limits: Limits, style: BlockFormat = BlockFormat.XML) -> Fitted:
+def fitted(items: list[tuple[ItemSource, str]], limits: BlockLimits, style: BlockFormat = BlockFormat.XML) -> Fitted:
     chosen = [
         Candidate(Memory(id=f"m{place}", content=text or "x"), 0.5, None, 0.5, 0.5, source=source)
         for place, (source, text) in enumerate(items)
     ]
-    lines = [Line(c.memory, shown_text(c.memory.content, 600, mask=True), c.source) for c in chosen]
+    lines = [RenderedMemory(c.memory, shown_text(c.memory.content, 600, mask=True), c.source) for c in chosen]
     return fit(chosen, lines, limits, style)
 
 
@@ -27,58 +27,65 @@ def ids(found: Fitted) -> list[str]:
     return [line.memory.id for line in found.lines]
 
 
-def verdicts(found: Fitted) -> dict[str, Verdict]:
+def verdicts(found: Fitted) -> dict[str, CandidateVerdict]:
     return {entry.candidate.memory.id: entry.verdict for entry in found.dropped}
 
 
 def test_p3_there_is_a_cap_over_every_source() -> None:
     items = [(CONTEXTUAL, f"fact {n}") for n in range(50)] + [(PINNED, f"goal {n}") for n in range(30)]
-    found = fitted(items, Limits(contextual=50, total=25, chars=100_000))
+    found = fitted(items, BlockLimits(contextual=50, total=25, chars=100_000))
     assert len(found.lines) == 25
-    assert set(verdicts(found).values()) == {Verdict.OVER_ITEMS}
+    assert set(verdicts(found).values()) == {CandidateVerdict.OVER_ITEMS}
 
 
 def test_pinned_slots_are_guaranteed_and_search_fills_the_rest() -> None:
     items = [(CONTEXTUAL, f"fact {n}") for n in range(10)] + [(PINNED, f"goal {n}") for n in range(3)]
-    found = fitted(items, Limits(contextual=10, total=5, chars=6000))
+    found = fitted(items, BlockLimits(contextual=10, total=5, chars=6000))
     assert ids(found) == ["m0", "m1", "m10", "m11", "m12"]
 
 
 def test_pinned_memories_do_not_take_the_place_of_everything_found() -> None:
     items = [(CONTEXTUAL, "fact")] + [(PINNED, f"goal {n}") for n in range(9)]
-    assert ids(fitted(items, Limits(contextual=5, total=1, chars=6000))) == ["m0"]
-    assert ids(fitted(items, Limits(contextual=5, total=3, chars=6000))) == ["m0", "m1", "m2"]
+    assert ids(fitted(items, BlockLimits(contextual=5, total=1, chars=6000))) == ["m0"]
+    assert ids(fitted(items, BlockLimits(contextual=5, total=3, chars=6000))) == ["m0", "m1", "m2"]
 
 
 def test_items_found_by_search_have_a_cap_of_their_own() -> None:
     items = [(CONTEXTUAL, f"fact {n}") for n in range(9)] + [(PINNED, f"goal {n}") for n in range(4)]
-    assert ids(fitted(items, Limits(contextual=2, total=25, chars=6000))) == ["m0", "m1", "m9", "m10", "m11", "m12"]
+    assert ids(fitted(items, BlockLimits(contextual=2, total=25, chars=6000))) == [
+        "m0",
+        "m1",
+        "m9",
+        "m10",
+        "m11",
+        "m12",
+    ]
 
 
 def test_p10_tokens_are_counted_and_long_pinned_goals_leave_room() -> None:
     goals = [(PINNED, f"goal {n} " + "word " * 118) for n in range(12)]
-    found = fitted([(CONTEXTUAL, "Allotment gate padlock is 3380"), *goals], Limits(5, 25, 100_000, tokens=800))
+    found = fitted([(CONTEXTUAL, "Allotment gate padlock is 3380"), *goals], BlockLimits(5, 25, 100_000, tokens=800))
     whole = block(found.lines, BlockFormat.XML) or ""
     assert ids(found)[0] == "m0"
     assert len(ids(found)) > 2
     assert estimate_tokens(whole) <= 800
-    assert set(verdicts(found).values()) == {Verdict.OVER_TOKENS}
+    assert set(verdicts(found).values()) == {CandidateVerdict.OVER_TOKENS}
 
 
 def test_east_asian_text_costs_what_it_costs() -> None:
     items = [(CONTEXTUAL, "東京" * 50), (CONTEXTUAL, "a" * 100)]
-    assert ids(fitted(items, Limits(5, 25, 6000, tokens=100))) == ["m1"]
+    assert ids(fitted(items, BlockLimits(5, 25, 6000, tokens=100))) == ["m1"]
 
 
 def test_a_shorter_memory_may_fit_after_a_long_one_did_not() -> None:
     items = [(CONTEXTUAL, "a" * 500), (CONTEXTUAL, "b" * 500), (CONTEXTUAL, "short")]
-    found = fitted(items, Limits(5, 25, chars=800))
+    found = fitted(items, BlockLimits(5, 25, chars=800))
     assert ids(found) == ["m0", "m2"]
-    assert verdicts(found) == {"m1": Verdict.OVER_CHARS}
+    assert verdicts(found) == {"m1": CandidateVerdict.OVER_CHARS}
 
 
 def test_nothing_is_ever_cut_in_half() -> None:
-    found = fitted([(CONTEXTUAL, "word " * 100)], Limits(5, 25, chars=300))
+    found = fitted([(CONTEXTUAL, "word " * 100)], BlockLimits(5, 25, chars=300))
     assert found.lines == ()
 
 
@@ -98,7 +105,7 @@ def test_no_limit_is_ever_exceeded(
     chars: int,
     tokens: int | None,
 ) -> None:
-    found = fitted(items, Limits(contextual, total, chars, tokens), style)
+    found = fitted(items, BlockLimits(contextual, total, chars, tokens), style)
     whole = block(found.lines, style) or ""
     assert utf16_length(whole) <= chars
     assert tokens is None or estimate_tokens(whole) <= tokens
@@ -112,8 +119,8 @@ def test_no_limit_is_ever_exceeded(
 
 def test_characters_are_counted_as_hosts_do() -> None:
     smiles = [(CONTEXTUAL, "\U0001f600" * 200)]
-    assert ids(fitted(smiles, Limits(5, 25, chars=500))) == []
-    assert ids(fitted(smiles, Limits(5, 25, chars=600))) == ["m0"]
+    assert ids(fitted(smiles, BlockLimits(5, 25, chars=500))) == []
+    assert ids(fitted(smiles, BlockLimits(5, 25, chars=600))) == ["m0"]
 
 
 @given(st.text())

@@ -7,11 +7,11 @@ import pytest
 
 from hooks.contract import BlockFormat, Engine, InjectionRequest, ItemSource, Outcome, Reason, RenderOptions, Retention
 from worker.domain.deadline import Deadline
-from worker.domain.memory import Candidate, Dropped, Memory, MemoryType, Selection, Verdict
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, MemoryType, Selection
 from worker.domain.timings import Stages
 from worker.injection.conclusion import conclude_selection, result_of, shown_by
 from worker.injection.receipt import receipt_of
-from worker.injection.turn import Turn, Verdicts
+from worker.injection.turn import CandidateOutcomes, Turn
 from worker.settings.injection import InjectionConfig
 from worker.text.tokens import estimate_tokens
 
@@ -41,7 +41,7 @@ def turn(style: BlockFormat = BlockFormat.XML, retention: Retention = Retention.
 @pytest.mark.parametrize("style", list(BlockFormat))
 def test_b37_pinned_goals_do_not_cut_off_what_was_found_and_the_receipt_is_true(style: BlockFormat) -> None:
     now = turn(style, max_total=25, max_tokens=800, max_item_chars=700)
-    conclusion = conclude_selection(now, Selection((*GOALS, PADLOCK), Engine.DETERMINISTIC), Verdicts(), None)
+    conclusion = conclude_selection(now, Selection((*GOALS, PADLOCK), Engine.DETERMINISTIC), CandidateOutcomes(), None)
     result = result_of(now, conclusion)
     receipt = receipt_of(now, conclusion, result)
     text = result.memory_context or ""
@@ -54,50 +54,52 @@ def test_b37_pinned_goals_do_not_cut_off_what_was_found_and_the_receipt_is_true(
     assert list(receipt.chosen) == [item.id for item in result.items] == in_text
     assert len(in_text) > 2
     fates = {entry.id: entry.verdict for entry in receipt.considered}
-    assert {name for name, verdict in fates.items() if verdict is Verdict.CHOSEN} == set(in_text)
-    assert {verdict for name, verdict in fates.items() if name not in in_text} == {Verdict.OVER_TOKENS}
+    assert {name for name, verdict in fates.items() if verdict is CandidateVerdict.CHOSEN} == set(in_text)
+    assert {verdict for name, verdict in fates.items() if name not in in_text} == {CandidateVerdict.OVER_TOKENS}
     assert {entry.id: entry.source for entry in receipt.considered}["g0"] is ItemSource.PINNED
 
 
 def test_what_was_found_comes_first_and_sections_put_pinned_first() -> None:
     chosen = Selection((GOALS[0], PADLOCK), Engine.LLM)
-    plain = conclude_selection(turn(), chosen, Verdicts(), None)
-    sections = conclude_selection(turn(BlockFormat.SECTIONS), chosen, Verdicts(), None)
+    plain = conclude_selection(turn(), chosen, CandidateOutcomes(), None)
+    sections = conclude_selection(turn(BlockFormat.SECTIONS), chosen, CandidateOutcomes(), None)
     assert [line.memory.id for line in plain.lines] == ["m1", "g0"]
     assert [line.memory.id for line in sections.lines] == ["g0", "m1"]
 
 
 def test_p5_sections_tell_pinned_from_relevant() -> None:
     now = turn(BlockFormat.SECTIONS)
-    text = result_of(now, conclude_selection(now, Selection((GOALS[0], PADLOCK), Engine.LLM), Verdicts(), None)).text
+    text = result_of(
+        now, conclude_selection(now, Selection((GOALS[0], PADLOCK), Engine.LLM), CandidateOutcomes(), None)
+    ).text
     assert (text or "").startswith("[Pinned context]\n[Goal] Goal 0")
     assert "\n\n[Relevant to this message]\n[Fact] Allotment" in (text or "")
 
 
 def test_p9_the_receipt_says_what_came_from_where_and_what_became_of_it() -> None:
-    now, verdicts = turn(max_total=1), Verdicts()
+    now, verdicts = turn(max_total=1), CandidateOutcomes()
     shown = Candidate(Memory(id="m2", content="The padlock is on the gate"), 0.5, None, 0.4, 0.4)
-    verdicts.drop([Dropped(shown, Verdict.ALREADY_SHOWN, "m0")])
+    verdicts.drop([Dropped(shown, CandidateVerdict.ALREADY_SHOWN, "m0")])
     conclusion = conclude_selection(now, Selection((GOALS[0], PADLOCK), Engine.LLM), verdicts, None)
     receipt = receipt_of(now, conclusion, result_of(now, conclusion))
     told = {entry.id: (entry.source, entry.score, entry.verdict, entry.duplicate_of) for entry in receipt.considered}
     assert told == {
-        "m1": (ItemSource.CONTEXTUAL, 0.6, Verdict.CHOSEN, None),
-        "g0": (ItemSource.PINNED, 0.0, Verdict.OVER_ITEMS, None),
-        "m2": (ItemSource.CONTEXTUAL, 0.4, Verdict.ALREADY_SHOWN, "m0"),
+        "m1": (ItemSource.CONTEXTUAL, 0.6, CandidateVerdict.CHOSEN, None),
+        "g0": (ItemSource.PINNED, 0.0, CandidateVerdict.OVER_ITEMS, None),
+        "m2": (ItemSource.CONTEXTUAL, 0.4, CandidateVerdict.ALREADY_SHOWN, "m0"),
     }
 
 
 def test_the_models_order_is_kept() -> None:
     facts = [Candidate(Memory(id=f"f{n}", content=f"fact {n}"), 0.5, None, n / 10, n / 10) for n in range(4)]
     order = [facts[2], facts[0], facts[3]]
-    conclusion = conclude_selection(turn(), Selection(tuple(order), Engine.LLM), Verdicts(), None)
+    conclusion = conclude_selection(turn(), Selection(tuple(order), Engine.LLM), CandidateOutcomes(), None)
     assert [line.memory.id for line in conclusion.lines] == ["f2", "f0", "f3"]
 
 
 def test_what_fits_in_no_way_is_over_budget() -> None:
     now = turn(max_tokens=50)
-    conclusion = conclude_selection(now, Selection((GOALS[0],), Engine.LLM), Verdicts(), None)
+    conclusion = conclude_selection(now, Selection((GOALS[0],), Engine.LLM), CandidateOutcomes(), None)
     assert (conclusion.outcome, conclusion.reason) == (Outcome.NONE_RELEVANT, Reason.OVER_BUDGET)
 
 
@@ -109,7 +111,7 @@ def test_what_counts_as_shown_depends_on_what_becomes_of_the_block(
     retention: Retention, count: int, lasting: bool
 ) -> None:
     now = turn(retention=retention)
-    conclusion = conclude_selection(now, Selection((PADLOCK,), Engine.LLM), Verdicts(), None)
+    conclusion = conclude_selection(now, Selection((PADLOCK,), Engine.LLM), CandidateOutcomes(), None)
     shown = shown_by(now, conclusion, 4, "block")
     assert len(shown) == count
     for entry in shown.values():
@@ -123,7 +125,9 @@ def test_secrets_do_not_reach_the_ledger() -> None:
         Memory(id="m1", content="Inventory DB: postgres://inv:Tr0ut-9981@db.lan:5432/inv"), 0.5, None, 0.5, 0.5
     )
     now = turn()
-    shown = shown_by(now, conclude_selection(now, Selection((secret,), Engine.LLM), Verdicts(), None), 1, "block")
+    shown = shown_by(
+        now, conclude_selection(now, Selection((secret,), Engine.LLM), CandidateOutcomes(), None), 1, "block"
+    )
     assert "Tr0ut" not in shown["m1"].text
 
 
@@ -133,6 +137,8 @@ def test_the_smaller_of_the_requests_and_the_configured_tokens_holds(
 ) -> None:
     now = turn(max_tokens=configured, max_total=25)
     now = replace(now, request=now.request.model_copy(update={"render": RenderOptions(max_tokens=asked)}))
-    result = result_of(now, conclude_selection(now, Selection(tuple(GOALS), Engine.DETERMINISTIC), Verdicts(), None))
+    result = result_of(
+        now, conclude_selection(now, Selection(tuple(GOALS), Engine.DETERMINISTIC), CandidateOutcomes(), None)
+    )
     assert result.items
     assert estimate_tokens(result.memory_context or "") <= holds

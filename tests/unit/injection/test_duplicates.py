@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hooks.contract import Retention
 from worker.domain.ledger import LedgerEntry, LedgerView
-from worker.domain.memory import Candidate, Memory, Vector, Verdict
+from worker.domain.memory import Candidate, CandidateVerdict, Memory, Vector
 from worker.injection.duplicates import CHAIN_SLACK, compact, deduplicate, still_shown
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -47,7 +47,7 @@ def test_shown_version_is_dropped_and_an_edit_may_come_again() -> None:
     shown = {"m1": entry(), "m2": entry()}
     kept, dropped = deduplicate([candidate("m1"), candidate("m2", version=2)], shown)
     assert ids(kept) == ["m2"]
-    assert [found.verdict for found in dropped] == [Verdict.ALREADY_SHOWN]
+    assert [found.verdict for found in dropped] == [CandidateVerdict.ALREADY_SHOWN]
 
 
 def test_an_edit_that_hardly_changed_is_no_repeat_of_itself() -> None:
@@ -60,8 +60,8 @@ def test_same_id_or_same_words_come_once() -> None:
     kept, dropped = deduplicate([candidate("m1", "Oat  milk"), candidate("m1"), candidate("m3", "oat milk")], {})
     assert ids(kept) == ["m1"]
     assert {(found.candidate.memory.id, found.verdict, found.of) for found in dropped} == {
-        ("m1", Verdict.DUPLICATE, "m1"),
-        ("m3", Verdict.DUPLICATE, "m1"),
+        ("m1", CandidateVerdict.DUPLICATE, "m1"),
+        ("m3", CandidateVerdict.DUPLICATE, "m1"),
     }
 
 
@@ -69,7 +69,7 @@ def test_other_words_for_what_is_shown_do_not_come_again() -> None:
     shown = {"m1": entry("Mireille takes oat milk", (1.0, 0.0))}
     kept, dropped = deduplicate([candidate("m2", "Mireille likes oat milk", angle=0.2)], shown, NEAR)
     assert kept == ()
-    assert [(found.verdict, found.of) for found in dropped] == [(Verdict.ALREADY_SHOWN, "m1")]
+    assert [(found.verdict, found.of) for found in dropped] == [(CandidateVerdict.ALREADY_SHOWN, "m1")]
 
 
 @pytest.mark.parametrize(

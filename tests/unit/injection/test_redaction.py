@@ -7,7 +7,7 @@ import pytest
 
 from hooks.contract import InjectionRequest, Outcome
 from worker.domain.kinds import ReceiptKeep
-from worker.domain.memory import MemoryType, Verdict
+from worker.domain.memory import CandidateVerdict, MemoryType
 from worker.domain.receipt import ConsideredMemory, Receipt
 from worker.injection.redaction import MOST_CHARS, kept, without_secrets
 from worker.text.masking import mask_secrets
@@ -32,7 +32,7 @@ def receipt() -> Receipt:
         text=f"gate password: {SECRET}",
         version=3,
         score=0.7,
-        verdict=Verdict.CHOSEN,
+        verdict=CandidateVerdict.CHOSEN,
     )
     return Receipt(
         id="r1",

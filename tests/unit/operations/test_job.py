@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from hooks.contract import Reason
 from worker.domain import errors
 from worker.domain.deadline import Deadline
-from worker.domain.operation import Answer, Operation
+from worker.domain.operation import Operation, OperationAnswer
 from worker.operations.job import answer, job_function
 
 
@@ -30,12 +30,12 @@ class Channel:
         self.sent.append({"to": job_id, **json.loads(answer.decode("ascii"))})
 
 
-async def echo(payload: dict[str, Any], deadline: Deadline) -> Answer:
-    return Answer({"payload": payload, "left": deadline.remaining()}, commit=("key", "turn"))
+async def echo(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+    return OperationAnswer({"payload": payload, "left": deadline.remaining()}, commit=("key", "turn"))
 
 
 def failing(error: Exception) -> Operation:
-    async def run(payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def run(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         raise error
 
     return run
@@ -81,7 +81,7 @@ async def test_budgets_are_bounded() -> None:
 
 
 async def test_an_operation_that_never_ends_is_cut_off_before_the_deadline() -> None:
-    async def hang(payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def hang(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -92,9 +92,9 @@ async def test_an_operation_that_never_ends_is_cut_off_before_the_deadline() -> 
 
 
 async def test_an_operation_that_uses_all_of_its_time_still_answers() -> None:
-    async def punctual(payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def punctual(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         await asyncio.sleep(deadline.remaining())
-        return Answer({"done": True})
+        return OperationAnswer({"done": True})
 
     assert (await answered(punctual))["ok"] == {"done": True}
 
@@ -148,8 +148,8 @@ async def test_a_crash_is_answered_and_its_text_kept_to_itself() -> None:
 
 @pytest.mark.parametrize("body", [{"x": object()}, {"x": float("nan")}])
 async def test_a_result_that_is_not_json_is_a_crash(body: dict[str, Any]) -> None:
-    async def odd(payload: dict[str, Any], deadline: Deadline) -> Answer:
-        return Answer(body)
+    async def odd(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+        return OperationAnswer(body)
 
     assert (await answered(odd))["error"]["reason"] == "internal"
 
@@ -162,9 +162,9 @@ async def test_only_objects_are_payloads(payload: object) -> None:
 async def test_surrogates_are_cleaned_on_both_ways() -> None:
     seen: list[dict[str, Any]] = []
 
-    async def keep(payload: dict[str, Any], deadline: Deadline) -> Answer:
+    async def keep(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         seen.append(payload)
-        return Answer({"text": ["\udfff"]})
+        return OperationAnswer({"text": ["\udfff"]})
 
     told = await answered(keep, {"a\ud800": ["b\ud800", {"c": "\ud83d\ude00"}]})
     assert seen == [{"a\ufffd": ["b\ufffd", {"c": "\U0001f600"}]}]

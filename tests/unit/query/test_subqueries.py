@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.domain.kinds import Language
-from worker.query.subqueries import MOST_INTENTS, intents
+from worker.query.subqueries import MOST_INTENTS, subqueries
 from worker.text.lexicon import content_tokens, lexicon
 
 
@@ -21,7 +21,7 @@ from worker.text.lexicon import content_tokens, lexicon
     ],
 )
 def test_one_request_stays_whole(message: str) -> None:
-    assert intents(message) == (message,)
+    assert subqueries(message) == (message,)
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,18 @@ def test_one_request_stays_whole(message: str) -> None:
     ],
 )
 def test_several_requests_are_split(message: str, expected: tuple[str, ...]) -> None:
-    assert intents(message) == expected
+    assert subqueries(message) == expected
 
 
 def test_at_most_four_parts_and_nothing_is_lost() -> None:
-    parts = intents("\n".join(f"- ship crate{n} via harbour{n}" for n in range(9)))
+    parts = subqueries("\n".join(f"- ship crate{n} via harbour{n}" for n in range(9)))
     assert len(parts) == MOST_INTENTS
     assert all(f"crate{n}" in " ".join(parts) for n in range(9))
 
 
 @given(st.text(max_size=600))
 def test_every_part_can_be_searched_with(text: str) -> None:
-    parts = intents(text)
+    parts = subqueries(text)
     assert 1 <= len(parts) <= MOST_INTENTS
     if len(parts) > 1:
         known = lexicon(tuple(Language))

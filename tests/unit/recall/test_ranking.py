@@ -9,14 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.contract import ItemSource
-from worker.domain.kinds import Leg
-from worker.domain.memory import Candidate, Dropped, EmbedderProfile, Hit, Memory, Recalled, Verdict, is_superseded
+from worker.domain.kinds import SearchKind
+from worker.domain.memory import (
+    Candidate,
+    CandidateVerdict,
+    Dropped,
+    EmbedderProfile,
+    Hit,
+    Memory,
+    Recalled,
+    is_superseded,
+)
 from worker.injection.search_only import choose, is_unsure
 from worker.recall.ranking import (
     USUAL_SIZE,
     Links,
     Pool,
-    Setting,
+    RankingContext,
     pinned_candidates,
     reciprocal_ranks,
     saturated,
@@ -30,9 +39,13 @@ PROFILE = EmbedderProfile("tiny", "1", 4, floor=0.25, confident=0.5, duplicate=0
 
 
 def rank(
-    hits: list[Hit], config: InjectionConfig, size: int = USUAL_SIZE, leg: Leg = Leg.MESSAGE, channel: str | None = None
+    hits: list[Hit],
+    config: InjectionConfig,
+    size: int = USUAL_SIZE,
+    leg: SearchKind = SearchKind.MESSAGE,
+    channel: str | None = None,
 ) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
-    pool = Pool(Setting(config, PROFILE, NOW, channel, size))
+    pool = Pool(RankingContext(config, PROFILE, NOW, channel, size))
     pool.add(hits, leg)
     return pool.ranked()
 
@@ -47,8 +60,8 @@ def plain(**settings: Any) -> InjectionConfig:
 
 
 def pool_of(hits: list[Hit], **settings: Any) -> Pool:
-    pool = Pool(Setting(plain(**settings), PROFILE, NOW))
-    pool.add(hits, Leg.MESSAGE)
+    pool = Pool(RankingContext(plain(**settings), PROFILE, NOW))
+    pool.add(hits, SearchKind.MESSAGE)
     return pool
 
 
@@ -66,7 +79,7 @@ def test_weighted_fusion_adds_both_legs() -> None:
 def test_floor_is_on_the_raw_cosine_and_a_strong_keyword_match_passes_it() -> None:
     candidates, dropped = rank([hit("a", 0.24), hit("b", 0.26), hit("c", 0.1, 10.5)], plain())
     assert {candidate.memory.id for candidate in candidates} == {"b", "c"}
-    assert [(entry.candidate.memory.id, entry.verdict) for entry in dropped] == [("a", Verdict.BELOW_FLOOR)]
+    assert [(entry.candidate.memory.id, entry.verdict) for entry in dropped] == [("a", CandidateVerdict.BELOW_FLOOR)]
 
 
 def test_configured_floor_goes_before_the_embedders() -> None:
@@ -94,8 +107,8 @@ def test_the_gate_is_on_the_best_candidate_by_either_score() -> None:
     rare = math.log(1 + USUAL_SIZE)
 
     def kept(*hits: Hit, **settings: Any) -> list[str]:
-        pool = Pool(Setting(plain(**settings), GATED, NOW))
-        pool.add(hits, Leg.MESSAGE)
+        pool = Pool(RankingContext(plain(**settings), GATED, NOW))
+        pool.add(hits, SearchKind.MESSAGE)
         return [candidate.memory.id for candidate in pool.ranked()[0]]
 
     assert kept(hit("a", 0.39), hit("b", 0.2)) == []
@@ -106,10 +119,10 @@ def test_the_gate_is_on_the_best_candidate_by_either_score() -> None:
 
 
 def test_something_of_the_time_that_was_asked_for_opens_the_gate() -> None:
-    pool = Pool(Setting(plain(), GATED, NOW))
-    pool.add([hit("a", 0.2), hit("b", 0.05)], Leg.MESSAGE)
+    pool = Pool(RankingContext(plain(), GATED, NOW))
+    pool.add([hit("a", 0.2), hit("b", 0.05)], SearchKind.MESSAGE)
     assert pool.ranked()[0] == ()
-    pool.add([hit("a", 0.2)], Leg.DATED)
+    pool.add([hit("a", 0.2)], SearchKind.DATED)
     assert [candidate.memory.id for candidate in pool.ranked()[0]] == ["a"]
 
 
@@ -136,15 +149,15 @@ def test_channel_and_time_add_to_the_order() -> None:
     (here, *others), _ = rank(hits, config, channel="#rigs")
     assert here.score == pytest.approx(0.35)
     assert [other.score for other in others] == pytest.approx([0.3, 0.3])
-    assert rank(hits, config, leg=Leg.DATED)[0][0].score == pytest.approx(0.5)
+    assert rank(hits, config, leg=SearchKind.DATED)[0][0].score == pytest.approx(0.5)
 
 
 def test_the_best_of_several_searches_counts() -> None:
     pool = pool_of([hit("a", 0.5), hit("b", 0.4)])
-    pool.add([hit("b", 0.9, 4.0)], Leg.WORDING)
+    pool.add([hit("b", 0.9, 4.0)], SearchKind.WORDING)
     (first, _), _ = pool.ranked()
     assert (first.memory.id, first.cosine, first.keyword) == ("b", 0.9, 4.0)
-    assert first.legs == (Leg.MESSAGE, Leg.WORDING)
+    assert first.legs == (SearchKind.MESSAGE, SearchKind.WORDING)
 
 
 def test_links_add_to_the_order_and_vouch_for_what_has_no_score_of_its_own() -> None:
@@ -180,7 +193,7 @@ def test_the_pool_is_cut_after_what_is_pinned() -> None:
     kept, over = within_pool((*pinned, *found), 3)
     assert [one.memory.id for one in kept] == ["p1", "p2", "m0", "m1", "m2"]
     assert {one.source for one in kept[:2]} == {ItemSource.PINNED}
-    assert [(entry.candidate.memory.id, entry.verdict) for entry in over] == [("m3", Verdict.OVER_POOL)]
+    assert [(entry.candidate.memory.id, entry.verdict) for entry in over] == [("m3", CandidateVerdict.OVER_POOL)]
 
 
 def test_ties_are_cut_by_id() -> None:
@@ -211,7 +224,7 @@ def test_choice_without_a_model_keeps_the_confident_ones_near_the_best() -> None
     candidates, _ = rank(hits, plain())
     selection = choose(Recalled("q", candidates), plain(), PROFILE)
     assert [candidate.memory.id for candidate in selection.chosen] == ["a", "b", "c"]
-    assert [entry.verdict for entry in selection.dropped] == [Verdict.BELOW_CUT]
+    assert [entry.verdict for entry in selection.dropped] == [CandidateVerdict.BELOW_CUT]
     assert is_unsure(selection)
 
 
@@ -219,7 +232,7 @@ def test_choice_without_a_model_keeps_at_most_max_items() -> None:
     candidates, _ = rank([hit(f"m{n}", 0.9) for n in range(8)], plain())
     selection = choose(Recalled("q", candidates), plain(max_items=3), PROFILE)
     assert len(selection.chosen) == 3
-    assert {entry.verdict for entry in selection.dropped} == {Verdict.OVER_ITEMS}
+    assert {entry.verdict for entry in selection.dropped} == {CandidateVerdict.OVER_ITEMS}
 
 
 @given(

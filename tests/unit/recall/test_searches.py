@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hooks.contract import InjectionRequest
-from worker.domain.kinds import Budget, Leg
+from worker.domain.kinds import Budget, SearchKind
 from worker.domain.memory import Memory, MemoryFilter, MemoryType, RecallQuery, Visibility
 from worker.query.focus import focus
 from worker.recall.ranking import Entry
@@ -15,11 +15,11 @@ from worker.recall.searches import (
     about_the_past,
     filter_of,
     first_query,
+    kept_for_history,
     linked_ids,
     links,
     plan_of,
     shared_names,
-    stays_for_history,
 )
 from worker.settings.injection import InjectionConfig
 
@@ -27,9 +27,9 @@ NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 WHERE = MemoryFilter(Visibility(users=("u1",), valid_at=NOW))
 
 
-def legs(query: RecallQuery, **settings: Any) -> dict[Leg, int]:
+def legs(query: RecallQuery, **settings: Any) -> dict[SearchKind, int]:
     wants = plan_of(query, WHERE, NOW, InjectionConfig(**settings)).wants
-    return {leg: sum(want.leg is leg for want in wants) for leg in Leg if any(want.leg is leg for want in wants)}
+    return {leg: sum(want.leg is leg for want in wants) for leg in SearchKind if any(want.leg is leg for want in wants)}
 
 
 def request(message: str, **fields: Any) -> InjectionRequest:
@@ -51,15 +51,15 @@ def relations(*targets: str, kind: str = "related_to") -> list[dict[str, str]]:
 
 def test_a_low_budget_searches_the_message_alone() -> None:
     query = RecallQuery("what did Imre say last week", also=("Imre's report",))
-    assert legs(query, recall_budget="low") == {Leg.MESSAGE: 1}
-    assert legs(RecallQuery(query.query, budget=Budget.LOW)) == {Leg.MESSAGE: 1}
-    assert legs(query) == {Leg.MESSAGE: 1, Leg.WORDING: 1, Leg.DATED: 1, Leg.NAMED: 1}
+    assert legs(query, recall_budget="low") == {SearchKind.MESSAGE: 1}
+    assert legs(RecallQuery(query.query, budget=Budget.LOW)) == {SearchKind.MESSAGE: 1}
+    assert legs(query) == {SearchKind.MESSAGE: 1, SearchKind.WORDING: 1, SearchKind.DATED: 1, SearchKind.NAMED: 1}
 
 
 def test_a_high_budget_searches_for_each_part_of_the_message() -> None:
     query = RecallQuery("Book the ferry for Solveig. Order sailcloth from Varg.")
-    assert Leg.WORDING not in legs(query)
-    assert legs(query, recall_budget="high")[Leg.WORDING] == 2
+    assert SearchKind.WORDING not in legs(query)
+    assert legs(query, recall_budget="high")[SearchKind.WORDING] == 2
 
 
 def test_every_leg_has_the_search_limit_and_the_filter() -> None:
@@ -73,7 +73,7 @@ def test_every_leg_has_the_search_limit_and_the_filter() -> None:
 
 def test_a_time_in_the_message_narrows_one_leg() -> None:
     plan = plan_of(RecallQuery("what went wrong last week"), WHERE, NOW, InjectionConfig())
-    (dated,) = [want for want in plan.wants if want.leg is Leg.DATED]
+    (dated,) = [want for want in plan.wants if want.leg is SearchKind.DATED]
     assert dated.where.since == datetime(2026, 3, 9, tzinfo=UTC)
     assert dated.where.until is not None
     assert NOW > dated.where.until > datetime(2026, 3, 15, 23, tzinfo=UTC)
@@ -81,7 +81,7 @@ def test_a_time_in_the_message_narrows_one_leg() -> None:
 
 def test_explicit_filters_go_before_those_of_the_message() -> None:
     query = RecallQuery("Imre last week", since=NOW - timedelta(days=1), entities=("Imre",))
-    assert legs(query) == {Leg.MESSAGE: 1}
+    assert legs(query) == {SearchKind.MESSAGE: 1}
 
 
 def test_filters_are_those_of_the_query() -> None:
@@ -128,11 +128,11 @@ def test_history_is_for_the_past_and_for_times_at_which_a_memory_held() -> None:
     old = Memory(id="m", content="x", superseded_by="n", superseded_at=NOW - timedelta(days=2))
     plan = plan_of(RecallQuery("the numbers of last week"), WHERE, NOW, InjectionConfig())
     assert plan.span is not None
-    assert stays_for_history(old, RecallQuery("x", history=True), None, NOW)
-    assert stays_for_history(old, RecallQuery("x"), plan.span, NOW)
-    assert not stays_for_history(old, RecallQuery("x"), None, NOW)
+    assert kept_for_history(old, RecallQuery("x", history=True), None, NOW)
+    assert kept_for_history(old, RecallQuery("x"), plan.span, NOW)
+    assert not kept_for_history(old, RecallQuery("x"), None, NOW)
     before = old.model_copy(update={"superseded_at": NOW - timedelta(days=30)})
-    assert not stays_for_history(before, RecallQuery("x"), plan.span, NOW)
+    assert not kept_for_history(before, RecallQuery("x"), plan.span, NOW)
 
 
 def test_links_that_are_followed() -> None:

@@ -14,31 +14,40 @@ from hypothesis import strategies as st
 
 from hooks.contract import InjectionRequest
 from worker.domain.errors import SettingsError
-from worker.domain.kinds import JudgePoint, Leg
+from worker.domain.kinds import RelevanceProfile, SearchKind
 from worker.domain.memory import Candidate, Memory, SelectionTask
 from worker.relevance.adjustment import read_adjustment, write_adjustment
-from worker.relevance.features import Column, Judged, Pieces, features, table_of
-from worker.relevance.model import Adjustment, Judge, Scores, Threshold, Verdicts, in_order, is_unsure, probabilities
-from worker.relevance.need import CELLS, Head, runs_of, weighed
+from worker.relevance.features import Column, Pieces, RelevanceInput, features, table_of
+from worker.relevance.model import (
+    Adjustment,
+    CandidateProbabilities,
+    RelevanceModel,
+    Scores,
+    Threshold,
+    in_order,
+    is_unsure,
+    probabilities,
+)
+from worker.relevance.need import CELLS, NeedModel, runs_of, weighed
 from worker.relevance.text_features import MOST_CHARS, clipped, foreign, note
 from worker.relevance.trees import Trees, from_arrays, together
-from worker.tuning.labelled_worlds import Task
-from worker.tuning.relevance_cases import Case
+from worker.tuning.labelled_worlds import LabelledTask
+from worker.tuning.relevance_cases import RelevanceCase
 from worker.tuning.relevance_fit import Scored, effect, fit, unseen_effects
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 NONE = np.zeros(1, dtype=np.float32)
-NO_HEAD = Head(NONE, NONE, NONE, 0.0)
+NO_HEAD = NeedModel(NONE, NONE, NONE, 0.0)
 
 
 def candidate(memory_id: str, text: str, *, cosine: float = 0.4, **fields: Any) -> Candidate:
     memory = Memory.model_validate({"id": memory_id, "content": text, "created_at": NOW - timedelta(days=9), **fields})
-    return Candidate(memory, cosine, 3.0, cosine, cosine, (0.6, 0.8), legs=(Leg.MESSAGE,))
+    return Candidate(memory, cosine, 3.0, cosine, cosine, (0.6, 0.8), legs=(SearchKind.MESSAGE,))
 
 
-def judged(message: str, *candidates: Candidate, **fields: Any) -> Judged:
+def judged(message: str, *candidates: Candidate, **fields: Any) -> RelevanceInput:
     task = SelectionTask(message, None, (), message, NOW, **fields)
-    return Judged(task, candidates, 100, np.array([1.0, 0.0], dtype=np.float32))
+    return RelevanceInput(task, candidates, 100, np.array([1.0, 0.0], dtype=np.float32))
 
 
 def letters(text: str) -> Pieces:
@@ -112,7 +121,7 @@ class TestHead:
         weights = np.zeros(CELLS, dtype=np.float32)
         weights[runs.cells] = 1.0
         rarity = np.ones(CELLS, dtype=np.float32)
-        head = Head(np.array([2.0, 0.0], np.float32), weights, rarity, -1.0)
+        head = NeedModel(np.array([2.0, 0.0], np.float32), weights, rarity, -1.0)
         vector = np.array([0.5, 0.5], np.float32)
         assert head(vector, "plan") == pytest.approx(1.0 + float(weighed(runs, rarity).sum()) - 1.0)
         assert head(vector, "") == pytest.approx(0.0)
@@ -173,7 +182,7 @@ class TestFeatures:
         assert foreign("what is the plan for the week") < 0.5 < foreign("réponds au mail des parents de la classe")
 
 
-def verdicts(*likely: float) -> Verdicts:
+def verdicts(*likely: float) -> CandidateProbabilities:
     found = tuple(candidate(f"m{place}", f"note {place}") for place in range(len(likely)))
     return in_order(found, np.array(likely, dtype=np.float32))
 
@@ -194,9 +203,9 @@ class TestThresholds:
     @pytest.mark.parametrize(("likely", "unsure"), [(0.1, False), (0.3, True), (0.79, True), (0.85, False)])
     def test_it_is_unsure_where_its_points_disagree(self, likely: float, unsure: bool) -> None:
         points = {
-            JudgePoint.RECALL: Threshold(0.25, 0.1),
-            JudgePoint.BALANCED: Threshold(0.5, 0.4),
-            JudgePoint.CLEAN98: Threshold(0.8, 0.6),
+            RelevanceProfile.RECALL: Threshold(0.25, 0.1),
+            RelevanceProfile.BALANCED: Threshold(0.5, 0.4),
+            RelevanceProfile.CLEAN98: Threshold(0.8, 0.6),
         }
         assert is_unsure(verdicts(likely, 0.01), points) is unsure
 
@@ -206,8 +215,8 @@ def labelled(key: str, relevant: bool, items: tuple[float, ...], head: float) ->
     found = tuple(candidate(f"{key}-{place}", f"note {place}") for place in range(len(items)))
     ids = frozenset({f"{key}-0"}) if relevant else frozenset[str]()
     request = InjectionRequest(session_id="s", message="m")
-    labels = Task(key, "single", request, ids, frozenset(), frozenset())
-    case = Case("w", labels, np.zeros(2, np.float32), judged("m", *found))
+    labels = LabelledTask(key, "single", request, ids, frozenset(), frozenset())
+    case = RelevanceCase("w", labels, np.zeros(2, np.float32), judged("m", *found))
     return Scored(case, Scores(np.array(items, dtype=np.float32), head))
 
 
@@ -256,7 +265,7 @@ class TestFitting:
             fit(team(19, 0.0))
 
     def test_what_was_fitted_is_kept_for_its_version_alone(self, tmp_path: Path) -> None:
-        judge = Judge("1", "f", (), NO_HEAD, tree(0, 1, 0, 1), 1.0, 0.0, {})
+        judge = RelevanceModel("1", "f", (), NO_HEAD, tree(0, 1, 0, 1), 1.0, 0.0, {})
         change = Adjustment(1.1, 0.2, -0.5)
         assert read_adjustment(tmp_path, judge) is None
         write_adjustment(tmp_path, judge, change)
@@ -265,7 +274,7 @@ class TestFitting:
 
     @pytest.mark.parametrize("text", ["{", "[]", '{"1": {"scale": "x"}}', '{"1": {"other": 1}}', '{"1": 5}'])
     def test_a_broken_file_says_what_to_do(self, tmp_path: Path, text: str) -> None:
-        judge = Judge("1", "f", (), NO_HEAD, tree(0, 1, 0, 1), 1.0, 0.0, {})
+        judge = RelevanceModel("1", "f", (), NO_HEAD, tree(0, 1, 0, 1), 1.0, 0.0, {})
         (tmp_path / "judge.json").write_text(text)
         with pytest.raises(SettingsError, match=r"judge\.json: not written by .*; delete it or run the command again"):
             read_adjustment(tmp_path, judge)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from worker.domain.deadline import Deadline
-from worker.domain.operation import Answer
-from worker.store.switching import OperationSwitch, WriteGate
+from worker.domain.operation import OperationAnswer
+from worker.store.switching import OperationSwitch, WriteBarrier
 
 
 async def soon(event: asyncio.Event) -> bool:
@@ -17,7 +17,7 @@ async def soon(event: asyncio.Event) -> bool:
 
 
 async def test_the_gate_waits_for_writers_and_then_makes_writers_wait() -> None:
-    gate, wrote, closed, release = WriteGate(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    gate, wrote, closed, release = WriteBarrier(), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def first() -> None:
         async with gate.writing():
@@ -46,7 +46,7 @@ async def test_the_gate_waits_for_writers_and_then_makes_writers_wait() -> None:
 
 
 async def test_the_gate_opens_again_when_what_it_was_closed_for_fails() -> None:
-    gate, written = WriteGate(), False
+    gate, written = WriteBarrier(), False
     with pytest.raises(KeyError):
         async with gate.closed():
             raise KeyError
@@ -59,14 +59,14 @@ async def test_calls_go_to_the_table_of_their_beginning_and_the_former_one_says_
     release = asyncio.Event()
 
     def answering(name: str, slow: bool) -> Any:
-        async def operation(payload: dict[str, Any], deadline: Deadline) -> Answer:
+        async def operation(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
             if slow:
                 await release.wait()
-            return Answer({"from": name})
+            return OperationAnswer({"from": name})
 
         return operation
 
-    switch = OperationSwitch(WriteGate(), {"write"}, {"read": answering("old", True)})
+    switch = OperationSwitch(WriteBarrier(), {"write"}, {"read": answering("old", True)})
     read = switch.table()["read"]
     running = asyncio.create_task(read({}, Deadline.after(5)))
     await asyncio.sleep(0)
@@ -80,10 +80,10 @@ async def test_calls_go_to_the_table_of_their_beginning_and_the_former_one_says_
 
 
 async def test_only_writes_wait_at_the_gate() -> None:
-    async def operation(payload: dict[str, Any], deadline: Deadline) -> Answer:
-        return Answer({})
+    async def operation(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+        return OperationAnswer({})
 
-    gate = WriteGate()
+    gate = WriteBarrier()
     table = OperationSwitch(gate, {"write"}, {"read": operation, "write": operation}).table()
     async with gate.closed():
         await asyncio.wait_for(table["read"]({}, Deadline.after(5)), 1)

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from hooks.blocks import FRAMES, NOTICE, block_id, find_blocks, strip_blocks
 from hooks.contract import BlockFormat, InjectionResult, ItemSource, Outcome
-from worker.domain.memory import Candidate, Memory, MemoryType, Verdict
-from worker.injection.budget import Limits, fit
-from worker.text.rendering import Line, block, body, flatten, shown_text
+from worker.domain.memory import Candidate, CandidateVerdict, Memory, MemoryType
+from worker.injection.budget import BlockLimits, fit
+from worker.text.rendering import RenderedMemory, block, body, flatten, shown_text
 
 NOTED = datetime(2026, 1, 10, 9, tzinfo=UTC)
 
 
-def line_of(content: str, **fields: object) -> Line:
+def line_of(content: str, **fields: object) -> RenderedMemory:
     memory = Memory.model_validate({"id": "m1", "content": content, "created_at": NOTED, **fields})
-    return Line(memory, shown_text(content, 600, mask=True), ItemSource.CONTEXTUAL)
+    return RenderedMemory(memory, shown_text(content, 600, mask=True), ItemSource.CONTEXTUAL)
 
 
 def test_block_has_frame_notice_and_dated_lines() -> None:
@@ -53,7 +53,7 @@ def test_what_something_else_has_replaced_says_so() -> None:
 
 
 def test_sections_separate_pinned_from_relevant() -> None:
-    pinned = Line(Memory(id="m2", type=MemoryType.TODO, content="Fix auth"), "Fix auth", ItemSource.PINNED)
+    pinned = RenderedMemory(Memory(id="m2", type=MemoryType.TODO, content="Fix auth"), "Fix auth", ItemSource.PINNED)
     whole = block([line_of("JWT it is", type="decision"), pinned], BlockFormat.SECTIONS)
     assert whole is not None
     assert whole.index("[Pinned context]\n[Todo] Fix auth") < whole.index("[Relevant to this message]\n[Decision] JWT")
@@ -102,11 +102,11 @@ def test_strip_takes_off_what_prefix_put_on(message: str, content: str, style: B
 def test_budget_is_never_exceeded(contents: list[str], max_chars: int, max_items: int) -> None:
     lines = [line_of(content) for content in contents]
     candidates = [Candidate(line.memory, 0.5, None, 0.5, 0.5) for line in lines]
-    fitted = fit(candidates, lines, Limits(max_items, 25, max_chars), BlockFormat.XML)
+    fitted = fit(candidates, lines, BlockLimits(max_items, 25, max_chars), BlockFormat.XML)
     assert len(block(fitted.lines, BlockFormat.XML) or "") <= max_chars
     assert len(fitted.lines) <= max_items
     assert len(fitted.lines) + len(fitted.dropped) == len(lines)
-    assert {entry.verdict for entry in fitted.dropped} <= {Verdict.OVER_CHARS, Verdict.OVER_ITEMS}
+    assert {entry.verdict for entry in fitted.dropped} <= {CandidateVerdict.OVER_CHARS, CandidateVerdict.OVER_ITEMS}
 
 
 @given(st.text(max_size=500), st.integers(40, 200))

@@ -17,7 +17,7 @@ from training.shipping import card_of, numbers_of
 from training.table import Data, numbered, observed
 from training.trees import Growth, grow
 from training.variants import origin, variants_of
-from worker.adapters.models.relevance_file import read_judge
+from worker.adapters.models.relevance_file import read_relevance_model
 from worker.relevance.model import Threshold
 from worker.relevance.need import runs_of
 from worker.tuning.labelled_worlds import read_world, read_worlds
@@ -36,7 +36,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     for name in PAIR:
         (folder / name).symlink_to((WORLDS / name).resolve())
     with Progress(disable=True) as progress:
-        return numbered(observed([folder], 0, progress), read_judge().table)
+        return numbered(observed([folder], 0, progress), read_relevance_model().table)
 
 
 def _tasks() -> int:
@@ -238,7 +238,7 @@ class TestOnWorlds:
         assert 0.0 <= low <= high <= 1.0
 
     def test_the_report_tells_what_becomes_of_the_essential(self, data: Data, tmp_path: Path) -> None:
-        outcome = make(data, read_judge().table, fitted_worlds(data.cases, PAIR), SMALL, 2)
+        outcome = make(data, read_relevance_model().table, fitted_worlds(data.cases, PAIR), SMALL, 2)
         (tmp_path / "img").mkdir()
         write_report(outcome, [Step(1, 0.8, 0.8, 0.8, 0.2, 0.9)], Agreement(1, 1, 1.0, 1.0, 1.0, 1.0), tmp_path)
         lines = (tmp_path / "judge-results.md").read_text(encoding="utf-8").splitlines()
@@ -252,7 +252,7 @@ class TestOnWorlds:
             assert sum(fates) == pytest.approx(1.0, abs=0.002)
 
     def test_the_same_seed_makes_the_same_bytes(self, data: Data) -> None:
-        table = read_judge().table
+        table = read_relevance_model().table
         fitting = fitted_worlds(data.cases, ["newsroom", "photographer"])
         made = [make(data, table, fitting, SMALL, 2).made for _ in range(2)]
         numbers = [numbers_of(one) for one in made]

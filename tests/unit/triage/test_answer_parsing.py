@@ -10,9 +10,9 @@ from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType, RecallQuery
 from worker.triage.answer_parsing import (
     Choice,
-    Fault,
     ToolRequest,
     Unparseable,
+    UnusableAnswer,
     parse_arguments,
     parse_choice,
     parse_partial,
@@ -60,21 +60,21 @@ def test_reads_a_choice_in_any_usual_shape(text: str, ids: tuple[int, ...]) -> N
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", Fault.EMPTY),
-        ("<think>never ends", Fault.EMPTY),
-        ("Hanne tightens bolt 7 first, torque 21 Nm, and checks the gasket.", Fault.PROSE),
-        ("[1] is not relevant but [3] may be useful", Fault.PROSE),
-        ("{}", Fault.PROSE),
-        ('{\n "relevant":[', Fault.TRUNCATED),
-        ('{"relevant":[1,2,', Fault.TRUNCATED),
-        ('{"relevant":[7,8]}', Fault.UNKNOWN_IDS),
-        ('{"relevant":[0,-1]}', Fault.UNKNOWN_IDS),
-        ('{"relevant":[m1]}', Fault.PROSE),
-        ("I'm sorry, but I can't help with that.", Fault.REFUSAL),
-        ("As an AI language model I must decline.", Fault.REFUSAL),
+        ("", UnusableAnswer.EMPTY),
+        ("<think>never ends", UnusableAnswer.EMPTY),
+        ("Hanne tightens bolt 7 first, torque 21 Nm, and checks the gasket.", UnusableAnswer.PROSE),
+        ("[1] is not relevant but [3] may be useful", UnusableAnswer.PROSE),
+        ("{}", UnusableAnswer.PROSE),
+        ('{\n "relevant":[', UnusableAnswer.TRUNCATED),
+        ('{"relevant":[1,2,', UnusableAnswer.TRUNCATED),
+        ('{"relevant":[7,8]}', UnusableAnswer.UNKNOWN_IDS),
+        ('{"relevant":[0,-1]}', UnusableAnswer.UNKNOWN_IDS),
+        ('{"relevant":[m1]}', UnusableAnswer.PROSE),
+        ("I'm sorry, but I can't help with that.", UnusableAnswer.REFUSAL),
+        ("As an AI language model I must decline.", UnusableAnswer.REFUSAL),
     ],
 )
-def test_names_what_is_wrong(text: str, fault: Fault) -> None:
+def test_names_what_is_wrong(text: str, fault: UnusableAnswer) -> None:
     assert parse_choice(text, 5) == Unparseable(fault)
 
 

@@ -7,7 +7,7 @@ from tests.support.scripted_model import ScriptedModel, offered
 from tests.support.triage import NOW, PROMPT, Memories, candidate, many, selector, task, verdicts
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, PromptError
-from worker.domain.memory import Recalled, SelectionTask, Verdict
+from worker.domain.memory import CandidateVerdict, Recalled, SelectionTask
 from worker.domain.model_calls import ChatRequest
 from worker.settings.injection import InjectionConfig
 from worker.triage.breaker import CircuitBreaker
@@ -61,7 +61,7 @@ async def test_a_small_window_drops_candidates_from_the_end_and_keeps_the_rules(
     assert request.messages[0]["content"] == PROMPT.system
     assert list(offered(request)) == list(range(1, len(offered(request)) + 1))
     assert 1 <= len(offered(request)) < 25
-    assert list(verdicts(selection).values()).count(Verdict.BELOW_CUT) == 25 - len(offered(request))
+    assert list(verdicts(selection).values()).count(CandidateVerdict.BELOW_CUT) == 25 - len(offered(request))
 
 
 async def test_a_window_too_small_for_one_candidate_is_an_error() -> None:

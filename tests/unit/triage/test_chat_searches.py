@@ -11,7 +11,7 @@ from tests.support.scripted_model import Say, ScriptedModel, Step, offered, orac
 from tests.support.triage import PROMPT, Memories, candidate, ids, many, selector, task, verdicts
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, StoreError
-from worker.domain.memory import Candidate, Recalled, Selection, Verdict
+from worker.domain.memory import Candidate, CandidateVerdict, Recalled, Selection
 from worker.domain.model_profile import ModelAbilities
 from worker.settings.injection import FirstRecall, InjectionConfig
 
@@ -51,7 +51,7 @@ async def test_it_searches_and_then_chooses_with_a_schema() -> None:
     assert [(bool(r.tools), bool(r.schema)) for r in model.requests] == [(True, False), (False, True)]
     assert offered(model.requests[0]) == {}
     assert PROMPT.section("first search") in model.requests[0].messages[-1]["content"]
-    assert verdicts(selection) == {"m3": Verdict.NOT_SELECTED}
+    assert verdicts(selection) == {"m3": CandidateVerdict.NOT_SELECTED}
 
 
 async def test_a_second_search_may_follow_and_the_third_turn_chooses() -> None:
@@ -84,7 +84,7 @@ async def test_a_task_that_needs_nothing_costs_one_call_and_no_search() -> None:
     recall = memories()
     selection, model = await select(['{"relevant":[],"sufficient":true}'], recall)
     assert selection.chosen == ()
-    assert verdicts(selection) == {"m3": Verdict.BELOW_CUT}
+    assert verdicts(selection) == {"m3": CandidateVerdict.BELOW_CUT}
     assert (len(model.requests), recall.asked) == (1, [])
 
 

@@ -10,7 +10,7 @@ from tests.support.scripted_model import Say, ScriptedModel, Step, offered, orac
 from tests.support.triage import PROMPT, Memories, candidate, ids, many, selector, task, verdicts
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, StoreError
-from worker.domain.memory import Candidate, Dropped, Recalled, Selection, Verdict
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled, Selection
 from worker.settings.injection import InjectionConfig
 from worker.triage.breaker import CircuitBreaker
 from worker.triage.chat_selector import LlmSelector
@@ -37,9 +37,9 @@ async def test_the_model_s_order_is_kept_and_everything_is_accounted_for() -> No
     assert selection.engine is Engine.LLM
     assert selection.prompt_id == "triage@1"
     assert verdicts(selection) == {
-        "m2": Verdict.NOT_SELECTED,
-        "m4": Verdict.NOT_SELECTED,
-        "m5": Verdict.BELOW_CUT,
+        "m2": CandidateVerdict.NOT_SELECTED,
+        "m4": CandidateVerdict.NOT_SELECTED,
+        "m5": CandidateVerdict.BELOW_CUT,
     }
     assert selection.usage is not None
     assert (selection.usage.calls, selection.usage.input_tokens, selection.usage.cached_tokens) == (1, 100, 5)
@@ -49,14 +49,18 @@ async def test_the_model_s_order_is_kept_and_everything_is_accounted_for() -> No
 async def test_nothing_is_a_good_answer() -> None:
     selection, model = await select(["[]"], many(3))
     assert selection.chosen == ()
-    assert set(verdicts(selection).values()) == {Verdict.NOT_SELECTED}
+    assert set(verdicts(selection).values()) == {CandidateVerdict.NOT_SELECTED}
     assert len(model.requests) == 1
 
 
 async def test_more_than_the_cap_is_cut() -> None:
     selection, _ = await select(['{"relevant":[4,3,2,1]}'], many(5), max_items=2)
     assert ids(selection) == ["m4", "m3"]
-    assert verdicts(selection) == {"m2": Verdict.OVER_ITEMS, "m1": Verdict.OVER_ITEMS, "m5": Verdict.NOT_SELECTED}
+    assert verdicts(selection) == {
+        "m2": CandidateVerdict.OVER_ITEMS,
+        "m1": CandidateVerdict.OVER_ITEMS,
+        "m5": CandidateVerdict.NOT_SELECTED,
+    }
 
 
 async def test_choosing_everything_beyond_the_cap_is_no_choice() -> None:
@@ -172,7 +176,7 @@ async def test_a_failed_search_does_not_fail_the_request() -> None:
 
 
 async def test_what_a_search_dropped_is_told_once() -> None:
-    dropped = Dropped(candidate("m8", "old"), Verdict.BELOW_FLOOR)
+    dropped = Dropped(candidate("m8", "old"), CandidateVerdict.BELOW_FLOOR)
     recall = Memories({q: Recalled(q, (candidate("m9", "new"),), (dropped,)) for q in ("x", "y")})
     calls = (("recall", '{"query":"x"}'), ("recall", '{"query":"y"}'))
     selection, _ = await select([Say(tool_calls=calls), "[2]"], many(1), recall)
@@ -188,8 +192,8 @@ async def test_what_had_no_place_among_the_candidates_can_be_searched_for() -> N
     assert list(offered(model.requests[2])) == [1, 2, 3, 4]
     assert ids(selection) == ["m4"]
     assert verdicts(selection) == {
-        **dict.fromkeys(("m1", "m2", "m3"), Verdict.NOT_SELECTED),
-        **dict.fromkeys(("m5", "m6"), Verdict.BELOW_CUT),
+        **dict.fromkeys(("m1", "m2", "m3"), CandidateVerdict.NOT_SELECTED),
+        **dict.fromkeys(("m5", "m6"), CandidateVerdict.BELOW_CUT),
     }
 
 

@@ -14,11 +14,11 @@ from tests.support.decisions import ScriptedDecisions, by_text
 from tests.support.triage import Memories, candidate, ids, many, task, verdicts
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, PromptError, SettingsError
-from worker.domain.memory import Candidate, Recalled, Selection, Verdict
+from worker.domain.memory import Candidate, CandidateVerdict, Recalled, Selection
 from worker.settings.injection import InjectionConfig
 from worker.triage.breaker import CircuitBreaker
 from worker.triage.decision_scale import FILE, DecisionScale, logit, read_scales, write_scale
-from worker.triage.decision_selector import DecisionSelector, Limits, batches_of
+from worker.triage.decision_selector import DecisionLimits, DecisionSelector, batches_of
 from worker.triage.prompt_files import default_prompts_dir, load_prompts, parse_prompt
 from worker.tuning.decision_scale_fit import Answered, effect_of, fitted
 
@@ -33,13 +33,13 @@ NOTES = (
 async def select(
     model: ScriptedDecisions,
     candidates: tuple[Candidate, ...] = NOTES,
-    limits: Limits | None = None,
+    limits: DecisionLimits | None = None,
     breaker: CircuitBreaker | None = None,
     seconds: float = 3.0,
     **config: object,
 ) -> Selection:
     chooser = DecisionSelector(
-        model, PROMPT, breaker or CircuitBreaker(), present=lambda text: text, limits=limits or Limits()
+        model, PROMPT, breaker or CircuitBreaker(), present=lambda text: text, limits=limits or DecisionLimits()
     )
     settings = InjectionConfig.model_validate(config)
     return await chooser.select(task(), Recalled("organ", candidates), Memories(), settings, Deadline.after(seconds))
@@ -52,7 +52,7 @@ async def test_what_is_probable_enough_is_kept_the_most_probable_first() -> None
     assert selection.engine is Engine.DECISION
     assert selection.prompt_id == "decision@1"
     assert selection.probabilities == {"m1": 0.6, "m2": 0.9, "m3": 0.1}
-    assert verdicts(selection) == {"m3": Verdict.NOT_SELECTED}
+    assert verdicts(selection) == {"m3": CandidateVerdict.NOT_SELECTED}
     (request,) = model.requests
     assert "Who tunes the reed organ?" in request.state
     assert "2026-03-01" in request.state
@@ -66,8 +66,8 @@ async def test_the_caps_hold_and_everything_is_accounted_for() -> None:
     selection = await select(ScriptedDecisions(lambda _: 0.8), many(9), max_items=2, triage_candidates=6)
     assert ids(selection) == ["m1", "m2"]
     assert sorted(verdicts(selection).items()) == [
-        *((f"m{n}", Verdict.OVER_ITEMS) for n in (3, 4, 5, 6)),
-        *((f"m{n}", Verdict.BELOW_CUT) for n in (7, 8, 9)),
+        *((f"m{n}", CandidateVerdict.OVER_ITEMS) for n in (3, 4, 5, 6)),
+        *((f"m{n}", CandidateVerdict.BELOW_CUT) for n in (7, 8, 9)),
     ]
 
 
@@ -75,8 +75,11 @@ async def test_a_scale_changes_what_is_probable_enough() -> None:
     model = ScriptedDecisions(by_text({"Pavel": 0.75, "vestry": 0.72, "pier": 0.70}))
     assert len((await select(model)).chosen) == 3
     steep = DecisionScale(slope=20.0, intercept=-20.0 * logit(0.73), threshold=0.5)
-    assert ids(await select(model, limits=Limits(steep))) == ["m1"]
-    assert ids(await select(model, limits=Limits(DecisionScale(threshold=0.71), keeps_order=True))) == ["m1", "m2"]
+    assert ids(await select(model, limits=DecisionLimits(steep))) == ["m1"]
+    assert ids(await select(model, limits=DecisionLimits(DecisionScale(threshold=0.71), keeps_order=True))) == [
+        "m1",
+        "m2",
+    ]
 
 
 async def test_nothing_probable_is_a_good_answer() -> None:
@@ -85,7 +88,7 @@ async def test_nothing_probable_is_a_good_answer() -> None:
 
 async def test_questions_go_in_batches_at_the_same_time() -> None:
     model = ScriptedDecisions(lambda question: 0.9 if "note 11" in question else 0.1, delay=0.3)
-    selection = await select(model, many(12), Limits(questions=5), seconds=0.85)
+    selection = await select(model, many(12), DecisionLimits(questions=5), seconds=0.85)
     assert ids(selection) == ["m11"]
     assert [len(request.questions) for request in model.requests] == [5, 5, 2]
     assert selection.usage is not None
@@ -146,7 +149,7 @@ def test_a_prompt_that_cannot_be_used_is_refused(variable: str, state: str, faul
     text = f"{head}# System\ns\n{state}# User\n{{{{{variable}}}}}\n"
     model = ScriptedDecisions(lambda _: 0.5)
     with pytest.raises(PromptError, match=fault):
-        DecisionSelector(model, parse_prompt(text, "d.md"), CircuitBreaker(), present=str, limits=Limits())
+        DecisionSelector(model, parse_prompt(text, "d.md"), CircuitBreaker(), present=str, limits=DecisionLimits())
 
 
 def labelled(slope: float, intercept: float, tasks: int = 300, seed: int = 3) -> list[Answered]:

@@ -12,7 +12,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, SettingsError
 from worker.domain.memory import Candidate, Recalled, Selection
 from worker.domain.model_profile import ModelAbilities, ModelProfile
-from worker.injection.search_only import DeterministicSelector
+from worker.injection.search_only import SearchOnlySelector
 from worker.injection.strategies import Strategies
 from worker.ports.models import ChatModel, Selector
 from worker.settings.injection import CandidateOrder, FirstRecall, InjectionConfig, Strategy
@@ -168,7 +168,7 @@ def test_the_seed_is_that_of_task_and_candidates() -> None:
     )
 
 
-class Named(DeterministicSelector):
+class Named(SearchOnlySelector):
     def __init__(self) -> None:
         super().__init__(None)
 

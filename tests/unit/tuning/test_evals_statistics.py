@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.contract import Engine, Outcome
-from worker.tuning.evals.acceptance import Standing, judge
-from worker.tuning.evals.comparison import Comparison, Direction, compare
-from worker.tuning.evals.measures import QUANTILES, Measure, Table, summary
+from worker.tuning.evals.acceptance import MeasureComparison, accept
+from worker.tuning.evals.comparison import Direction, EvaluationComparison, compare
+from worker.tuning.evals.measures import QUANTILES, Measure, MeasureTable, summary
 from worker.tuning.evals.resampling import interval, quantile, quantile_draws, ratio_draws, task_weights
 from worker.tuning.evals.results import Report, Setup, TaskRun
 
@@ -150,10 +150,10 @@ def test_nothing_drawn_is_no_number() -> None:
     assert np.isnan(quantile_draws(np.zeros((2, 3)), np.ones(3), 0.5)).all()
     assert np.isnan(ratio_draws(np.zeros((2, 3)), np.ones(3), np.ones(3))).all()
     assert all(map(math.isnan, interval(np.array([np.nan, np.nan]))))
-    assert Table.of([]).value(Measure.P50) is None
+    assert MeasureTable.of([]).value(Measure.P50) is None
 
 
-def compared(before: Sequence[TaskRun], after: Sequence[TaskRun]) -> Comparison:
+def compared(before: Sequence[TaskRun], after: Sequence[TaskRun]) -> EvaluationComparison:
     return compare(report(before, "before"), report(after, "after"), rng(), DRAWS)
 
 
@@ -167,7 +167,7 @@ def test_an_evaluation_does_not_differ_from_itself(runs: list[TaskRun]) -> None:
     assert {one.direction for one in found.differences} <= {Direction.SAME, Direction.UNCLEAR}
     assert all(one.difference == 0 for one in found.differences)
     assert found.changes == ()
-    assert not judge(found).passes
+    assert not accept(found).passes
 
 
 @given(evaluations(), ids)
@@ -213,7 +213,7 @@ def test_only_what_both_have_is_compared() -> None:
     before, after = [run("one"), run("two")], [run("two"), run("three")]
     found = compared(before, after)
     assert (found.tasks, found.only_before, found.only_after) == (1, 1, 1)
-    assert "the two were not evaluated on the same tasks" in judge(found).reasons
+    assert "the two were not evaluated on the same tasks" in accept(found).reasons
 
 
 @pytest.mark.parametrize(
@@ -232,20 +232,20 @@ def many(injected: Sequence[str], count: int = 80, **fields: Any) -> list[TaskRu
     return [run(f"t{n}", injected, f"w{n % 4}", essential=("a",), **fields) for n in range(count)]
 
 
-def standings(found: Comparison) -> dict[Measure, Standing]:
-    return {one.difference.measure: one.standing for one in judge(found).findings}
+def standings(found: EvaluationComparison) -> dict[Measure, MeasureComparison]:
+    return {one.difference.measure: one.standing for one in accept(found).findings}
 
 
 def test_the_gate_lets_pass_what_is_better_and_nowhere_worse() -> None:
     found = compared(many(["a", "b"]), many(["a"]))
-    assert standings(found)[Measure.PRECISION] is Standing.BETTER
-    assert judge(found).passes
+    assert standings(found)[Measure.PRECISION] is MeasureComparison.BETTER
+    assert accept(found).passes
 
 
 def test_the_gate_holds_what_is_better_here_and_worse_there() -> None:
     found = compared(many(["a", "b"]), many(["a"])[:40] + many([])[40:])
-    assert standings(found)[Measure.RECALL] is Standing.WORSE
-    assert judge(found).reasons == ("recall_essential: worse",)
+    assert standings(found)[Measure.RECALL] is MeasureComparison.WORSE
+    assert accept(found).reasons == ("recall_essential: worse",)
 
 
 def test_the_gate_wants_proof_on_every_measure() -> None:
@@ -255,13 +255,13 @@ def test_the_gate_wants_proof_on_every_measure() -> None:
     found = compared(before, after)
     recall = next(one for one in found.differences if one.measure is Measure.RECALL)
     assert recall.difference == 0
-    assert standings(found)[Measure.RECALL] is Standing.UNPROVEN
-    assert not judge(found).passes
+    assert standings(found)[Measure.RECALL] is MeasureComparison.UNPROVEN
+    assert not accept(found).passes
 
 
 def test_a_time_is_held_against_a_prompt_only_when_it_is_plainly_longer() -> None:
     faster, slower = many(["a", "b"], elapsed_ms=400.0), many(["a"], elapsed_ms=430.0)
-    assert judge(compared(faster, slower)).passes
+    assert accept(compared(faster, slower)).passes
     much = many(["a"], elapsed_ms=1900.0)
-    assert set(judge(compared(faster, much)).reasons) == {"p50_ms: worse", "p95_ms: worse"}
-    assert judge(compared(much, many(["a"], elapsed_ms=10.0))).reasons == ("no measure is shown to be better",)
+    assert set(accept(compared(faster, much)).reasons) == {"p50_ms: worse", "p95_ms: worse"}
+    assert accept(compared(much, many(["a"], elapsed_ms=10.0))).reasons == ("no measure is shown to be better",)

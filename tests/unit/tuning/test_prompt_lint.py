@@ -3,7 +3,7 @@
 import pytest
 
 from worker.triage.prompt_files import default_prompts_dir, load_prompts, parse_prompt
-from worker.tuning.evals.prompt_lint import Severity, doubts
+from worker.tuning.evals.prompt_lint import Severity, problems
 
 TEXT = (default_prompts_dir() / "triage.md").read_text(encoding="utf-8")
 WINDOW = 8192
@@ -11,7 +11,7 @@ EXAMPLE = "# Example: user\n"
 
 
 def told(text: str, window: int = WINDOW) -> list[tuple[Severity, str]]:
-    return [(one.severity, one.words) for one in doubts(parse_prompt(text, "here"), window)]
+    return [(one.severity, one.words) for one in problems(parse_prompt(text, "here"), window)]
 
 
 def changed(old: str, new: str, times: int = -1) -> str:
@@ -21,7 +21,7 @@ def changed(old: str, new: str, times: int = -1) -> str:
 
 def test_the_shipped_prompts_are_beyond_doubt() -> None:
     for prompt in load_prompts(default_prompts_dir()).values():
-        assert doubts(prompt, WINDOW) == []
+        assert problems(prompt, WINDOW) == []
 
 
 HEAD, _, REST = TEXT.partition("# Example: user\n")

@@ -9,37 +9,37 @@ import pytest
 
 from hooks.contract import Engine, InjectionRequest, ItemSource, Outcome
 from worker.domain.errors import SettingsError
-from worker.domain.kinds import JudgePoint
-from worker.domain.memory import Candidate, Memory, MemoryType, SelectionTask, Verdict
+from worker.domain.kinds import RelevanceProfile
+from worker.domain.memory import Candidate, CandidateVerdict, Memory, MemoryType, SelectionTask
 from worker.domain.receipt import ConsideredMemory, Receipt
-from worker.relevance.features import Judged
+from worker.relevance.features import RelevanceInput
 from worker.relevance.model import Adjustment, Scores, Threshold
-from worker.tuning.labelled_worlds import Task
+from worker.tuning.labelled_worlds import LabelledTask
 from worker.tuning.recorded_requests import Recorded, recorded
-from worker.tuning.relevance_cases import Case
+from worker.tuning.relevance_cases import RelevanceCase
 from worker.tuning.relevance_fit import LEAST_OF_EACH, LEAST_TASKS, Scored, fit, fit_to
-from worker.tuning.relevance_measures import Rated, Rater, auroc, loss, measured, standings
+from worker.tuning.relevance_measures import Rated, Rater, auroc, loss, measured, rater_scores
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 REQUEST = InjectionRequest(session_id="s", message="m")
 POINTS = {
-    JudgePoint.CLEAN98: Threshold(0.8, 0.6),
-    JudgePoint.BALANCED: Threshold(0.5, 0.4),
-    JudgePoint.RECALL: Threshold(0.25, 0.1),
+    RelevanceProfile.CLEAN98: Threshold(0.8, 0.6),
+    RelevanceProfile.BALANCED: Threshold(0.5, 0.4),
+    RelevanceProfile.RECALL: Threshold(0.25, 0.1),
 }
 
 
 def case(
     essential: Sequence[int], cosines: Sequence[float], *, useful: Sequence[int] = (), forbidden: Sequence[int] = ()
-) -> Case:
+) -> RelevanceCase:
     """A task whose candidates have these cosines, and three fifths of them as the relevance of the search."""
     found = tuple(
         Candidate(Memory(id=f"m{place}", content="x", created_at=NOW), value, None, 0.6 * value, 0.6 * value, (1.0,))
         for place, value in enumerate(cosines)
     )
     labels = (frozenset(f"m{place}" for place in ids) for ids in (essential, useful, forbidden))
-    judged = Judged(SelectionTask("m", None, (), "m", NOW), found, 10, np.ones(1, np.float32))
-    return Case("w", Task("t", "single", REQUEST, *labels), None, judged if found else None)
+    judged = RelevanceInput(SelectionTask("m", None, (), "m", NOW), found, 10, np.ones(1, np.float32))
+    return RelevanceCase("w", LabelledTask("t", "single", REQUEST, *labels), None, judged if found else None)
 
 
 def rated(values: Sequence[float], essential: Sequence[int], **labels: Sequence[int]) -> Rated:
@@ -84,7 +84,7 @@ class TestStandings:
     def test_scores_of_the_search_are_granted_as_many_clean_turns_as_the_judge_has(self) -> None:
         wanting = [Rated(case([0], [0.5 + n / 100]), np.array([0.9], np.float32)) for n in range(10)]
         empty = [Rated(case([], [0.52 + n / 100]), np.array([0.7 if n == 3 else 0.1], np.float32)) for n in range(10)]
-        found = standings([*wanting, *empty], Threshold(0.5, 0.5), 5)
+        found = rater_scores([*wanting, *empty], Threshold(0.5, 0.5), 5)
         assert found[Rater.JUDGE].effect.clean == 0.9
         assert found[Rater.JUDGE].candidates == found[Rater.JUDGE].tasks == 1.0
         for rater in (Rater.FUSION, Rater.COSINE):
@@ -96,10 +96,10 @@ class TestStandings:
     def test_the_threshold_is_as_low_as_it_may_be(self) -> None:
         wanting = [Rated(case([0], [0.6]), np.array([0.9], np.float32))]
         empty = [Rated(case([], [0.59]), np.array([0.1], np.float32)), Rated(case([], []), None)]
-        assert standings([*wanting, *empty], Threshold(0.5, 0.5), 5)[Rater.COSINE].effect.recall == 1.0
+        assert rater_scores([*wanting, *empty], Threshold(0.5, 0.5), 5)[Rater.COSINE].effect.recall == 1.0
 
     def test_without_tasks_that_want_nothing_everything_passes(self) -> None:
-        found = standings([Rated(case([0], [0.1]), np.array([0.1], np.float32))], Threshold(0.5, 0.5), 5)
+        found = rater_scores([Rated(case([0], [0.1]), np.array([0.1], np.float32))], Threshold(0.5, 0.5), 5)
         assert found[Rater.COSINE].effect.recall == 1.0
         assert math.isfinite(found[Rater.COSINE].threshold.opens)
 
@@ -111,7 +111,7 @@ def scored(relevant: bool, item: float, head: float = 0.0) -> Scored:
 class TestLabelsToFit:
     def test_the_least_number_of_tasks_is_enough(self) -> None:
         tasks = [scored(n % 2 == 0, 3.0 if n % 2 == 0 else -3.0) for n in range(LEAST_TASKS)]
-        found = fit_to(tasks, POINTS, JudgePoint.BALANCED, 5)
+        found = fit_to(tasks, POINTS, RelevanceProfile.BALANCED, 5)
         assert found.tasks == LEAST_TASKS
         assert found.after.precision == found.before.precision == 1.0
 
@@ -134,7 +134,7 @@ class TestLabelsToFit:
         random = np.random.default_rng(5)
         values = random.normal(0.0, 2.0, 40)
         fair = [scored(bool(random.random() < 1 / (1 + math.exp(-value))), float(value)) for value in values]
-        found = fit_to(fair, POINTS, JudgePoint.BALANCED, 5)
+        found = fit_to(fair, POINTS, RelevanceProfile.BALANCED, 5)
         assert found.before.loss is not None
         assert found.after.loss is not None
         assert found.helps is (found.after.loss < found.before.loss)
@@ -146,13 +146,13 @@ class TestLabelsToFit:
 
     def test_a_team_whose_labels_are_turned_round_is_followed(self) -> None:
         turned = [scored(n % 2 == 0, -1.0 if n % 2 == 0 else 1.0) for n in range(60)]
-        found = fit_to(turned, POINTS, JudgePoint.BALANCED, 5)
+        found = fit_to(turned, POINTS, RelevanceProfile.BALANCED, 5)
         assert found.helps
         assert found.change.scale < 1.0
 
 
 def receipt(
-    *probabilities: float | None, engine: Engine = Engine.JUDGE, verdict: Verdict = Verdict.BELOW_CUT
+    *probabilities: float | None, engine: Engine = Engine.JUDGE, verdict: CandidateVerdict = CandidateVerdict.BELOW_CUT
 ) -> Receipt:
     considered = tuple(
         ConsideredMemory(
@@ -167,7 +167,7 @@ class TestRecorded:
     def test_shares_are_of_the_tasks_that_the_judge_was_asked_about_or_that_found_nothing(self) -> None:
         receipts = [receipt(0.9, 0.1)] * 4 + [receipt(0.3)] * 4 + [receipt()] * 12
         assert recorded(receipts, POINTS) == Recorded(
-            20, {JudgePoint.CLEAN98: 0.2, JudgePoint.BALANCED: 0.2, JudgePoint.RECALL: 0.4}
+            20, {RelevanceProfile.CLEAN98: 0.2, RelevanceProfile.BALANCED: 0.2, RelevanceProfile.RECALL: 0.4}
         )
 
     def test_others_than_the_judge_do_not_count(self) -> None:
@@ -175,13 +175,13 @@ class TestRecorded:
         assert recorded([*others, *[receipt(0.9)] * 20], POINTS).tasks == 20
 
     def test_what_was_out_before_the_judge_is_nothing_to_judge(self) -> None:
-        pinned = receipt(None, verdict=Verdict.CHOSEN)
+        pinned = receipt(None, verdict=CandidateVerdict.CHOSEN)
         pinned = pinned.model_copy(
             update={
                 "considered": tuple(one.model_copy(update={"source": ItemSource.PINNED}) for one in pinned.considered)
             }
         )
-        early = [receipt(None, verdict=Verdict.BELOW_FLOOR)] * 10 + [pinned] * 10
+        early = [receipt(None, verdict=CandidateVerdict.BELOW_FLOOR)] * 10 + [pinned] * 10
         assert recorded(early, POINTS).opened == dict.fromkeys(POINTS, 0.0)
 
     def test_few_tasks_say_nothing(self) -> None:

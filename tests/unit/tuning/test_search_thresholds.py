@@ -10,7 +10,7 @@ from worker.domain.errors import SettingsError
 from worker.domain.memory import EmbedderProfile
 from worker.recall.thresholds import FILE, Thresholds, read_calibration, write_calibration
 from worker.tuning.search_thresholds import (
-    Seen,
+    ObservedCandidate,
     effect_of,
     from_labelled,
     from_off_topic,
@@ -24,8 +24,11 @@ PROFILE = EmbedderProfile("tiny", "1", 4, floor=0.25, confident=0.5, duplicate=0
 NOW = Thresholds(floor=0.25, gate=0.25, keyword=1.0, confident=0.5)
 
 
-def task(cosine: float, keyword: float = 0.0, *, relevant: bool = False) -> list[Seen]:
-    return [Seen(cosine, keyword, 0.6 * cosine, relevant), Seen(cosine / 2, 0.0, 0.3 * cosine)]
+def task(cosine: float, keyword: float = 0.0, *, relevant: bool = False) -> list[ObservedCandidate]:
+    return [
+        ObservedCandidate(cosine, keyword, 0.6 * cosine, relevant),
+        ObservedCandidate(cosine / 2, 0.0, 0.3 * cosine),
+    ]
 
 
 def test_quantiles_lie_between_neighbours() -> None:

@@ -15,7 +15,7 @@ MOST_OUTPUT_BYTES = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandRun:
     """What a hook did: its output, what it wrote to standard error, exit code or HTTP status, and seconds taken.
 
     `code` is `None` where it did not end within its limit, or could not be asked at all; `errors` then says why.
@@ -29,7 +29,7 @@ class Ran:
 
 async def run_command(
     command: str, event: bytes, *, shell: tuple[str, ...], limit_s: float, variables: Mapping[str, str]
-) -> Ran:
+) -> CommandRun:
     """The command in a process group of its own, which is ended at the limit."""
     begun = time.monotonic()
     process = await asyncio.create_subprocess_exec(
@@ -45,24 +45,24 @@ async def run_command(
         async with asyncio.timeout(limit_s):
             output, errors = await process.communicate(event)
         told = errors[:MOST_OUTPUT_BYTES].decode("utf-8", "replace")
-        return Ran(output[:MOST_OUTPUT_BYTES], told, process.returncode, time.monotonic() - begun)
+        return CommandRun(output[:MOST_OUTPUT_BYTES], told, process.returncode, time.monotonic() - begun)
     except TimeoutError:
-        return Ran(b"", "it did not end in time", None, time.monotonic() - begun)
+        return CommandRun(b"", "it did not end in time", None, time.monotonic() - begun)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
 
-async def post(url: str, event: bytes, *, headers: Mapping[str, str], limit_s: float) -> Ran:
+async def post(url: str, event: bytes, *, headers: Mapping[str, str], limit_s: float) -> CommandRun:
     """The event as the body of a request, with a connection of its own."""
     begun = time.monotonic()
     try:
         async with asyncio.timeout(limit_s), httpx.AsyncClient(timeout=limit_s) as client:
             answer = await client.post(url, content=event, headers={**headers, "Content-Type": "application/json"})
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-        return Ran(b"", f"the address does not answer: {type(error).__name__}", None, time.monotonic() - begun)
-    return Ran(answer.content[:MOST_OUTPUT_BYTES], "", answer.status_code, time.monotonic() - begun)
+        return CommandRun(b"", f"the address does not answer: {type(error).__name__}", None, time.monotonic() - begun)
+    return CommandRun(answer.content[:MOST_OUTPUT_BYTES], "", answer.status_code, time.monotonic() - begun)
 
 
 def filled(value: str, allowed: tuple[str, ...], environ: Mapping[str, str]) -> str:

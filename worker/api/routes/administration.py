@@ -7,10 +7,10 @@ from fastapi import FastAPI, Path, Request
 from starlette.responses import Response
 
 from hooks.contract import Key
-from worker.api.execution import Door, only_for_all
+from worker.api.execution import OperationExecutor, only_for_all
 from worker.api.json_bodies import JsonAnswer
 from worker.api.problems import Problem, problem_of
-from worker.api.schemas import SettingsChange, SettingsView, Status
+from worker.api.schemas import ServiceStatus, SettingsChange, SettingsView
 from worker.domain.errors import MeeseeksError
 from worker.operations.metrics import CONTENT_TYPE
 from worker.operations.requests import HEALTH
@@ -23,13 +23,13 @@ AgentId = Annotated[Key, Path(description="The agent.")]
 ALL, ONE = "/v1/settings", "/v1/agents/{agent_id:segment}/settings"
 
 
-def add_administration(app: FastAPI, door: Door) -> None:
+def add_administration(app: FastAPI, door: OperationExecutor) -> None:
     _add_settings(app, door)
     _add_agent_settings(app, door)
     _add_status(app, door)
 
 
-def _add_settings(app: FastAPI, door: Door) -> None:
+def _add_settings(app: FastAPI, door: OperationExecutor) -> None:
     async def ask(request: Request, operation: str, payload: dict[str, Any]) -> Response:
         only_for_all(request)
         return await door.answer(request, operation, payload)
@@ -50,7 +50,7 @@ def _add_settings(app: FastAPI, door: Door) -> None:
         return await ask(request, SETTINGS_RESET, {})
 
 
-def _add_agent_settings(app: FastAPI, door: Door) -> None:
+def _add_agent_settings(app: FastAPI, door: OperationExecutor) -> None:
     async def ask(request: Request, operation: str, payload: dict[str, Any]) -> Response:
         only_for_all(request)
         return await door.answer(request, operation, payload)
@@ -71,13 +71,13 @@ def _add_agent_settings(app: FastAPI, door: Door) -> None:
         return await ask(request, SETTINGS_RESET, {"agent_id": agent_id})
 
 
-def _add_status(app: FastAPI, door: Door) -> None:
-    @app.get("/healthz", tags=["status"], operation_id="healthz", response_model=Status)
+def _add_status(app: FastAPI, door: OperationExecutor) -> None:
+    @app.get("/healthz", tags=["status"], operation_id="healthz", response_model=ServiceStatus)
     async def healthz() -> Response:
         """Whether the process lives. Needs no token."""
-        return JsonAnswer(Status(status="alive").model_dump())
+        return JsonAnswer(ServiceStatus(status="alive").model_dump())
 
-    @app.get("/readyz", tags=["status"], operation_id="readyz", response_model=Status)
+    @app.get("/readyz", tags=["status"], operation_id="readyz", response_model=ServiceStatus)
     async def readyz(request: Request) -> Response:
         """Whether requests are served: a worker and the memory store answer. Needs no token."""
         try:
@@ -85,7 +85,7 @@ def _add_status(app: FastAPI, door: Door) -> None:
         except MeeseeksError as error:
             reason = problem_of(error).reason
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "not ready", reason=reason) from error
-        return JsonAnswer(Status(status="ready").model_dump())
+        return JsonAnswer(ServiceStatus(status="ready").model_dump())
 
     @app.get(
         "/metrics",

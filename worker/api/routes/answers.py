@@ -8,7 +8,7 @@ from starlette.responses import Response
 from hooks.contract import Reason
 from hooks.usage_contract import AnswerReport, AnswerReportResult
 from hooks.wire import ACK_TIMEOUT, POST_EXECUTION
-from worker.api.execution import Door, Limit, LimitHeader, Tenant, seconds_left, shortest, tenant_of
+from worker.api.execution import Limit, LimitHeader, OperationExecutor, Tenant, seconds_left, shortest, tenant_of
 from worker.api.json_bodies import JsonAnswer
 from worker.api.problems import problem_of
 from worker.api.schemas import UsageList
@@ -17,12 +17,12 @@ from worker.operations.job import reason_of
 from worker.operations.receipts import MOST_LISTED, USAGE
 
 
-def add_answering(app: FastAPI, door: Door) -> None:
+def add_answering(app: FastAPI, door: OperationExecutor) -> None:
     _add_report(app, door)
     _add_usage(app, door)
 
 
-def _add_report(app: FastAPI, door: Door) -> None:
+def _add_report(app: FastAPI, door: OperationExecutor) -> None:
     @app.post("/v1/answers", tags=["run"], operation_id="report_answer", response_model=AnswerReportResult)
     async def report(
         request: Request, body: AnswerReport, deadline_ms: Limit = None, x_deadline_ms: LimitHeader = None
@@ -45,7 +45,7 @@ def _add_report(app: FastAPI, door: Door) -> None:
         return JsonAnswer(answer.body)
 
 
-def _add_usage(app: FastAPI, door: Door) -> None:
+def _add_usage(app: FastAPI, door: OperationExecutor) -> None:
     @app.get("/v1/usage", tags=["memories"], operation_id="list_usage", response_model=UsageList)
     async def usage(
         request: Request,

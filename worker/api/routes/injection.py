@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from hooks.contract import InjectionRequest, InjectionResult, Outcome, Reason
 from hooks.wire import ACK_TIMEOUT, INJECT
-from worker.api.execution import Door, Limit, LimitHeader, seconds_left, shortest, tenant_of
+from worker.api.execution import Limit, LimitHeader, OperationExecutor, seconds_left, shortest, tenant_of
 from worker.api.json_bodies import JsonAnswer
 from worker.api.problems import problem_of
 from worker.api.schemas import RecallView
@@ -19,14 +19,14 @@ LATE = frozenset({Reason.NO_WORKER, Reason.NO_ACK, Reason.BUSY, Reason.DEADLINE}
 RECALL_DEADLINE_MS = 10_000
 
 
-def add_injecting(app: FastAPI, door: Door) -> None:
+def add_injecting(app: FastAPI, door: OperationExecutor) -> None:
     _add_inject(app, door)
     _add_hooks(app, door)
     _add_sessions(app, door)
     _add_recall(app, door)
 
 
-def _add_inject(app: FastAPI, door: Door) -> None:
+def _add_inject(app: FastAPI, door: OperationExecutor) -> None:
     @app.post("/v1/inject", tags=["run"], operation_id="inject", response_model=InjectionResult)
     async def inject(
         request: Request, body: InjectionRequest, deadline_ms: Limit = None, x_deadline_ms: LimitHeader = None
@@ -60,7 +60,7 @@ def _without_block(error: MeeseeksError, body: InjectionRequest) -> InjectionRes
     return InjectionResult.nothing(outcome, reason, turn_id=body.turn_id)
 
 
-def _add_recall(app: FastAPI, door: Door) -> None:
+def _add_recall(app: FastAPI, door: OperationExecutor) -> None:
     @app.post("/v1/recall", tags=["memories"], operation_id="recall", response_model=RecallView)
     async def recall(
         request: Request, body: RecallPayload, deadline_ms: Limit = None, x_deadline_ms: LimitHeader = None

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
 
 from hooks.contract import Key, Reason, Text
-from worker.api.execution import Door, Tenant, tenant_of
+from worker.api.execution import OperationExecutor, Tenant, tenant_of
 from worker.api.json_bodies import JsonAnswer
 from worker.api.problems import Problem, problem_of
 from worker.api.schemas import (
@@ -32,7 +32,7 @@ ONE = "/v1/memories/{memory_id:memory}"
 TAGS: list[Any] = ["memories"]
 
 
-def add_memories(app: FastAPI, door: Door) -> None:
+def add_memories(app: FastAPI, door: OperationExecutor) -> None:
     _add_listing(app, door)
     _add_remember(app, door)
     _add_single(app, door)
@@ -41,7 +41,7 @@ def add_memories(app: FastAPI, door: Door) -> None:
 class Memories:
     """What the endpoints of one memory do, wherever its id stands."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: OperationExecutor) -> None:
         self._door = door
 
     async def show(self, request: Request, memory_id: str, tenant: str) -> Response:
@@ -66,7 +66,7 @@ class Memories:
         return await self._door.answer(request, RELATE, {**payload, "kind": body.kind, "target": body.target})
 
 
-def _add_listing(app: FastAPI, door: Door) -> None:
+def _add_listing(app: FastAPI, door: OperationExecutor) -> None:
     @app.get("/v1/memories", tags=TAGS, operation_id="list_memories", response_model=MemoryPage)
     async def listing(
         request: Request,
@@ -81,7 +81,7 @@ def _add_listing(app: FastAPI, door: Door) -> None:
         return await door.answer(request, EXPORT, {**payload, "limit": limit, "cursor": cursor})
 
 
-def _add_remember(app: FastAPI, door: Door) -> None:
+def _add_remember(app: FastAPI, door: OperationExecutor) -> None:
     @app.post(
         "/v1/memories",
         tags=TAGS,
@@ -100,7 +100,7 @@ def _created(body: dict[str, Any]) -> int:
     return HTTPStatus.CREATED if body["stored"] == "created" else HTTPStatus.OK
 
 
-def _add_single(app: FastAPI, door: Door) -> None:
+def _add_single(app: FastAPI, door: OperationExecutor) -> None:
     memories = Memories(door)
 
     @app.get(ONE, tags=TAGS, operation_id="show_memory", response_model=MemoryHistory)

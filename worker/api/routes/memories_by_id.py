@@ -9,7 +9,7 @@ from fastapi import FastAPI, Query, Request
 from starlette.responses import Response
 
 from hooks.contract import Key
-from worker.api.execution import Door, Tenant
+from worker.api.execution import OperationExecutor, Tenant
 from worker.api.schemas import ForgetView, MemoryHistory, MemoryView, RelateBody, UpdateBody
 
 from .memories import TAGS, Memories
@@ -18,7 +18,7 @@ MemoryId = Annotated[Key, Query(alias="id", description="Which memory; any id th
 ONE = "/v1/memory"
 
 
-def add_memories_by_id(app: FastAPI, door: Door) -> None:
+def add_memories_by_id(app: FastAPI, door: OperationExecutor) -> None:
     memories = Memories(door)
 
     @app.get(ONE, tags=TAGS, operation_id="show_memory_by_id", response_model=MemoryHistory)

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
 
 from hooks.contract import Key, Reason
-from worker.api.execution import Door, Tenant, only_for_all, tenant_of
+from worker.api.execution import OperationExecutor, Tenant, only_for_all, tenant_of
 from worker.api.json_bodies import JsonAnswer
 from worker.api.problems import Problem, problem_of
 from worker.api.schemas import LabelBody, ReceiptList, ReceiptsQuery, ReplayBody, ReplaysBody
@@ -17,8 +17,8 @@ from worker.domain.errors import MeeseeksError
 from worker.domain.receipt import Receipt
 from worker.operations.receipts import LABEL, REPLAY
 from worker.operations.requests import RECEIPT, RECEIPTS
-from worker.receipts.cases import Case
-from worker.receipts.replay import NO_MODEL, REPLAY_S, Replay, ReplaySummary, ReplayWish, summed_up
+from worker.receipts.cases import LabelledCase
+from worker.receipts.replay import NO_MODEL, REPLAY_S, Replay, ReplayRequest, ReplaySummary, summed_up
 from worker.receipts.search import ReceiptFilter
 
 TAGS: list[Any] = ["receipts"]
@@ -29,14 +29,14 @@ LEAST_S = 0.05
 ReceiptId = Annotated[Key, Path(description="Which; results name theirs.")]
 
 
-def add_receipts(app: FastAPI, door: Door) -> None:
+def add_receipts(app: FastAPI, door: OperationExecutor) -> None:
     _add_looking(app, door)
     _add_replay(app, door)
     _add_replays(app, door)
     _add_label(app, door)
 
 
-def _add_looking(app: FastAPI, door: Door) -> None:
+def _add_looking(app: FastAPI, door: OperationExecutor) -> None:
     @app.get("/v1/receipts", tags=TAGS, operation_id="list_receipts", response_model=ReceiptList)
     async def receipts(request: Request, wanted: Annotated[ReceiptsQuery, Query()]) -> Response:
         """The latest requests of a tenant, each with all that was considered, or in `brief`."""
@@ -57,12 +57,12 @@ def _known(where: ReceiptFilter) -> ReceiptFilter:
     return ReceiptFilter.model_validate(where.model_dump(include=set(ReceiptFilter.model_fields)))
 
 
-def _add_replay(app: FastAPI, door: Door) -> None:
+def _add_replay(app: FastAPI, door: OperationExecutor) -> None:
     @app.post("/v1/receipts/{receipt_id}/replay", tags=TAGS, operation_id="replay_receipt", response_model=Replay)
     async def replay(request: Request, receipt_id: ReceiptId, body: ReplayBody) -> Response:
         """Run a receipt's request again, at its time and without a trace, and say what comes out otherwise."""
         payload = {"tenant": tenant_of(request, body.tenant), "id": receipt_id}
-        wish = ReplayWish.model_validate(body.model_dump(include=set(ReplayWish.model_fields)))
+        wish = ReplayRequest.model_validate(body.model_dump(include=set(ReplayRequest.model_fields)))
         try:
             done = await door.ask(request, REPLAY, {**payload, "wish": _allowed(request, wish)}, budget=REPLAY_S)
         except MeeseeksError as error:
@@ -70,7 +70,7 @@ def _add_replay(app: FastAPI, door: Door) -> None:
         return JsonAnswer(done.body)
 
 
-def _add_replays(app: FastAPI, door: Door) -> None:
+def _add_replays(app: FastAPI, door: OperationExecutor) -> None:
     @app.post("/v1/replays", tags=TAGS, operation_id="replay_receipts", response_model=ReplaySummary)
     async def replays(request: Request, body: ReplaysBody) -> Response:
         """Run the newest receipts that are wanted again, one after the other, within a time, and sum up what changes.
@@ -91,7 +91,7 @@ def _add_replays(app: FastAPI, door: Door) -> None:
 
 
 async def _replayed(
-    door: Door, request: Request, payload: dict[str, Any], ids: Sequence[str], ends: float
+    door: OperationExecutor, request: Request, payload: dict[str, Any], ids: Sequence[str], ends: float
 ) -> list[dict[str, Any]]:
     """What came of the first of these receipts, as far as the time until `ends` goes."""
     done: list[dict[str, Any]] = []
@@ -107,15 +107,15 @@ async def _replayed(
     return done
 
 
-def _allowed(request: Request, wish: ReplayWish) -> dict[str, Any]:
+def _allowed(request: Request, wish: ReplayRequest) -> dict[str, Any]:
     """The wish as it is sent. Raises `Problem` where a token of one tenant names models, which all tenants pay for."""
     if wish.model not in (None, NO_MODEL) or "models" in wish.settings:
         only_for_all(request)
     return wish.model_dump(mode="json")
 
 
-def _add_label(app: FastAPI, door: Door) -> None:
-    @app.post("/v1/receipts/{receipt_id}/label", tags=TAGS, operation_id="label_receipt", response_model=Case)
+def _add_label(app: FastAPI, door: OperationExecutor) -> None:
+    @app.post("/v1/receipts/{receipt_id}/label", tags=TAGS, operation_id="label_receipt", response_model=LabelledCase)
     async def label(request: Request, receipt_id: ReceiptId, body: LabelBody) -> Response:
         """The labelled case that a receipt makes: a task and its memories, each a line of a case file.
 

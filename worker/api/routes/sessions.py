@@ -8,7 +8,16 @@ from starlette.responses import Response
 
 from hooks.contract import DEFAULT_DEADLINE_MS, Key, Reason, SessionEvent, SessionEventResult
 from hooks.wire import ACK_TIMEOUT, HOST_HOOK, SESSION_EVENT
-from worker.api.execution import Door, Limit, LimitHeader, SessionId, Tenant, seconds_left, shortest, tenant_of
+from worker.api.execution import (
+    Limit,
+    LimitHeader,
+    OperationExecutor,
+    SessionId,
+    Tenant,
+    seconds_left,
+    shortest,
+    tenant_of,
+)
 from worker.api.json_bodies import JsonAnswer, is_json, read_json, unsupported
 from worker.api.problems import invalid, problem_of
 from worker.api.schemas import SessionEventBody, SessionView
@@ -33,7 +42,7 @@ NATIVE_ANSWER: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _add_hooks(app: FastAPI, door: Door) -> None:
+def _add_hooks(app: FastAPI, door: OperationExecutor) -> None:
     @app.post(
         "/v1/hooks/{host}",
         tags=["run"],
@@ -77,7 +86,7 @@ async def _event(request: Request) -> Any:
     return read_json(await request.body())
 
 
-def _add_sessions(app: FastAPI, door: Door) -> None:
+def _add_sessions(app: FastAPI, door: OperationExecutor) -> None:
     @app.post(
         "/v1/sessions/{session_id:segment}/events",
         tags=["run"],

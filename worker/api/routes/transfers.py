@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from hooks.contract import Reason
 from worker.api.access import IMPORT
-from worker.api.execution import Door, Gone, Tenant, has_left, tenant_of
+from worker.api.execution import ClientGone, OperationExecutor, Tenant, has_left, tenant_of
 from worker.api.json_bodies import JsonAnswer, unsupported
 from worker.api.problems import Problem, problem_of
 from worker.api.schemas import MOST_REPORTED, ImportReport, RejectedEntry
@@ -56,12 +56,12 @@ EXPORTED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def add_transfers(app: FastAPI, door: Door) -> None:
+def add_transfers(app: FastAPI, door: OperationExecutor) -> None:
     _add_import(app, door)
     _add_export(app, door)
 
 
-def _add_import(app: FastAPI, door: Door) -> None:
+def _add_import(app: FastAPI, door: OperationExecutor) -> None:
     @app.post(IMPORT, tags=TAGS, operation_id="import_memories", response_model=ImportReport, openapi_extra=FILE)
     async def take(
         request: Request,
@@ -94,7 +94,7 @@ async def _spool(request: Request, file: int) -> None:
 class _Import:
     """One file on its way in."""
 
-    def __init__(self, door: Door, request: Request, tenant: str, *, mask: bool, dry_run: bool) -> None:
+    def __init__(self, door: OperationExecutor, request: Request, tenant: str, *, mask: bool, dry_run: bool) -> None:
         self._door = door
         self._receive = request.receive
         self._tenant = tenant_of(request, tenant)
@@ -114,7 +114,7 @@ class _Import:
         while batch := await asyncio.to_thread(self._next_batch, entries):
             await self._store(batch)
             if await has_left(self._receive):
-                raise Gone
+                raise ClientGone
         return self._report
 
     def _next_batch(self, entries: Iterator[Memory | Rejected]) -> list[Memory]:
@@ -150,7 +150,7 @@ class _Import:
             setattr(report, name, getattr(report, name, 0) + count)
 
 
-def _add_export(app: FastAPI, door: Door) -> None:
+def _add_export(app: FastAPI, door: OperationExecutor) -> None:
     @app.get(
         "/v1/memories/export",
         tags=TAGS,

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worker.adapters.local.hook_runner import Ran, filled, post, run_command
+from worker.adapters.local.hook_runner import CommandRun, filled, post, run_command
 from worker.bootstrap.opening import embedded_is_up
-from worker.cli.backend import open_backend
+from worker.cli.backend import open_client
 from worker.cli.checks import Check
 from worker.domain.errors import MeeseeksError
 from worker.hosts import HostProfile
 from worker.hosts.profile import DEFAULT_HOOK_DEADLINE_MS
-from worker.hosts.settings_edit import Found, Handler, Way
-from worker.operations.client import Backend
+from worker.hosts.settings_edit import Handler, HandlerKind, InstalledHandler
+from worker.operations.client import OperationClient
 from worker.operations.hosts import CANARY_SESSION, CANARY_TENANT
 from worker.operations.memories import FORGET, REMEMBER
 from worker.settings.injection import Settings
 
-from .host_setup import Surroundings, command_line, installed, plugins, switched_off
+from .host_setup import HostEnvironment, command_line, installed, plugins, switched_off
 
 CANARY = "The doctor's canary sings at {code} o'clock"
 QUESTION = "When does the doctor's canary {code} sing?"
@@ -36,7 +36,7 @@ BLOCKING = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Canary:
+class DeliveryCheck:
     """A memory to be found, by its code."""
 
     code: str
@@ -48,7 +48,7 @@ class Canary:
 
 async def examine_host(host: HostProfile, settings: Settings, *, quick: bool) -> list[Check]:
     """The findings; with `quick` without running anything."""
-    around = Surroundings(Path.home(), Path.cwd())
+    around = HostEnvironment(Path.home(), Path.cwd())
     checks = [*_installation(host, around)] if host.settings is not None else []
     if quick:
         return checks
@@ -56,13 +56,13 @@ async def examine_host(host: HostProfile, settings: Settings, *, quick: bool) ->
         return [*checks, Check("service", False, "none is running; start one with `meeseeks up`")]
     try:
         handlers = _handlers(host, settings, around)
-        async with open_backend(settings) as backend:
+        async with open_client(settings) as backend:
             return [*checks, Check("service", True, backend.where), *await _canaries(host, handlers, backend)]
     except MeeseeksError as error:
         return [*checks, Check("service", False, str(error))]
 
 
-def _installation(host: HostProfile, around: Surroundings) -> list[Check]:
+def _installation(host: HostProfile, around: HostEnvironment) -> list[Check]:
     there = installed(host, around)
     copies = [str(file.path) for file in there] + plugins(host, around)
     if not copies:
@@ -81,13 +81,13 @@ def _installation(host: HostProfile, around: Surroundings) -> list[Check]:
     return checks
 
 
-def _missing(host: HostProfile, mine: Sequence[Found]) -> list[str]:
+def _missing(host: HostProfile, mine: Sequence[InstalledHandler]) -> list[str]:
     there = {(one.event, one.matcher) for one in mine}
     needed = [(event.name, event.matcher) for event in host.events if event.installed]
     return [name for name, matcher in needed if (name, matcher) not in there]
 
 
-def _handlers(host: HostProfile, settings: Settings, around: Surroundings) -> list[Handler]:
+def _handlers(host: HostProfile, settings: Settings, around: HostEnvironment) -> list[Handler]:
     """What the host would run, each once: what its settings name, what a plugin brings, what is pasted by hand."""
     mine = [one for found in installed(host, around).values() for one in found]
     handlers = {json.dumps(one.handler, sort_keys=True): one.handler for one in mine}
@@ -95,13 +95,13 @@ def _handlers(host: HostProfile, settings: Settings, around: Surroundings) -> li
     if plugins(host, around) or host.settings is None:
         by_plugin = host.settings is not None
         command = command_line(host, settings.service, deadline_ms=deadline, project=by_plugin)
-        handler = {"type": "command", "command": command, "timeout": Way(command, None, deadline).timeout_s}
+        handler = {"type": "command", "command": command, "timeout": HandlerKind(command, None, deadline).timeout_s}
         handlers.setdefault(json.dumps(handler, sort_keys=True), handler)
     return list(handlers.values())
 
 
-async def _canaries(host: HostProfile, handlers: Sequence[Handler], backend: Backend) -> list[Check]:
-    canary = Canary(uuid.uuid4().hex[:8])
+async def _canaries(host: HostProfile, handlers: Sequence[Handler], backend: OperationClient) -> list[Check]:
+    canary = DeliveryCheck(uuid.uuid4().hex[:8])
     memory = {"id": f"canary-{canary.code}", "content": canary.text}
     await backend.call(REMEMBER, {"tenant": CANARY_TENANT, "memory": memory})
     try:
@@ -111,9 +111,9 @@ async def _canaries(host: HostProfile, handlers: Sequence[Handler], backend: Bac
     return [*checks, *[await _stays_silent(host, handler) for handler in handlers]]
 
 
-async def _injects(host: HostProfile, handler: Handler, canary: Canary) -> Check:
+async def _injects(host: HostProfile, handler: Handler, canary: DeliveryCheck) -> Check:
     """A prompt that the canary belongs to: it must come, in a form that the host takes, every time."""
-    runs: list[Ran] = []
+    runs: list[CommandRun] = []
     faults: list[str] = []
     for _ in range(1 + WARM_RUNS):
         event = host.example(_session(), QUESTION.format(code=canary.code))
@@ -136,7 +136,9 @@ async def _stays_silent(host: HostProfile, handler: Handler) -> Check:
     return Check(f"{_name(handler)}, nothing to inject", not faults, "; ".join(faults) or "nothing is injected")
 
 
-def findings(host: HostProfile, handler: Handler, event: dict[str, Any], ran: Ran, expected: str | None) -> list[str]:
+def findings(
+    host: HostProfile, handler: Handler, event: dict[str, Any], ran: CommandRun, expected: str | None
+) -> list[str]:
     """What is wrong with a run, and what to do; `expected` is the text that must be in its output, or must not be."""
     limit = _limit_s(handler)
     if ran.code is None:
@@ -164,7 +166,7 @@ def _content_faults(output: Any, expected: str | None) -> list[str]:
     return [] if expected in said else ["the canary did not come"]
 
 
-def _status_faults(handler: Handler, ran: Ran) -> list[str]:
+def _status_faults(handler: Handler, ran: CommandRun) -> list[str]:
     if handler.get("type") == "http":
         if ran.code in (401, 403):
             return ["the service refuses the token; set MEESEEKS_TOKEN in the environment that the host is started in"]
@@ -176,7 +178,7 @@ def _status_faults(handler: Handler, ran: Ran) -> list[str]:
     return [] if ran.code == 0 else [f"it left with exit code {ran.code}"]
 
 
-async def _explained(host: HostProfile, handler: Handler, ran: Ran) -> list[str]:
+async def _explained(host: HostProfile, handler: Handler, ran: CommandRun) -> list[str]:
     """What the command itself says of its trouble, where it was silent about it."""
     if handler.get("type") == "http" or ran.code != 0 or ran.errors.strip():
         return []
@@ -185,7 +187,7 @@ async def _explained(host: HostProfile, handler: Handler, ran: Ran) -> list[str]
     return [f"it says: {told.splitlines()[-1][:200]}"] if told else []
 
 
-async def _run(host: HostProfile, handler: Handler, event: dict[str, Any], **variables: str) -> Ran:
+async def _run(host: HostProfile, handler: Handler, event: dict[str, Any], **variables: str) -> CommandRun:
     data = json.dumps(event).encode()
     if handler.get("type") == "http":
         allowed = tuple(handler.get("allowedEnvVars", ()))

@@ -15,7 +15,16 @@ from worker.domain.errors import SettingsError
 from worker.hosts import HostProfile
 from worker.hosts.json_edit import find_is_empty, parsed
 from worker.hosts.profile import DEFAULT_HOOK_DEADLINE_MS, SettingsFiles
-from worker.hosts.settings_edit import EMPTY, Found, Way, found, install, plugin_names, same_but_for_ours, uninstall
+from worker.hosts.settings_edit import (
+    EMPTY,
+    HandlerKind,
+    InstalledHandler,
+    found,
+    install,
+    plugin_names,
+    same_but_for_ours,
+    uninstall,
+)
 from worker.settings.service import ServiceSettings
 from worker.text.masking import mask_secrets
 
@@ -27,7 +36,7 @@ CODEX_CONFIG = ".codex/config.toml"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class HostEnvironment:
     """Where a host looks for its files: the user's home folder, and the folder of the project."""
 
     home: Path
@@ -44,7 +53,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingsFileChange:
     """What a file held and is to hold; `None` stands for no file."""
 
     file: HostFile
@@ -62,14 +71,14 @@ class Change:
         return mask_secrets("".join(difflib.unified_diff(old, new, name, name, n=0)))
 
 
-def plan_install(host: HostProfile, file: HostFile, way: Way) -> Change:
+def plan_install(host: HostProfile, file: HostFile, way: HandlerKind) -> SettingsFileChange:
     before = file.read()
     text = before if before and before.strip() else EMPTY
     after = install(text, host, way, str(file.path))
-    return Change(file, before, after)
+    return SettingsFileChange(file, before, after)
 
 
-def apply_install(change: Change, host: HostProfile) -> None:
+def apply_install(change: SettingsFileChange, host: HostProfile) -> None:
     """Write the file; what it held before the first time is kept beside it."""
     if change.before is not None and not found(change.before or EMPTY, host, str(change.file.path)):
         change.file.forget_backup()
@@ -77,18 +86,18 @@ def apply_install(change: Change, host: HostProfile) -> None:
     change.file.write(change.after or "")
 
 
-def plan_uninstall(host: HostProfile, file: HostFile) -> Change:
+def plan_uninstall(host: HostProfile, file: HostFile) -> SettingsFileChange:
     """As it was before, where nothing else has changed since; else as it is without our hooks."""
     before, kept = file.read(), file.read_backup()
     if before is None or not found(before or EMPTY, host, str(file.path)):
-        return Change(file, before, before)
+        return SettingsFileChange(file, before, before)
     if kept is not None and same_but_for_ours(before, kept if kept.strip() else EMPTY, host, str(file.path)):
-        return Change(file, before, kept)
+        return SettingsFileChange(file, before, kept)
     after = uninstall(before, host, str(file.path))
-    return Change(file, before, None if kept is None and find_is_empty(after) else after)
+    return SettingsFileChange(file, before, None if kept is None and find_is_empty(after) else after)
 
 
-def apply_uninstall(change: Change) -> None:
+def apply_uninstall(change: SettingsFileChange) -> None:
     """Write, restore or delete the file; what was kept is no longer needed."""
     if change.after is None:
         change.file.delete()
@@ -99,33 +108,33 @@ def apply_uninstall(change: Change) -> None:
     change.file.forget_backup()
 
 
-def installed(host: HostProfile, around: Surroundings) -> dict[HostFile, list[Found]]:
+def installed(host: HostProfile, around: HostEnvironment) -> dict[HostFile, list[InstalledHandler]]:
     """Every file with hooks of ours, and which; a file that cannot be read has none, for its host neither."""
     if host.settings is None:
         return {}
     return {file: mine for file in around.all(host.settings) if (mine := _found_in(file, host))}
 
 
-def _found_in(file: HostFile, host: HostProfile) -> list[Found]:
+def _found_in(file: HostFile, host: HostProfile) -> list[InstalledHandler]:
     try:
         return found(file.read() or EMPTY, host, str(file.path))
     except SettingsError:
         return []
 
 
-def plugins(host: HostProfile, around: Surroundings) -> list[str]:
+def plugins(host: HostProfile, around: HostEnvironment) -> list[str]:
     """Plugins that bring the same hooks and are on, each with the file that says so."""
     return [*_claude_plugins(host, around), *_codex_plugins(host, around)]
 
 
-def _claude_plugins(host: HostProfile, around: Surroundings) -> Iterator[str]:
+def _claude_plugins(host: HostProfile, around: HostEnvironment) -> Iterator[str]:
     if host.settings is None or not host.settings.plugins:
         return
     for file in around.all(host.settings):
         yield from (f"{name} ({file.path})" for name in plugin_names(_document(file), PLUGIN))
 
 
-def _codex_plugins(host: HostProfile, around: Surroundings) -> Iterator[str]:
+def _codex_plugins(host: HostProfile, around: HostEnvironment) -> Iterator[str]:
     if host.name != "codex":
         return
     path = around.home / CODEX_CONFIG
@@ -135,7 +144,7 @@ def _codex_plugins(host: HostProfile, around: Surroundings) -> Iterator[str]:
             yield f"{name} ({path})"
 
 
-def switched_off(host: HostProfile, around: Surroundings) -> list[str]:
+def switched_off(host: HostProfile, around: HostEnvironment) -> list[str]:
     """The files that say that no hook is to run, each with what it says."""
     files = around.all(host.settings) if host.settings is not None and host.settings.plugins else []
     off = [f"{file.path}: disableAllHooks" for file in files if _document(file).get("disableAllHooks") is True]
@@ -161,14 +170,14 @@ def _toml(path: Path) -> dict[str, Any]:
 
 def way_of(
     host: HostProfile, service: ServiceSettings, *, url: str | None, http: bool, deadline_ms: int, project: bool
-) -> Way:
+) -> HandlerKind:
     """How the host is to reach this very service. Raises `SettingsError` where it cannot."""
     command = command_line(host, service, deadline_ms=deadline_ms, project=project)
     if not http and url is None:
-        return Way(command, None, deadline_ms)
+        return HandlerKind(command, None, deadline_ms)
     if host.settings is None or not host.settings.over_http:
         raise SettingsError(f"{host.title} runs commands only; leave --http and --url out")
-    return Way(command, endpoint(host, service, url, deadline_ms), deadline_ms)
+    return HandlerKind(command, endpoint(host, service, url, deadline_ms), deadline_ms)
 
 
 def endpoint(host: HostProfile, service: ServiceSettings, url: str | None, deadline_ms: int) -> str:

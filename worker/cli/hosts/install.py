@@ -13,8 +13,8 @@ from worker.hosts.profile import DEFAULT_HOOK_DEADLINE_MS
 from worker.operations.hosts import profile_of
 
 from .host_setup import (
-    Change,
-    Surroundings,
+    HostEnvironment,
+    SettingsFileChange,
     apply_install,
     apply_uninstall,
     installed,
@@ -44,7 +44,7 @@ def install(
 ) -> None:
     """Put the hooks into a host's settings file, or say what to paste where a host has none. May be repeated."""
     service = settings_of(context, as_json=as_json).service
-    around = Surroundings(Path.home(), Path.cwd())
+    around = HostEnvironment(Path.home(), Path.cwd())
     try:
         profile = profile_of(host)
         if profile.settings is None:
@@ -71,7 +71,7 @@ def uninstall(
 ) -> None:
     """Take the hooks out of a host's settings file, which is then as it was before they were put in."""
     settings_of(context, as_json=as_json)
-    around = Surroundings(Path.home(), Path.cwd())
+    around = HostEnvironment(Path.home(), Path.cwd())
     try:
         profile = profile_of(host)
         if profile.settings is None:
@@ -84,7 +84,7 @@ def uninstall(
     _tell(profile, change, dry_run=dry_run, as_json=as_json, done="uninstalled", undone="not installed")
 
 
-def _refuse_second_copy(host: HostProfile, around: Surroundings, path: Path) -> None:
+def _refuse_second_copy(host: HostProfile, around: HostEnvironment, path: Path) -> None:
     """Two copies of a hook inject twice: each sees the message before the other has counted anything as shown."""
     copies = [str(file.path) for file in installed(host, around) if file.path.resolve() != path.resolve()]
     copies += plugins(host, around)
@@ -103,7 +103,9 @@ def _tell_paste(host: HostProfile, *, as_json: bool) -> None:
         show_verbatim(host.paste)
 
 
-def _tell(host: HostProfile, change: Change, *, dry_run: bool, as_json: bool, done: str, undone: str) -> None:
+def _tell(
+    host: HostProfile, change: SettingsFileChange, *, dry_run: bool, as_json: bool, done: str, undone: str
+) -> None:
     path, note = str(change.file.path), host.settings.note if host.settings else ""
     if as_json:
         told: dict[str, Any] = {"host": host.name, "path": path, "changed": change.changes and not dry_run}
@@ -125,5 +127,5 @@ def _tell(host: HostProfile, change: Change, *, dry_run: bool, as_json: bool, do
         say(f"try it: meeseeks doctor {host.name}")
 
 
-def _backup(change: Change) -> str | None:
+def _backup(change: SettingsFileChange) -> str | None:
     return str(change.file.backup) if change.file.backup.exists() else None

@@ -7,7 +7,7 @@ import typer
 
 from hooks.contract import InjectionRequest, InjectionResult
 from hooks.wire import INJECT
-from worker.cli.backend import open_backend
+from worker.cli.backend import open_client
 from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
 from worker.cli.output import print_json, say, summary
 
@@ -40,7 +40,7 @@ def inject(
                 "dry_run": dry_run,
             }
         )
-        async with open_backend(settings, with_model=True) as backend:
+        async with open_client(settings, with_model=True) as backend:
             body = await backend.call(INJECT, request.model_dump(mode="json"), budget=deadline_ms / 1000)
         return InjectionResult.model_validate(body)
 

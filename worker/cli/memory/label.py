@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from worker.cli.backend import open_backend
+from worker.cli.backend import open_client
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import fail, print_json, say
 from worker.domain.errors import MeeseeksError
 from worker.domain.receipt import Receipt
-from worker.operations.client import Backend
+from worker.operations.client import OperationClient
 from worker.operations.receipts import LABEL
-from worker.receipts.cases import Case, add_to_file, candidates
+from worker.receipts.cases import LabelledCase, add_to_file, candidates
 
 from .receipts import shown
 
@@ -47,11 +47,11 @@ def label(
     if asks and (as_json or not sys.stdin.isatty()):
         fail("say --essential, --useful, --forbidden, --accept or --nothing", as_json=as_json)
 
-    async def work() -> Case:
-        async with open_backend(settings) as backend:
+    async def work() -> LabelledCase:
+        async with open_client(settings) as backend:
             labels = await _asked(backend, tenant, receipt_id) if asks else said
             payload = {"tenant": tenant, "id": receipt_id, "labels": {**labels, "category": category}}
-            return Case.model_validate(await backend.call(LABEL, payload))
+            return LabelledCase.model_validate(await backend.call(LABEL, payload))
 
     case = run(work(), as_json=as_json)
     try:
@@ -69,7 +69,7 @@ def _ids(given: Ids) -> list[str]:
     return [key.strip() for part in given or () for key in part.split(",") if key.strip()]
 
 
-async def _asked(backend: Backend, tenant: str, receipt_id: str) -> dict[str, Any]:
+async def _asked(backend: OperationClient, tenant: str, receipt_id: str) -> dict[str, Any]:
     receipt = Receipt.model_validate_json(json.dumps(await shown(backend, tenant, receipt_id)))
     say(receipt.request.message)
     labels: dict[str, list[str]] = {kind: [] for kind in LETTERS.values() if kind}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from worker.cli.backend import open_backend
+from worker.cli.backend import open_client
 from worker.cli.options import Agent, AsJson, Project, Tenant, User, run, settings_of
 from worker.cli.output import errors, fail, print_json, say, scores, show, table
 from worker.domain.kinds import Budget
@@ -163,7 +163,7 @@ def _cell(value: Any) -> str:
 
 def _ask(settings: Settings, operation: str, payload: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
     async def work() -> dict[str, Any]:
-        async with open_backend(settings) as backend:
+        async with open_client(settings) as backend:
             return await backend.call(operation, payload)
 
     return run(work(), as_json=as_json)

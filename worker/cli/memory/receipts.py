@@ -8,27 +8,27 @@ import typer
 from pydantic import ValidationError
 
 from hooks.contract import Engine, Outcome, Reason
-from worker.cli.backend import open_backend
+from worker.cli.backend import open_client
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import print_json, say, scores, show, summary, table
-from worker.domain.memory import Verdict
-from worker.operations.client import Backend
+from worker.domain.memory import CandidateVerdict
+from worker.operations.client import OperationClient
 from worker.operations.requests import RECEIPT, RECEIPTS
 from worker.receipts.search import ReceiptFilter
 
 WHY = {
-    Verdict.CHOSEN: "it is in the block",
-    Verdict.BELOW_FLOOR: "it is too far from the message",
-    Verdict.SUPERSEDED: "another memory has replaced it",
-    Verdict.NAMESAKE: "it is about somebody else of that name",
-    Verdict.OVER_POOL: "pool_limit better ones were found",
-    Verdict.BELOW_CUT: "search alone was not sure of it, or others were much nearer",
-    Verdict.ALREADY_SHOWN: "the session has it in its context already",
-    Verdict.DUPLICATE: "another memory says the same",
-    Verdict.NOT_SELECTED: "whoever chose saw it and left it out",
-    Verdict.OVER_ITEMS: "max_items better ones were chosen",
-    Verdict.OVER_CHARS: "the block had no room for its characters",
-    Verdict.OVER_TOKENS: "the block had no room for its tokens",
+    CandidateVerdict.CHOSEN: "it is in the block",
+    CandidateVerdict.BELOW_FLOOR: "it is too far from the message",
+    CandidateVerdict.SUPERSEDED: "another memory has replaced it",
+    CandidateVerdict.NAMESAKE: "it is about somebody else of that name",
+    CandidateVerdict.OVER_POOL: "pool_limit better ones were found",
+    CandidateVerdict.BELOW_CUT: "search alone was not sure of it, or others were much nearer",
+    CandidateVerdict.ALREADY_SHOWN: "the session has it in its context already",
+    CandidateVerdict.DUPLICATE: "another memory says the same",
+    CandidateVerdict.NOT_SELECTED: "whoever chose saw it and left it out",
+    CandidateVerdict.OVER_ITEMS: "max_items better ones were chosen",
+    CandidateVerdict.OVER_CHARS: "the block had no room for its characters",
+    CandidateVerdict.OVER_TOKENS: "the block had no room for its tokens",
 }
 """Every verdict in words."""
 
@@ -101,7 +101,7 @@ def receipt(
     where = filter_of(session, agent, outcome, reason, engine, degraded, since, until)
 
     async def work() -> dict[str, Any]:
-        async with open_backend(settings) as backend:
+        async with open_client(settings) as backend:
             if receipt_id is None:
                 return await backend.call(RECEIPTS, {"tenant": tenant, "limit": limit, "where": where, "brief": True})
             return await shown(backend, tenant, receipt_id)
@@ -115,7 +115,7 @@ def receipt(
         _explain(found)
 
 
-async def shown(backend: Backend, tenant: str, receipt_id: str) -> dict[str, Any]:
+async def shown(backend: OperationClient, tenant: str, receipt_id: str) -> dict[str, Any]:
     """One receipt, whole."""
     return await backend.call(RECEIPT, {"tenant": tenant, "id": receipt_id})
 
@@ -156,4 +156,4 @@ def _explain(found: dict[str, Any]) -> None:
 
 def _why(entry: dict[str, Any]) -> str:
     by = f" ({entry['duplicate_of']})" if entry["duplicate_of"] else ""
-    return f"{entry['verdict']}: {WHY[Verdict(entry['verdict'])]}{by}"
+    return f"{entry['verdict']}: {WHY[CandidateVerdict(entry['verdict'])]}{by}"

@@ -8,12 +8,12 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hooks.contract import Mode
-from worker.cli.backend import open_backend
+from worker.cli.backend import open_client
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import errors, fail, milliseconds, print_json, say, show, table
 from worker.cli.tuning.evaluate import Set, own_folder, setting
 from worker.domain.errors import MeeseeksError, PromptError, SettingsError
-from worker.operations.client import Backend
+from worker.operations.client import OperationClient
 from worker.operations.receipts import REPLAY
 from worker.operations.requests import RECEIPTS
 from worker.receipts.replay import REPLAY_S, summed_up
@@ -63,7 +63,7 @@ def replay(
     wish = _wish(prompt, own_folder(settings), model, set_, mode, current, deadline_ms, as_json=as_json)
 
     async def work() -> dict[str, Any]:
-        async with open_backend(settings, with_model=True) as backend:
+        async with open_client(settings, with_model=True) as backend:
             if receipt_id is not None:
                 return await _one(backend, tenant, receipt_id, wish)
             listed = {"tenant": tenant, "limit": limit, "where": where, "brief": True}
@@ -97,12 +97,12 @@ def _wish(
     return {**wish, "deadline_ms": deadline_ms}
 
 
-async def _one(backend: Backend, tenant: str, receipt_id: str, wish: dict[str, Any]) -> dict[str, Any]:
+async def _one(backend: OperationClient, tenant: str, receipt_id: str, wish: dict[str, Any]) -> dict[str, Any]:
     return await backend.call(REPLAY, {"tenant": tenant, "id": receipt_id, "wish": wish}, budget=REPLAY_S)
 
 
 async def _many(
-    backend: Backend, tenant: str, ids: Sequence[str], wish: dict[str, Any], *, quiet: bool
+    backend: OperationClient, tenant: str, ids: Sequence[str], wish: dict[str, Any], *, quiet: bool
 ) -> list[dict[str, Any]]:
     """Replays one after the other, so that their times mean something; what fails says so in its place."""
     found: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from hooks.contract import SessionEvent, SessionEventType
 from hooks.wire import SESSION_EVENT
 from worker.bootstrap.opening import embedded_is_up
-from worker.cli.backend import open_backend
+from worker.cli.backend import open_client
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import fail, print_json, say, show, table
 from worker.operations.sessions import SESSION_SHOW
@@ -110,7 +110,7 @@ def _call(context: typer.Context, operation: str, payload: dict[str, Any], as_js
         fail(NO_SERVICE, as_json=as_json)
 
     async def work() -> dict[str, Any]:
-        async with open_backend(settings) as backend:
+        async with open_client(settings) as backend:
             return await backend.call(operation, payload, budget=BUDGET)
 
     return run(work(), as_json=as_json)

@@ -12,13 +12,13 @@ from typing import Annotated, Any, TextIO
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from worker.cli.backend import open_backend
+from worker.cli.backend import open_client
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import errors, fail, print_json, say
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 from worker.operations.bulk import BATCH, OutputFormat, batches, put_batch, written
-from worker.operations.client import Backend
+from worker.operations.client import OperationClient
 from worker.settings.injection import Settings
 from worker.transfer import Format, Rejected, Source, sources
 
@@ -115,7 +115,7 @@ async def _import(
                 tally.add({"would be read": len(batch)})
                 advance()
             return
-        async with open_backend(settings) as backend:
+        async with open_client(settings) as backend:
             for batch in batches(entries, BATCH):
                 tally.add(await put_batch(backend, tenant, batch, mask=options.mask))
                 advance()
@@ -146,7 +146,9 @@ def _entries(files: list[Source], reject: Reject, *, mask: bool) -> Iterator[Mem
             reject(source, Rejected(0, str(error)))
 
 
-async def put_all(backend: Backend, tenant: str, memories: Sequence[Memory], *, show_progress: bool) -> dict[str, int]:
+async def put_all(
+    backend: OperationClient, tenant: str, memories: Sequence[Memory], *, show_progress: bool
+) -> dict[str, int]:
     """Store memories in batches; the sums of what the batches report."""
     tally = Tally()
     columns = (TextColumn("importing"), BarColumn(), MofNCompleteColumn())
@@ -198,7 +200,7 @@ def export_memories(
 
 async def _export(settings: Settings, tenant: str, wanted: OutputFormat, stream: TextIO) -> int:
     """Write page by page; the number of memories."""
-    async with open_backend(settings) as backend:
+    async with open_client(settings) as backend:
         count = 0
         async for text, memories in written(backend, tenant, wanted):
             await asyncio.to_thread(stream.write, text)

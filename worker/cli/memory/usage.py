@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from worker.cli.backend import open_backend
+from worker.cli.backend import open_client
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import print_json, say, show, table
 from worker.operations.receipts import USAGE
@@ -23,7 +23,7 @@ def usage(
     payload = {"tenant": tenant, "never_used": never_used, "min_injected": min_injected, "limit": limit}
 
     async def work() -> dict[str, Any]:
-        async with open_backend(settings) as backend:
+        async with open_client(settings) as backend:
             return await backend.call(USAGE, payload)
 
     found = run(work(), as_json=as_json)

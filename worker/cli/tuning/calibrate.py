@@ -9,26 +9,26 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from worker.adapters.models.relevance_file import read_judge
+from worker.adapters.models.relevance_file import read_relevance_model
 from worker.bootstrap.opening import make_embedder
-from worker.cli.backend import Backend, open_backend
+from worker.cli.backend import OperationClient, open_client
 from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
 from worker.cli.output import errors, print_json, say, show, table
-from worker.domain.errors import JudgeError, SettingsError
+from worker.domain.errors import RelevanceError, SettingsError
 from worker.domain.memory import EmbedderProfile
 from worker.domain.receipt import ReceiptPage
 from worker.operations.requests import RECALL, RECEIPTS
 from worker.recall.ranking import KEYWORD_FLOOR
 from worker.recall.thresholds import Thresholds, read_calibration, write_calibration
 from worker.settings.injection import Settings
-from worker.tuning.labelled_worlds import Task, World
+from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 from worker.tuning.recorded_requests import LEAST_TASKS, Recorded, recorded
-from worker.tuning.relevance_fit import Fit
+from worker.tuning.relevance_fit import RelevanceFit
 from worker.tuning.search_thresholds import (
     LEAST_MEMORIES,
-    Effect,
     Observation,
-    Seen,
+    ObservedCandidate,
+    ThresholdEffect,
     effect_of,
     from_labelled,
     from_off_topic,
@@ -53,14 +53,14 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class ThresholdComparison:
     """Thresholds before and after, and what each set does on tasks that it was not taken from."""
 
     tasks: int
     before: Thresholds
     after: Thresholds
-    effect_before: Effect
-    effect_after: Effect
+    effect_before: ThresholdEffect
+    effect_after: ThresholdEffect
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Measured:
     """What was measured for an embedder: the gate, and the judge or what is recorded of it; or why they were not."""
 
     profile: EmbedderProfile
-    gate: Gate | str
-    judge: Fit | Recorded | str
+    gate: ThresholdComparison | str
+    judge: RelevanceFit | Recorded | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,58 +135,71 @@ def _profile(settings: Settings) -> EmbedderProfile:
     return read_calibration(settings.service.home, embedder.profile)
 
 
-async def _by_labels(settings: Settings, profile: EmbedderProfile, worlds: Sequence[World], *, quiet: bool) -> Measured:
+async def _by_labels(
+    settings: Settings, profile: EmbedderProfile, worlds: Sequence[LabelledWorld], *, quiet: bool
+) -> Measured:
     """Gate and judge, the judge behind the gate that was measured. Raises `SettingsError` where neither can be."""
     observed = await _on_worlds(settings, worlds, quiet=quiet)
     before = Thresholds.of(profile, KEYWORD_FLOOR)
-    gate: Gate | str
+    gate: ThresholdComparison | str
     try:
         after = from_labelled(observed)
-        gate = Gate(len(observed), before, after, effect_of(before, observed), labelled_effect(observed))
+        gate = ThresholdComparison(len(observed), before, after, effect_of(before, observed), labelled_effect(observed))
     except SettingsError as error:
         gate = str(error)
-    behind = gate.after.applied(profile) if isinstance(gate, Gate) else profile
+    behind = gate.after.applied(profile) if isinstance(gate, ThresholdComparison) else profile
     judge = await _fitted(settings, behind, worlds, quiet=quiet)
     if isinstance(gate, str) and isinstance(judge, str):
         raise SettingsError(f"nothing can be adjusted. gate: {gate}. judge: {judge}")
     return Measured(profile, gate, judge)
 
 
-async def _fitted(settings: Settings, profile: EmbedderProfile, worlds: Sequence[World], *, quiet: bool) -> Fit | str:
+async def _fitted(
+    settings: Settings, profile: EmbedderProfile, worlds: Sequence[LabelledWorld], *, quiet: bool
+) -> RelevanceFit | str:
     """The judge fitted to the labels, or why it is not."""
     try:
-        file = read_judge()
+        file = read_relevance_model()
         if file.judge.fingerprint != profile.fingerprint:
             return f"it is off: it is made for {file.card['embedder']['name']}, the embedder is {profile.name}"
         return fitted(settings, file, await scored_tasks(file, worlds, profile, quiet=quiet))
-    except (JudgeError, SettingsError) as error:
+    except (RelevanceError, SettingsError) as error:
         return str(error)
 
 
 async def _by_store(settings: Settings, profile: EmbedderProfile, asker: _Asker, *, quiet: bool) -> Measured:
     """The gate, and for how many of the recorded tasks the judge finds something."""
-    async with open_backend(settings) as backend:
+    async with open_client(settings) as backend:
         observed = await _on_store(backend, asker, quiet=quiet)
         wanted = {"tenant": asker.tenant, "limit": MOST_RECEIPTS}
         page = ReceiptPage.model_validate(await backend.call(RECEIPTS, wanted, budget=BUDGET_S))
     before = Thresholds.of(profile, KEYWORD_FLOOR)
     measure = partial(from_off_topic, now=before)
     after = measure(observed)
-    gate = Gate(len(observed), before, after, effect_of(before, observed), unseen_effect(observed, measure))
+    gate = ThresholdComparison(
+        len(observed), before, after, effect_of(before, observed), unseen_effect(observed, measure)
+    )
     try:
-        return Measured(profile, gate, recorded(page.receipts, read_judge().judge.thresholds))
-    except JudgeError as error:
+        return Measured(profile, gate, recorded(page.receipts, read_relevance_model().judge.thresholds))
+    except RelevanceError as error:
         return Measured(profile, gate, str(error))
 
 
 def _keep(settings: Settings, measured: Measured) -> Written:
     """Write what was measured; a fit of the judge that does not help stays out."""
     gate = measured.gate
-    file = write_calibration(settings.service.home, measured.profile, gate.after) if isinstance(gate, Gate) else None
-    return Written(file, kept(settings, read_judge(), measured.judge) if isinstance(measured.judge, Fit) else None)
+    file = (
+        write_calibration(settings.service.home, measured.profile, gate.after)
+        if isinstance(gate, ThresholdComparison)
+        else None
+    )
+    return Written(
+        file,
+        kept(settings, read_relevance_model(), measured.judge) if isinstance(measured.judge, RelevanceFit) else None,
+    )
 
 
-async def _on_store(backend: Backend, asker: _Asker, *, quiet: bool) -> list[Observation]:
+async def _on_store(backend: OperationClient, asker: _Asker, *, quiet: bool) -> list[Observation]:
     """What is found in the store for tasks about nothing in it."""
     observed: list[Observation] = []
     scope = {"tenant": asker.tenant, "user": asker.user}
@@ -208,7 +221,7 @@ def _check_visible(visible: int, size: int) -> None:
         )
 
 
-async def _on_worlds(settings: Settings, worlds: Sequence[World], *, quiet: bool) -> list[Observation]:
+async def _on_worlds(settings: Settings, worlds: Sequence[LabelledWorld], *, quiet: bool) -> list[Observation]:
     """What is found for the tasks of labelled worlds."""
     observed: list[Observation] = []
     async with worlds_service(settings) as backend:
@@ -220,7 +233,7 @@ async def _on_worlds(settings: Settings, worlds: Sequence[World], *, quiet: bool
     return observed
 
 
-async def _ask(backend: Backend, task: Task) -> list[Observation]:
+async def _ask(backend: OperationClient, task: LabelledTask) -> list[Observation]:
     """What a task's own recall finds; nothing where it would not be searched with at all."""
     payload = recall_of(task, MOST_SEEN, ungated=True)
     return [] if payload is None else [_seen(await backend.call(RECALL, payload, budget=BUDGET_S), task.relevant)]
@@ -229,7 +242,7 @@ async def _ask(backend: Backend, task: Task) -> list[Observation]:
 def _seen(body: dict[str, Any], relevant: frozenset[str]) -> Observation:
     unit = body["keyword_unit"]
     return [
-        Seen(hit["cosine"] or 0.0, (hit["keyword"] or 0.0) / unit, hit["relevance"], hit["id"] in relevant)
+        ObservedCandidate(hit["cosine"] or 0.0, (hit["keyword"] or 0.0) / unit, hit["relevance"], hit["id"] in relevant)
         for hit in body["memories"]
     ]
 
@@ -246,7 +259,7 @@ def _print_fields(measured: Measured, written: Written) -> None:
     )
 
 
-def _gate_fields(gate: Gate, path: Path | None) -> dict[str, Any]:
+def _gate_fields(gate: ThresholdComparison, path: Path | None) -> dict[str, Any]:
     return {
         "tasks": gate.tasks,
         "before": asdict(gate.before) | {"effect": asdict(gate.effect_before)},
@@ -255,24 +268,24 @@ def _gate_fields(gate: Gate, path: Path | None) -> dict[str, Any]:
     }
 
 
-def _judge_fields(judge: Fit | Recorded, path: Path | None) -> dict[str, Any]:
+def _judge_fields(judge: RelevanceFit | Recorded, path: Path | None) -> dict[str, Any]:
     return {"recorded": asdict(judge)} if isinstance(judge, Recorded) else fit_fields(judge, path)
 
 
 def _show(measured: Measured, written: Written) -> None:
     gate, judge = measured.gate, measured.judge
-    if isinstance(gate, Gate):
+    if isinstance(gate, ThresholdComparison):
         _show_gate(gate, measured.profile.name)
         say(_told("gate", written.gate))
     else:
         say(f"gate: {gate}")
-    if isinstance(judge, Fit):
+    if isinstance(judge, RelevanceFit):
         show_fit(judge, written.judge)
     else:
         say(f"judge: {judge}" if isinstance(judge, str) else _shares(judge))
 
 
-def _show_gate(gate: Gate, embedder: str) -> None:
+def _show_gate(gate: ThresholdComparison, embedder: str) -> None:
     before, after = asdict(gate.before), asdict(gate.after)
     rows = [[name, f"{before[name]:.3f}", f"{after[name]:.3f}"] for name in before]
     before, after = asdict(gate.effect_before), asdict(gate.effect_after)

@@ -12,7 +12,7 @@ import typer
 from rich.progress import Progress
 
 from worker.bootstrap.opening import make_decision_model
-from worker.cli.backend import Backend
+from worker.cli.backend import OperationClient
 from worker.cli.options import AsJson, run, settings_of
 from worker.cli.output import errors, print_json, say, show, table
 from worker.domain.deadline import Deadline
@@ -27,7 +27,7 @@ from worker.triage.decision_selector import all_answers, questions_about
 from worker.triage.live_selector import LivePrompts, presenter
 from worker.triage.prompt_files import Prompt, default_prompts_dir
 from worker.tuning.decision_scale_fit import Answered, ScaleEffect, effect_of, fitted
-from worker.tuning.labelled_worlds import Task, World, read_worlds
+from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld, read_worlds
 
 from .labelled_service import BUDGET_S, recall_of, store_world, worlds_service
 
@@ -55,7 +55,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class ScaleFit:
     """A scale before and after, and what each does on what was answered."""
 
     model: str
@@ -80,7 +80,7 @@ def calibrate_decision(
     """Fit how a decision model's probabilities are read, and from which one on a memory is kept, to labelled tasks."""
     settings = settings_of(context, as_json=as_json)
 
-    async def work() -> Fit:
+    async def work() -> ScaleFit:
         before = read_scales(settings.service.home).get(model, DecisionScale())
         questions = await _questions(settings, read_worlds(worlds), tasks, quiet=as_json)
         decides = await asyncio.to_thread(make_decision_model, settings.service, model)
@@ -92,14 +92,14 @@ def calibrate_decision(
         after = fitted(answers)
         failed = len(questions) - len(asked)
         effects = effect_of(before, answers), effect_of(after, answers)
-        return Fit(model, len(asked), failed, len(answers), before, after, *effects)
+        return ScaleFit(model, len(asked), failed, len(answers), before, after, *effects)
 
     fit = run(work(), as_json=as_json)
     file = write_scale(settings.service.home, model, fit.after) if write else None
     _print(fit, file, as_json=as_json)
 
 
-async def _questions(settings: Settings, worlds: Sequence[World], most: int, *, quiet: bool) -> list[Question]:
+async def _questions(settings: Settings, worlds: Sequence[LabelledWorld], most: int, *, quiet: bool) -> list[Question]:
     """At most so many tasks, drawn by a fixed seed, with what a search brings for each."""
     every = [(world, task) for world in worlds for task in world.tasks]
     drawn = random.Random(SEED).sample(every, min(most, len(every)))
@@ -113,7 +113,7 @@ async def _questions(settings: Settings, worlds: Sequence[World], most: int, *, 
     return found
 
 
-async def _question(backend: Backend, world: World, task: Task) -> list[Question]:
+async def _question(backend: OperationClient, world: LabelledWorld, task: LabelledTask) -> list[Question]:
     """Nothing where the task would not be searched with, or nothing is found."""
     config, request = InjectionConfig(), task.request
     payload = recall_of(task, config.triage_candidates, ungated=False)
@@ -181,7 +181,7 @@ async def _answers_to(
     ]
 
 
-def _print(fit: Fit, file: Path | None, *, as_json: bool) -> None:
+def _print(fit: ScaleFit, file: Path | None, *, as_json: bool) -> None:
     before: dict[str, Any] = asdict(fit.before) | {"effect": asdict(fit.effect_before)}
     after: dict[str, Any] = asdict(fit.after) | {"effect": asdict(fit.effect_after)}
     if as_json:

@@ -15,14 +15,14 @@ from worker.cli.options import AsJson, run, settings_of
 from worker.cli.output import errors, print_json, say, show, table
 from worker.cli.settings import value_of
 from worker.domain.errors import SettingsError
-from worker.operations.client import Backend, LocalBackend
+from worker.operations.client import LocalOperationClient, OperationClient
 from worker.settings.injection import Settings, Strategy
-from worker.tuning.evals.archive import FOLDER, Shelf, write_whole
-from worker.tuning.evals.comparison import Comparison, Difference, compare
+from worker.tuning.evals.archive import FOLDER, EvaluationArchive, write_report
+from worker.tuning.evals.comparison import Difference, EvaluationComparison, compare
 from worker.tuning.evals.measures import Measure, summary
 from worker.tuning.evals.number_text import NAMES, difference, estimate, known, number, plain
 from worker.tuning.evals.page import Summaries, comparison_page, report_page
-from worker.tuning.evals.planning import Wish, plan_of
+from worker.tuning.evals.planning import EvaluationRequest, plan_of
 from worker.tuning.evals.prompt_files import PromptFile, read_chooser
 from worker.tuning.evals.resampling import DRAWS
 from worker.tuning.evals.results import Report
@@ -76,7 +76,7 @@ def evaluation(
     loaded = settings_of(context, as_json=as_json)
 
     async def work() -> Report:
-        wish = Wish(
+        wish = EvaluationRequest(
             model=model,
             model_api_base=model_api_base,
             strategy=strategy,
@@ -114,8 +114,8 @@ def comparison(
     """Set two evaluations against each other: paired differences with intervals, and the tasks that changed."""
     loaded = settings_of(context, as_json=as_json)
 
-    async def work() -> tuple[Report, Report, Comparison]:
-        shelf = shelf_of(loaded)
+    async def work() -> tuple[Report, Report, EvaluationComparison]:
+        shelf = archive_of(loaded)
         first, second = shelf.find(before), shelf.find(after)
         return first, second, compared(first, second)
 
@@ -124,10 +124,12 @@ def comparison(
     print_json(comparison_fields(first, second, found)) if as_json else show_comparison(first, second, found)
 
 
-async def measured(loaded: Settings, wish: Wish, prompt: PromptFile | None, *, fresh: bool, quiet: bool) -> Report:
+async def measured(
+    loaded: Settings, wish: EvaluationRequest, prompt: PromptFile | None, *, fresh: bool, quiet: bool
+) -> Report:
     """The evaluation of a wish, kept under its id."""
     plan = await plan_of(loaded, wish, prompt)
-    shelf = shelf_of(loaded)
+    shelf = archive_of(loaded)
     with Progress(console=errors, disable=quiet, transient=True) as progress:
         task = progress.add_task(f"evaluating {plan.prompts[0].prompt.name}", total=plan.runs)
         report = await evaluate(
@@ -143,13 +145,13 @@ async def measured(loaded: Settings, wish: Wish, prompt: PromptFile | None, *, f
 
 
 @asynccontextmanager
-async def _service(settings: Settings) -> AsyncIterator[Backend]:
+async def _service(settings: Settings) -> AsyncIterator[OperationClient]:
     """A service in this process, without a model where none is wanted."""
     async with open_core(settings, with_model=settings.service.model != "none") as core:
-        yield LocalBackend(core.operations)
+        yield LocalOperationClient(core.operations)
 
 
-def compared(before: Report, after: Report) -> Comparison:
+def compared(before: Report, after: Report) -> EvaluationComparison:
     return compare(before, after, np.random.default_rng(SEED), DRAWS)
 
 
@@ -158,8 +160,8 @@ def own_folder(loaded: Settings) -> tuple[Path, ...]:
     return (loaded.service.prompts_dir,) if loaded.service.prompts_dir else ()
 
 
-def shelf_of(loaded: Settings) -> Shelf:
-    return Shelf(loaded.service.home / FOLDER)
+def archive_of(loaded: Settings) -> EvaluationArchive:
+    return EvaluationArchive(loaded.service.home / FOLDER)
 
 
 def places(worlds: Path | None, cases: Path | None) -> Path | None:
@@ -192,7 +194,7 @@ def summaries_of(report: Report) -> Summaries:
 def _write(html: Path | None, page: Any, *, as_json: bool) -> None:
     async def work() -> None:
         if html is not None:
-            write_whole(html, page().encode())
+            write_report(html, page().encode())
 
     run(work(), as_json=as_json)
 
@@ -217,7 +219,7 @@ def _show(report: Report, summaries: Summaries) -> None:
     say(f"\nevaluation {report.id}; `meeseeks compare` sets another one against it")
 
 
-def show_comparison(before: Report, after: Report, found: Comparison) -> None:
+def show_comparison(before: Report, after: Report, found: EvaluationComparison) -> None:
     rows = [
         [
             NAMES[one.measure],
@@ -258,7 +260,7 @@ def _texts(report: Report, world: str, keys: Sequence[str]) -> str:
     return "; ".join(f"{key} {texts.get(key, '')[:SHOWN_CHARS]}" for key in keys)
 
 
-def comparison_fields(before: Report, after: Report, found: Comparison) -> dict[str, Any]:
+def comparison_fields(before: Report, after: Report, found: EvaluationComparison) -> dict[str, Any]:
     """A comparison for programs."""
     return {
         "before": before.id,

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from worker.cli.backend import Backend, open_backend
+from worker.cli.backend import OperationClient, open_client
 from worker.operations.memories import PUT
 from worker.query.focus import focus
 from worker.query.skipping import skip_reason
 from worker.recall.searches import first_query
 from worker.settings.injection import InjectionConfig, Settings
-from worker.tuning.labelled_worlds import Task, World
+from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 BATCH = 100
 BUDGET_S = 60.0
@@ -21,16 +21,16 @@ BUDGET_S = 60.0
 
 
 @asynccontextmanager
-async def worlds_service(settings: Settings) -> AsyncIterator[Backend]:
+async def worlds_service(settings: Settings) -> AsyncIterator[OperationClient]:
     """A service without a model, on a store of its own that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="meeseeks-calibrate-") as folder:
         own = {"data_dir": Path(folder), "redis_url": None, "qdrant_url": None}
         service = settings.service.model_copy(update=own)
-        async with open_backend(replace(settings, service=service), with_model=False) as backend:
+        async with open_client(replace(settings, service=service), with_model=False) as backend:
             yield backend
 
 
-async def store_world(backend: Backend, world: World) -> None:
+async def store_world(backend: OperationClient, world: LabelledWorld) -> None:
     """The memories go to a tenant of the world's name; what pseudo-users own that all may see has no owner here."""
     for start in range(0, len(world.memories), BATCH):
         batch = [
@@ -43,7 +43,7 @@ async def store_world(backend: Backend, world: World) -> None:
         await backend.call(PUT, payload, budget=BUDGET_S)
 
 
-def recall_of(task: Task, limit: int, *, ungated: bool) -> dict[str, Any] | None:
+def recall_of(task: LabelledTask, limit: int, *, ungated: bool) -> dict[str, Any] | None:
     """The search that a task makes by itself; `None` where it would not be searched with at all."""
     config, request = InjectionConfig(), task.request
     if skip_reason(request, config) is not None:

@@ -10,9 +10,9 @@ from worker.cli.options import AsJson, run, settings_of
 from worker.cli.output import print_json, say, show, table
 from worker.domain.errors import PromptError, SettingsError
 from worker.settings.injection import Settings
-from worker.tuning.evals.acceptance import judge
+from worker.tuning.evals.acceptance import accept
 from worker.tuning.evals.number_text import NAMES, difference, number
-from worker.tuning.evals.planning import Wish, plan_of
+from worker.tuning.evals.planning import EvaluationRequest, plan_of
 from worker.tuning.evals.promotion import Promotion, check_place, check_successor, install, record_of
 from worker.tuning.evals.prompt_files import (
     PromptFile,
@@ -22,7 +22,7 @@ from worker.tuning.evals.prompt_files import (
     read_chooser,
     read_prompt,
 )
-from worker.tuning.evals.prompt_lint import Doubt, Severity, doubts
+from worker.tuning.evals.prompt_lint import PromptProblem, Severity, problems
 
 from .evaluate import (
     ApiBase,
@@ -55,7 +55,7 @@ def lint(
     """Say what is wrong with prompt files, and what is doubtful; exit code 1 where one cannot be used."""
     settings = settings_of(context, as_json=as_json)
 
-    async def work() -> dict[str, list[Doubt]]:
+    async def work() -> dict[str, list[PromptProblem]]:
         paths = files or [file.path for file in prompts_in_force(settings.service).values()]
         return {str(path): _looked_through(path, settings) for path in paths}
 
@@ -73,11 +73,11 @@ def lint(
         raise typer.Exit(1)
 
 
-def _looked_through(path: Path, settings: Settings) -> list[Doubt]:
+def _looked_through(path: Path, settings: Settings) -> list[PromptProblem]:
     try:
-        return doubts(read_prompt(path, *own_folder(settings)).prompt, settings.service.model_context)
+        return problems(read_prompt(path, *own_folder(settings)).prompt, settings.service.model_context)
     except PromptError as error:
-        return [Doubt(Severity.ERROR, str(error).removeprefix(f"{path}: "))]
+        return [PromptProblem(Severity.ERROR, str(error).removeprefix(f"{path}: "))]
 
 
 @prompts.command("promote")
@@ -103,7 +103,7 @@ def promote(
     loaded = settings_of(context, as_json=as_json)
 
     async def work() -> tuple[Promotion, Path | None]:
-        wish = Wish(
+        wish = EvaluationRequest(
             model=model,
             model_api_base=model_api_base,
             strategy=strategy,
@@ -139,7 +139,7 @@ def _folder(loaded: Settings, to: Path | None) -> Path:
 
 
 async def _tried(
-    loaded: Settings, wish: Wish, new: PromptFile, folder: Path, force: str | None, *, quiet: bool
+    loaded: Settings, wish: EvaluationRequest, new: PromptFile, folder: Path, force: str | None, *, quiet: bool
 ) -> Promotion:
     """Both prompts evaluated in the same way, and the verdict."""
     if force is not None and not force.strip():
@@ -147,7 +147,7 @@ async def _tried(
     old = chooser_in_force({**prompts_in_force(loaded.service), **prompts_in(folder)}, new.prompt.id)
     check_successor(new, old)
     check_place(new, old, folder)
-    wrong = [one.words for one in doubts(new.prompt, loaded.service.model_context) if one.severity is Severity.ERROR]
+    wrong = [one.words for one in problems(new.prompt, loaded.service.model_context) if one.severity is Severity.ERROR]
     if wrong:
         raise PromptError(f"{new.path}: {wrong[0]}")
     if not (await plan_of(loaded, wish, new)).models:
@@ -155,7 +155,7 @@ async def _tried(
     before, after = [await measured(loaded, wish, one, fresh=False, quiet=quiet) for one in (old, new)]
     if before.missing or after.missing:
         raise SettingsError(f"not every task was run: {after.stopped or before.stopped}")
-    return Promotion(new, old, before, after, judge(compared(before, after)), force)
+    return Promotion(new, old, before, after, accept(compared(before, after)), force)
 
 
 def _show(promotion: Promotion, target: Path | None) -> None:

@@ -7,18 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from worker.adapters.models.relevance_file import JudgeFile, read_judge
+from worker.adapters.models.relevance_file import RelevanceFile, read_relevance_model
 from worker.cli.options import AsJson, run, settings_of
 from worker.cli.output import print_json, say, show, table
-from worker.domain.kinds import JudgePoint
+from worker.domain.kinds import RelevanceProfile
 from worker.relevance.adjustment import read_adjustment
 from worker.relevance.model import Adjustment
 from worker.settings.injection import Settings, Strategy
-from worker.tuning.evals.measures import Measure, Table
-from worker.tuning.evals.planning import Wish
+from worker.tuning.evals.measures import Measure, MeasureTable
+from worker.tuning.evals.planning import EvaluationRequest
 from worker.tuning.evals.results import Report
-from worker.tuning.relevance_fit import Fit, effect
-from worker.tuning.relevance_measures import Effect, Rater, Standing, standings
+from worker.tuning.relevance_fit import RelevanceFit, effect
+from worker.tuning.relevance_measures import ChoiceEffect, Rater, RaterScore, rater_scores
 
 from .evaluate import ApiBase, MaxCost, measured
 from .relevance_common import (
@@ -45,8 +45,8 @@ def show_judge(context: typer.Context, as_json: AsJson = False) -> None:
     """What the judge is: version, digest, thresholds, and what was fitted to your own labels."""
     settings = settings_of(context, as_json=as_json)
 
-    async def work() -> tuple[JudgeFile, Adjustment | None]:
-        file = read_judge()
+    async def work() -> tuple[RelevanceFile, Adjustment | None]:
+        file = read_relevance_model()
         return file, read_adjustment(settings.service.home, file.judge)
 
     file, change = run(work(), as_json=as_json)
@@ -73,8 +73,8 @@ def eval_judge(context: typer.Context, cases: Labelled, as_json: AsJson = False)
     """What the judge would inject for labelled tasks, at each of its points."""
     settings = settings_of(context, as_json=as_json)
 
-    async def work() -> dict[str, Effect]:
-        file = read_judge()
+    async def work() -> dict[str, ChoiceEffect]:
+        file = read_relevance_model()
         change = read_adjustment(settings.service.home, file.judge) or Adjustment()
         scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=as_json)
         most = settings.memory_injection.max_items
@@ -103,8 +103,8 @@ def fit_judge(
     """Fit the judge's last step to your own labelled tasks; the effect is measured on tasks that were left out."""
     settings = settings_of(context, as_json=as_json)
 
-    async def work() -> tuple[Fit, JudgeFile]:
-        file = read_judge()
+    async def work() -> tuple[RelevanceFit, RelevanceFile]:
+        file = read_relevance_model()
         scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=as_json)
         return fitted(settings, file, scored), file
 
@@ -114,17 +114,17 @@ def fit_judge(
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RelevanceComparison:
     """The judge and the search's scores on labelled tasks, and what a model made of the same ones, where one was asked.
 
     `missing` are tasks that it was not asked, for the money had run out.
     """
 
     tasks: int
-    point: JudgePoint
-    standings: Mapping[Rater, Standing]
+    point: RelevanceProfile
+    rater_scores: Mapping[Rater, RaterScore]
     model: str | None = None
-    effect: Effect | None = None
+    effect: ChoiceEffect | None = None
     missing: int = 0
 
 
@@ -142,12 +142,14 @@ def compare_judge(
     """The judge beside the scores of the search and a model, on the same labelled tasks."""
     settings = settings_of(context, as_json=as_json)
 
-    async def work() -> Comparison:
+    async def work() -> RelevanceComparison:
         found = await _compared(settings, cases, quiet=as_json)
         name = model or settings.service.model or "none"
         if name == "none":
             return found
-        wish = Wish(model=name, model_api_base=model_api_base, strategy=Strategy.AUTO, worlds=cases, max_cost=max_cost)
+        wish = EvaluationRequest(
+            model=name, model_api_base=model_api_base, strategy=Strategy.AUTO, worlds=cases, max_cost=max_cost
+        )
         report = await measured(settings, wish, None, fresh=False, quiet=as_json)
         return replace(found, model=report.setup.model, effect=_effect_of(report), missing=report.missing)
 
@@ -155,19 +157,19 @@ def compare_judge(
     print_json(_comparison_fields(found)) if as_json else _show_comparison(found)
 
 
-async def _compared(settings: Settings, cases: Path, *, quiet: bool) -> Comparison:
-    file, injection = read_judge(), settings.memory_injection
+async def _compared(settings: Settings, cases: Path, *, quiet: bool) -> RelevanceComparison:
+    file, injection = read_relevance_model(), settings.memory_injection
     change = read_adjustment(settings.service.home, file.judge) or Adjustment()
     scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=quiet)
     threshold = file.judge.thresholds[injection.judge_point]
-    found = standings([one.rated(change) for one in scored], threshold, injection.max_items)
-    return Comparison(len(scored), injection.judge_point, found)
+    found = rater_scores([one.rated(change) for one in scored], threshold, injection.max_items)
+    return RelevanceComparison(len(scored), injection.judge_point, found)
 
 
-def _effect_of(report: Report) -> Effect:
+def _effect_of(report: Report) -> ChoiceEffect:
     """The measures of an evaluation that the judge's effects have, too."""
-    found = Table.of(report.runs)
-    return Effect(
+    found = MeasureTable.of(report.runs)
+    return ChoiceEffect(
         found.value(Measure.PRECISION),
         found.value(Measure.RECALL),
         found.value(Measure.CLEAN),
@@ -176,20 +178,20 @@ def _effect_of(report: Report) -> Effect:
     )
 
 
-def _comparison_fields(found: Comparison) -> dict[str, Any]:
+def _comparison_fields(found: RelevanceComparison) -> dict[str, Any]:
     model = {"name": found.model, "missing": found.missing, "effect": found.effect and asdict(found.effect)}
     return {
         "tasks": found.tasks,
         "point": found.point,
-        "raters": {rater.value: asdict(standing) for rater, standing in found.standings.items()},
+        "raters": {rater.value: asdict(standing) for rater, standing in found.rater_scores.items()},
         "model": model if found.model else None,
     }
 
 
-def _show_comparison(found: Comparison) -> None:
+def _show_comparison(found: RelevanceComparison) -> None:
     rows = [
         [rater.value, cell(one.candidates), cell(one.tasks), *_cells(one.effect)]
-        for rater, one in found.standings.items()
+        for rater, one in found.rater_scores.items()
     ]
     if found.model and found.effect:
         rows.append([found.model, "-", "-", *_cells(found.effect)])
@@ -200,6 +202,6 @@ def _show_comparison(found: Comparison) -> None:
         say(f"STOPPED: {found.model} was not asked {found.missing} of the tasks")
 
 
-def _cells(effect: Effect) -> list[str]:
+def _cells(effect: ChoiceEffect) -> list[str]:
     values = asdict(effect)
     return [cell(values[name]) for name in COMPARED]

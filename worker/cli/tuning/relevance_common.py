@@ -10,17 +10,17 @@ import typer
 from rich.progress import Progress
 
 from worker.adapters.models.minilm import PROFILE
-from worker.adapters.models.relevance_file import JudgeFile, JudgeModel
+from worker.adapters.models.relevance_file import RelevanceFile, RelevanceProcess
 from worker.cli.output import errors, say, show, table
 from worker.domain.errors import SettingsError
 from worker.domain.memory import EmbedderProfile
 from worker.recall.thresholds import read_calibration
 from worker.relevance.adjustment import write_adjustment
 from worker.settings.injection import Settings
-from worker.tuning.labelled_worlds import World, read_cases, read_worlds
-from worker.tuning.relevance_fit import Fit, Scored, fit_to
-from worker.tuning.relevance_measures import Effect
-from worker.tuning.world_store import open_stand
+from worker.tuning.labelled_worlds import LabelledWorld, read_cases, read_worlds
+from worker.tuning.relevance_fit import RelevanceFit, Scored, fit_to
+from worker.tuning.relevance_measures import ChoiceEffect
+from worker.tuning.world_store import open_world_store
 
 Labelled = Annotated[
     Path,
@@ -38,7 +38,7 @@ WORDS = {
 """Each measure of an effect."""
 
 
-def worlds_of(cases: Path) -> tuple[World, ...]:
+def worlds_of(cases: Path) -> tuple[LabelledWorld, ...]:
     """The labelled worlds in a folder, or the one in a file; each has memories. Raises `SettingsError`."""
     worlds = read_worlds(cases) if cases.is_dir() else (read_cases(cases),)
     for world in worlds:
@@ -53,17 +53,17 @@ def gate_in_force(settings: Settings) -> EmbedderProfile:
 
 
 async def scored_tasks(
-    file: JudgeFile, worlds: Sequence[World], profile: EmbedderProfile, *, quiet: bool
+    file: RelevanceFile, worlds: Sequence[LabelledWorld], profile: EmbedderProfile, *, quiet: bool
 ) -> list[Scored]:
     """The tasks with the judge's scores, on a store of their own behind the gate that `profile` says."""
-    model = JudgeModel(file)
+    model = RelevanceProcess(file)
     found: list[Scored] = []
     with (
         tempfile.TemporaryDirectory(prefix="meeseeks-judge-") as folder,
         Progress(console=errors, disable=quiet, transient=True) as progress,
     ):
         bar = progress.add_task("judging", total=sum(len(world.tasks) for world in worlds))
-        async with open_stand(Path(folder), profile) as stand:
+        async with open_world_store(Path(folder), profile) as stand:
             for world in worlds:
                 for case in await stand.cases(world, lambda: progress.advance(bar)):
                     scores = await model.scores(case.judged) if case.judged else None
@@ -72,23 +72,23 @@ async def scored_tasks(
     return found
 
 
-def fitted(settings: Settings, file: JudgeFile, scored: Sequence[Scored]) -> Fit:
+def fitted(settings: Settings, file: RelevanceFile, scored: Sequence[Scored]) -> RelevanceFit:
     """The judge fitted at the point that is configured. Raises `SettingsError` where there are too few labels."""
     point, most = settings.memory_injection.judge_point, settings.memory_injection.max_items
     return fit_to(scored, file.judge.thresholds, point, most)
 
 
-def kept(settings: Settings, file: JudgeFile, found: Fit) -> Path | None:
+def kept(settings: Settings, file: RelevanceFile, found: RelevanceFit) -> Path | None:
     """The file that a fit was written to; one that does not help is not written."""
     return write_adjustment(settings.service.home, file.judge, found.change) if found.helps else None
 
 
-def fit_fields(found: Fit, path: Path | None) -> dict[str, Any]:
+def fit_fields(found: RelevanceFit, path: Path | None) -> dict[str, Any]:
     """A fit for programs."""
     return {**asdict(found), "helps": found.helps, "written": str(path) if path else None}
 
 
-def show_fit(found: Fit, path: Path | None) -> None:
+def show_fit(found: RelevanceFit, path: Path | None) -> None:
     """A fit for people."""
     columns = effect_rows({"as it ships": found.before, "fitted": found.after})
     show(table(f"judge: {found.tasks} tasks, point {found.point}", ["on tasks left out", *columns[0]], columns[1]))
@@ -100,7 +100,7 @@ def show_fit(found: Fit, path: Path | None) -> None:
         say("judge: nothing written; --write keeps it")
 
 
-def effect_rows(effects: Mapping[str, Effect]) -> tuple[list[str], list[list[str]]]:
+def effect_rows(effects: Mapping[str, ChoiceEffect]) -> tuple[list[str], list[list[str]]]:
     """Names of effects, and a row for each measure."""
     fields = [asdict(effect) for effect in effects.values()]
     return list(effects), [[words, *(cell(found[name]) for found in fields)] for name, words in WORDS.items()]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .comparison import Comparison, Difference, Direction
+from .comparison import Difference, Direction, EvaluationComparison
 from .measures import NEUTRAL, QUANTILES, Measure
 
 ALLOWED: Mapping[Measure, float] = {
@@ -28,7 +28,7 @@ ALLOWED_MS = 250.0
 """A time may grow by so much besides: so far apart are two runs of the same on a machine with other things to do."""
 
 
-class Standing(StrEnum):
+class MeasureComparison(StrEnum):
     """How a measure of the new prompt stands to the old one's."""
 
     BETTER = "better"
@@ -42,12 +42,12 @@ class Finding:
     """A measure, and how it stands; `allowed` is the loss that still is as good."""
 
     difference: Difference
-    standing: Standing
+    standing: MeasureComparison
     allowed: float
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AcceptanceResult:
     """What the gate says; `reasons` are why not, empty where the prompt may pass."""
 
     findings: tuple[Finding, ...]
@@ -58,19 +58,19 @@ class Verdict:
         return not self.reasons
 
 
-def judge(found: Comparison) -> Verdict:
+def accept(found: EvaluationComparison) -> AcceptanceResult:
     """The verdict on what comes after, against what is before."""
     findings = tuple(_finding(one) for one in found.differences if one.measure not in NEUTRAL)
     reasons = [
         f"{one.difference.measure.value}: {one.standing.value}"
         for one in findings
-        if one.standing in (Standing.UNPROVEN, Standing.WORSE)
+        if one.standing in (MeasureComparison.UNPROVEN, MeasureComparison.WORSE)
     ]
-    if not any(one.standing is Standing.BETTER for one in findings):
+    if not any(one.standing is MeasureComparison.BETTER for one in findings):
         reasons.append("no measure is shown to be better")
     if found.only_before or found.only_after:
         reasons.append("the two were not evaluated on the same tasks")
-    return Verdict(findings, tuple(reasons))
+    return AcceptanceResult(findings, tuple(reasons))
 
 
 def _finding(one: Difference) -> Finding:
@@ -79,12 +79,12 @@ def _finding(one: Difference) -> Finding:
     return Finding(one, _standing(one, allowed), allowed)
 
 
-def _standing(one: Difference, allowed: float) -> Standing:
+def _standing(one: Difference, allowed: float) -> MeasureComparison:
     _, low, high = one.gain
     if one.measure in QUANTILES:
-        return Standing.WORSE if high < -allowed else Standing.AS_GOOD
+        return MeasureComparison.WORSE if high < -allowed else MeasureComparison.AS_GOOD
     if one.direction is Direction.BETTER:
-        return Standing.BETTER
+        return MeasureComparison.BETTER
     if one.direction is Direction.SAME or low >= -allowed:
-        return Standing.AS_GOOD
-    return Standing.WORSE if high < -allowed else Standing.UNPROVEN
+        return MeasureComparison.AS_GOOD
+    return MeasureComparison.WORSE if high < -allowed else MeasureComparison.UNPROVEN

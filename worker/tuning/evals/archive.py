@@ -22,7 +22,7 @@ RESULTS = "results"
 _RUNS = TypeAdapter(tuple[TaskRun, ...])
 
 
-class Shelf:
+class EvaluationArchive:
     """Reports and results below a folder, which is made when something is kept."""
 
     def __init__(self, folder: Path) -> None:
@@ -38,12 +38,12 @@ class Shelf:
 
     def keep_results(self, key: str, runs: Sequence[TaskRun]) -> None:
         """Keep runs under `key`, in the place of what was there."""
-        write_whole(self._results(key), _RUNS.dump_json(tuple(runs), indent=1))
+        write_report(self._results(key), _RUNS.dump_json(tuple(runs), indent=1))
 
     def keep(self, report: Report) -> Path:
         """Keep a report; its file."""
         path = self._folder / f"{report.id}.json"
-        write_whole(path, report.model_dump_json(indent=1).encode())
+        write_report(path, report.model_dump_json(indent=1).encode())
         return path
 
     def find(self, name: str) -> Report:
@@ -66,7 +66,7 @@ class Shelf:
         return self._folder / RESULTS / f"{key}.json"
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_report(path: Path, content: bytes) -> None:
     """Write a file so that whoever reads it finds all of it, or what was there before. Raises `SettingsError`."""
     try:
         write_atomically(path, content)

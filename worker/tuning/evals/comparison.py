@@ -12,7 +12,7 @@ import numpy as np
 
 from worker.domain.errors import SettingsError
 
-from .measures import HIGHER_IS_BETTER, NEUTRAL, Measure, Table
+from .measures import HIGHER_IS_BETTER, NEUTRAL, Measure, MeasureTable
 from .resampling import interval, task_weights
 from .results import Report, TaskRun, by_task
 
@@ -55,7 +55,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TaskChange:
     """A task for which something else is injected; `faults` count what is missing, superfluous and forbidden."""
 
     world: str
@@ -74,17 +74,17 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class EvaluationComparison:
     """`tasks` are those that both have; `only_before` and `only_after` count the others."""
 
     differences: tuple[Difference, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[TaskChange, ...]
     tasks: int
     only_before: int = 0
     only_after: int = 0
 
 
-def compare(before: Report, after: Report, rng: np.random.Generator, draws: int) -> Comparison:
+def compare(before: Report, after: Report, rng: np.random.Generator, draws: int) -> EvaluationComparison:
     """`after` against `before`, on the tasks of both.
 
     Raises `SettingsError` where they share none, or where a world has changed in between.
@@ -98,8 +98,8 @@ def compare(before: Report, after: Report, rng: np.random.Generator, draws: int)
         raise SettingsError("the two have no task in common")
     first = [run for run in before.runs if run.key in both]
     second = [run for run in after.runs if run.key in both]
-    return Comparison(
-        _differences(Table.of(first), Table.of(second), rng, draws),
+    return EvaluationComparison(
+        _differences(MeasureTable.of(first), MeasureTable.of(second), rng, draws),
         tuple(_changes(first, second)),
         len(both),
         len({run.key for run in before.runs} - both),
@@ -107,7 +107,9 @@ def compare(before: Report, after: Report, rng: np.random.Generator, draws: int)
     )
 
 
-def _differences(before: Table, after: Table, rng: np.random.Generator, draws: int) -> tuple[Difference, ...]:
+def _differences(
+    before: MeasureTable, after: MeasureTable, rng: np.random.Generator, draws: int
+) -> tuple[Difference, ...]:
     weights = task_weights(before.groups, draws, rng)
     found = []
     for measure in Measure:
@@ -118,7 +120,7 @@ def _differences(before: Table, after: Table, rng: np.random.Generator, draws: i
     return tuple(found)
 
 
-def _changes(before: Sequence[TaskRun], after: Sequence[TaskRun]) -> list[Change]:
+def _changes(before: Sequence[TaskRun], after: Sequence[TaskRun]) -> list[TaskChange]:
     """Worse ones first, then better ones, then those that are neither."""
     first, second = by_task(before), by_task(after)
     found = [_change(first[key], second[key]) for key in first]
@@ -127,10 +129,10 @@ def _changes(before: Sequence[TaskRun], after: Sequence[TaskRun]) -> list[Change
     return sorted(changed, key=lambda change: (order.index(change.direction), change.world, change.task))
 
 
-def _change(before: Sequence[TaskRun], after: Sequence[TaskRun]) -> Change:
+def _change(before: Sequence[TaskRun], after: Sequence[TaskRun]) -> TaskChange:
     one = before[0]
     had, has = ({key for run in runs for key in run.injected} for runs in (before, after))
-    return Change(
+    return TaskChange(
         one.world,
         one.task,
         one.category,

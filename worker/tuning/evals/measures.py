@@ -54,7 +54,7 @@ RATIOS: Mapping[Measure, Part] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MeasureTable:
     """Runs as numbers, one row per task, worlds together; repeats of a task are one row.
 
     `sums` holds for each ratio numerators and denominators, shape (tasks,) each. `times` are all runs' milliseconds,
@@ -104,7 +104,7 @@ Summary = Mapping[Measure, Estimate]
 
 def summary(runs: Sequence[TaskRun], rng: np.random.Generator, draws: int) -> Summary:
     """Every measure with its interval; one that there is nothing to measure on is left out."""
-    table = Table.of(runs)
+    table = MeasureTable.of(runs)
     weights = task_weights(table.groups, draws, rng)
     values = {measure: table.value(measure) for measure in Measure}
     return {

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from .charts import Row, distribution, intervals
-from .comparison import Comparison, Difference, Direction, faults
+from .comparison import Difference, Direction, EvaluationComparison, faults
 from .measures import Measure
 from .number_text import NAMES, RATES, difference, estimate, number
 from .resampling import Estimate
@@ -60,7 +60,7 @@ def report_page(report: Report, summaries: Summaries) -> str:
     )
 
 
-def comparison_page(before: Report, after: Report, found: Comparison) -> str:
+def comparison_page(before: Report, after: Report, found: EvaluationComparison) -> str:
     """The page of a comparison."""
     return _page(
         f"{after.id} against {before.id}",
@@ -168,7 +168,7 @@ def _difference(one: Difference) -> list[str]:
     return [NAMES[one.measure], number(one.measure, one.before), number(one.measure, one.after), words]
 
 
-def _changes(before: Report, after: Report, found: Comparison) -> str:
+def _changes(before: Report, after: Report, found: EvaluationComparison) -> str:
     rows = []
     for change in found.changes[:MOST_TASKS]:
         verdict = "" if change.direction is Direction.UNCLEAR else change.direction.value

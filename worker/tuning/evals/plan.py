@@ -16,7 +16,7 @@ from worker.settings.file import Layer, Origin, SettingsFile, checked, merged
 from worker.settings.injection import InjectionConfig, Settings
 from worker.settings.service import ServiceSettings
 from worker.triage.decision_scale import FILE as SCALES
-from worker.tuning.labelled_worlds import ABOUT, MEMORIES, TASKS, World, read_cases, read_worlds
+from worker.tuning.labelled_worlds import ABOUT, MEMORIES, TASKS, LabelledWorld, read_cases, read_worlds
 
 from .hashing import digest, sha256
 from .prompt_files import PromptFile
@@ -37,7 +37,7 @@ UNCONCERNED = frozenset({"model_api_key", "receipt_ttl_s", "ledger_ttl_s", "max_
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EvaluationPlan:
     """One evaluation: with which settings, prompts and models (in order; none may be), on which worlds, how often.
 
     The first of the prompts is the one that it is about.
@@ -50,7 +50,7 @@ class Plan:
     config: Mapping[str, Any]
     prompts: tuple[PromptFile, ...]
     models: tuple[str, ...]
-    worlds: tuple[World, ...]
+    worlds: tuple[LabelledWorld, ...]
     hashes: Mapping[str, str]
     fitted: Mapping[str, str] = field(default_factory=dict)
     repeat: int = 1
@@ -76,7 +76,7 @@ class Plan:
             parallel=self.parallel,
         )
 
-    def key_of(self, world: World) -> str:
+    def key_of(self, world: LabelledWorld) -> str:
         """The name of the results of one world: the same only if nothing that they depend on has changed."""
         setup = self.setup()
         parts = {
@@ -91,7 +91,7 @@ class Plan:
         }
         return sha256(json.dumps(parts, sort_keys=True, default=str))
 
-    def settings_for(self, world: World, folder: Path) -> Settings:
+    def settings_for(self, world: LabelledWorld, folder: Path) -> Settings:
         """What the service of one world is started with; everything that it keeps is below `folder`."""
         values = {**self.config, "deadline_ms": self.deadline_ms}
         values["shared_users"] = (*values.get("shared_users", ()), *world.shared_users)
@@ -139,7 +139,7 @@ def own_config(settings: Settings, overrides: Mapping[str, Any]) -> dict[str, An
     return config.model_dump(mode="json", include=named)
 
 
-def read_labelled(path: Path) -> tuple[tuple[World, ...], dict[str, str]]:
+def read_labelled(path: Path) -> tuple[tuple[LabelledWorld, ...], dict[str, str]]:
     """Worlds in a folder, one world's folder, or a file of cases, and the hash of each. Raises `SettingsError`."""
     if path.is_file():
         world = read_cases(path)
@@ -178,7 +178,7 @@ def _version(name: str) -> str:
         return "none"
 
 
-def within(plan: Plan, names: Sequence[str]) -> Plan:
+def within(plan: EvaluationPlan, names: Sequence[str]) -> EvaluationPlan:
     """The plan on some of its worlds. Raises `SettingsError` for one that it does not have."""
     unknown = sorted(set(names) - {world.name for world in plan.worlds})
     if unknown:

@@ -12,7 +12,7 @@ from worker.settings.service import ServiceSettings
 from worker.triage.live_selector import DECISION_PROMPT, TRIAGE_PROMPT
 from worker.triage.prompt_files import default_prompts_dir
 
-from .plan import Plan, fitted_files, own_config, read_labelled, within
+from .plan import EvaluationPlan, fitted_files, own_config, read_labelled, within
 from .prompt_files import PromptFile, chooser_in_force, prompts_in_force, with_first
 
 CASES = "cases"
@@ -22,7 +22,7 @@ BY_MODEL = frozenset({Strategy.LLM, Strategy.DECISION})
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class EvaluationRequest:
     """What somebody asks to be evaluated; what is unset is as the service has it.
 
     `settings` are keys and values of `[memory_injection]`, `worlds` a folder or a file, `only` names of worlds in it.
@@ -40,7 +40,7 @@ class Wish:
     deadline_ms: int | None = None
 
 
-async def plan_of(loaded: Settings, wish: Wish, prompt: PromptFile | None = None) -> Plan:
+async def plan_of(loaded: Settings, wish: EvaluationRequest, prompt: PromptFile | None = None) -> EvaluationPlan:
     """The plan of a wish; `prompt` is asked with instead of the one in force.
 
     Raises `SettingsError` and `PromptError` for what is wrong with it.
@@ -50,7 +50,7 @@ async def plan_of(loaded: Settings, wish: Wish, prompt: PromptFile | None = None
     config = own_config(loaded, {"verdict_cache_s": 0.0, **_overrides(wish)})
     config |= _naming(prompt, config)
     configured = config.pop("deadline_ms", InjectionConfig().deadline_ms)
-    plan = Plan(
+    plan = EvaluationPlan(
         service=service,
         config=config,
         prompts=_prompts(service, config, prompt),
@@ -82,12 +82,12 @@ def _prompts(service: ServiceSettings, config: Mapping[str, Any], prompt: Prompt
     return with_first(known, prompt or chooser_in_force(known, usual))
 
 
-def _service(service: ServiceSettings, wish: Wish) -> ServiceSettings:
+def _service(service: ServiceSettings, wish: EvaluationRequest) -> ServiceSettings:
     changes = {"model": wish.model, "model_api_base": wish.model_api_base}
     return service.model_copy(update={name: value for name, value in changes.items() if value is not None})
 
 
-def _overrides(wish: Wish) -> dict[str, Any]:
+def _overrides(wish: EvaluationRequest) -> dict[str, Any]:
     """What the wish says about `[memory_injection]`; a choice is not taken from one that was made before."""
     named = {"strategy": wish.strategy, "models": () if wish.model is not None else None}
     return {**{key: value for key, value in named.items() if value is not None}, **(wish.settings or {})}

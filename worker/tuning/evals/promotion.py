@@ -10,8 +10,8 @@ from typing import Any
 from worker.domain.errors import PromptError, SettingsError
 from worker.triage.prompt_files import load_prompt, parse_prompt
 
-from .acceptance import Verdict
-from .archive import write_whole
+from .acceptance import AcceptanceResult
+from .archive import write_report
 from .number_text import known
 from .prompt_files import PromptFile
 from .results import Report
@@ -32,7 +32,7 @@ class Promotion:
     old: PromptFile
     before: Report
     after: Report
-    verdict: Verdict
+    verdict: AcceptanceResult
     forced: str | None
 
     @property
@@ -96,7 +96,7 @@ def record_of(promotion: Promotion, at: datetime) -> dict[str, Any]:
     }
 
 
-def findings_of(verdict: Verdict) -> Mapping[str, Any]:
+def findings_of(verdict: AcceptanceResult) -> Mapping[str, Any]:
     """Every measure with its difference and standing."""
     return {
         one.difference.measure.value: {
@@ -118,9 +118,9 @@ def install(promotion: Promotion, folder: Path, at: datetime) -> Path:
     target = _target(promotion.new, promotion.old, folder)
     if _replaces(promotion.new, promotion.old, folder):
         former = folder / FORMER / f"{promotion.old.prompt.name}-{promotion.old.hash[:8]}.md"
-        write_whole(former, promotion.old.text.encode())
+        write_report(former, promotion.old.text.encode())
     _note(folder / RECORD, record_of(promotion, at))
-    write_whole(target, promotion.new.text.encode())
+    write_report(target, promotion.new.text.encode())
     return target
 
 
@@ -129,4 +129,4 @@ def _note(path: Path, record: Mapping[str, Any]) -> None:
         lines = path.read_text(encoding="utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: cannot be read: {error}") from error
-    write_whole(path, (lines + json.dumps(record, ensure_ascii=False) + "\n").encode())
+    write_report(path, (lines + json.dumps(record, ensure_ascii=False) + "\n").encode())

@@ -32,42 +32,44 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class PromptProblem:
     """Something about a prompt, in words that say what to do."""
 
     severity: Severity
     words: str
 
 
-def doubts(prompt: Prompt, window: int) -> list[Doubt]:
+def problems(prompt: Prompt, window: int) -> list[PromptProblem]:
     """What is doubtful about a checked prompt, for a model whose context holds `window` tokens."""
     found = [*_unseen(prompt), *_size(prompt, window)]
     return [*found, *_examples(prompt), *_wording(prompt)] if prompt.id == TRIAGE_PROMPT else found
 
 
-def _unseen(prompt: Prompt) -> Iterator[Doubt]:
+def _unseen(prompt: Prompt) -> Iterator[PromptProblem]:
     """What the model would not be told."""
     for name in NEEDED.get(prompt.id, ()):
         if f"{{{{{name}}}}}" not in prompt.user.replace(" ", ""):
-            yield Doubt(Severity.ERROR, f"'# User' does not show {{{{{name}}}}}, so the model cannot know it")
+            yield PromptProblem(Severity.ERROR, f"'# User' does not show {{{{{name}}}}}, so the model cannot know it")
     if prompt.id in NEEDED and "now" not in prompt.variables:
-        yield Doubt(Severity.WARNING, "no section shows {{now}}, so the model cannot tell what is out of date")
+        yield PromptProblem(Severity.WARNING, "no section shows {{now}}, so the model cannot tell what is out of date")
 
 
-def _size(prompt: Prompt, window: int) -> Iterator[Doubt]:
+def _size(prompt: Prompt, window: int) -> Iterator[PromptProblem]:
     tokens = estimate_messages(prompt.prefix())
     if tokens > MOST_PREFIX_SHARE * window:
-        yield Doubt(
+        yield PromptProblem(
             Severity.WARNING,
             f"rules and examples take about {tokens} of {window} tokens; candidates will be left out to fit",
         )
     if prompt.temperature > MOST_TEMPERATURE:
-        yield Doubt(Severity.WARNING, f"temperature {prompt.temperature:g}: the same request is answered differently")
+        yield PromptProblem(
+            Severity.WARNING, f"temperature {prompt.temperature:g}: the same request is answered differently"
+        )
 
 
-def _examples(prompt: Prompt) -> Iterator[Doubt]:
+def _examples(prompt: Prompt) -> Iterator[PromptProblem]:
     if prompt.max_tokens < LEAST_ANSWER_TOKENS:
-        yield Doubt(
+        yield PromptProblem(
             Severity.WARNING, f"max_tokens {prompt.max_tokens}: answers may be cut off; {LEAST_ANSWER_TOKENS} is safe"
         )
     chosen = []
@@ -77,21 +79,27 @@ def _examples(prompt: Prompt) -> Iterator[Doubt]:
         if isinstance(choice, Choice):
             chosen.append(choice.ids)
         else:
-            yield Doubt(Severity.ERROR, f"the answer of example {number} cannot be read as a choice of its candidates")
+            yield PromptProblem(
+                Severity.ERROR, f"the answer of example {number} cannot be read as a choice of its candidates"
+            )
         if re.search(r"\s", answer.strip()):
-            yield Doubt(
+            yield PromptProblem(
                 Severity.WARNING, f"the answer of example {number} has spaces, which models copy and time pays for"
             )
     if not prompt.examples:
-        yield Doubt(Severity.WARNING, "there is no example, so small models will not keep to the answer's shape")
+        yield PromptProblem(
+            Severity.WARNING, "there is no example, so small models will not keep to the answer's shape"
+        )
     elif chosen and all(chosen):
-        yield Doubt(Severity.WARNING, "no example chooses nothing, so the model will choose something every time")
+        yield PromptProblem(
+            Severity.WARNING, "no example chooses nothing, so the model will choose something every time"
+        )
     elif chosen and not any(chosen):
-        yield Doubt(Severity.WARNING, "every example chooses nothing")
+        yield PromptProblem(Severity.WARNING, "every example chooses nothing")
 
 
-def _wording(prompt: Prompt) -> Iterator[Doubt]:
+def _wording(prompt: Prompt) -> Iterator[PromptProblem]:
     if '"relevant"' not in prompt.system:
-        yield Doubt(Severity.WARNING, "'# System' does not show the answer's shape: {\"relevant\":[numbers]}")
+        yield PromptProblem(Severity.WARNING, "'# System' does not show the answer's shape: {\"relevant\":[numbers]}")
     if not _DATA.search(prompt.system):
-        yield Doubt(Severity.WARNING, "'# System' does not say that candidates are data and no instructions")
+        yield PromptProblem(Severity.WARNING, "'# System' does not say that candidates are data and no instructions")

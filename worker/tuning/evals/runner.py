@@ -20,11 +20,11 @@ from worker.domain.errors import MeeseeksError
 from worker.operations.memories import PUT
 from worker.operations.requests import RECEIPT
 from worker.settings.injection import Settings
-from worker.tuning.labelled_worlds import Task, World
+from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
-from .archive import Shelf
+from .archive import EvaluationArchive
 from .hashing import sha256
-from .plan import Plan
+from .plan import EvaluationPlan
 from .results import TEXT_CHARS, Report, TaskRun, spoken_of
 
 BATCH = 100
@@ -57,7 +57,7 @@ Advance = Callable[[int], None]
 
 
 @dataclass(slots=True)
-class Purse:
+class CostBudget:
     """What has been spent, in US dollars, and the most that may be; calls of unknown cost count as nothing."""
 
     most: float | None
@@ -75,30 +75,36 @@ class Purse:
 class Evaluation:
     """Runs of a plan so far; `cached` of them were known before."""
 
-    plan: Plan
+    plan: EvaluationPlan
     open_service: Opener
-    shelf: Shelf | None
+    shelf: EvaluationArchive | None
     fresh: bool
     advance: Advance
-    purse: Purse
+    purse: CostBudget
     runs: list[TaskRun] = field(default_factory=list)
     cached: int = 0
 
 
 async def evaluate(
-    plan: Plan, open_service: Opener, *, shelf: Shelf | None, advance: Advance, now: datetime, fresh: bool = False
+    plan: EvaluationPlan,
+    open_service: Opener,
+    *,
+    shelf: EvaluationArchive | None,
+    advance: Advance,
+    now: datetime,
+    fresh: bool = False,
 ) -> Report:
     """The report of a plan. With a `shelf`, what is run is kept, and what is kept is not run again unless `fresh`.
 
     Raises `MeeseeksError` for a service that cannot be opened; a request that fails is a run that says so.
     """
-    evaluation = Evaluation(plan, open_service, shelf, fresh, advance, Purse(plan.max_cost))
+    evaluation = Evaluation(plan, open_service, shelf, fresh, advance, CostBudget(plan.max_cost))
     for world in plan.worlds:
         evaluation.runs += await _world(evaluation, world)
     return _report(evaluation, now)
 
 
-async def _world(evaluation: Evaluation, world: World) -> list[TaskRun]:
+async def _world(evaluation: Evaluation, world: LabelledWorld) -> list[TaskRun]:
     plan, shelf = evaluation.plan, evaluation.shelf
     key = plan.key_of(world)
     known = shelf.results(key) if shelf and not evaluation.fresh else {}
@@ -119,7 +125,9 @@ async def _world(evaluation: Evaluation, world: World) -> list[TaskRun]:
     return kept + made
 
 
-async def _run(evaluation: Evaluation, world: World, missing: Sequence[tuple[Task, int]], made: list[TaskRun]) -> None:
+async def _run(
+    evaluation: Evaluation, world: LabelledWorld, missing: Sequence[tuple[LabelledTask, int]], made: list[TaskRun]
+) -> None:
     """Run tasks of a world, several at a time; what is done is in `made`, also when this is cut short."""
     slots = asyncio.Semaphore(evaluation.plan.parallel)
     with tempfile.TemporaryDirectory(prefix="meeseeks-eval-") as folder:
@@ -128,7 +136,7 @@ async def _run(evaluation: Evaluation, world: World, missing: Sequence[tuple[Tas
             await _store(backend, world)
             await _wake(evaluation, backend, world)
 
-            async def one(task: Task, repeat: int) -> None:
+            async def one(task: LabelledTask, repeat: int) -> None:
                 async with slots:
                     if not evaluation.purse.empty:
                         run = await ask(backend, world, task, repeat, evaluation.plan.deadline_ms)
@@ -141,13 +149,13 @@ async def _run(evaluation: Evaluation, world: World, missing: Sequence[tuple[Tas
                     group.create_task(one(task, repeat))
 
 
-async def _store(backend: Backend, world: World) -> None:
+async def _store(backend: Backend, world: LabelledWorld) -> None:
     for start in range(0, len(world.memories), BATCH):
         batch = [memory.model_dump(mode="json") for memory in world.memories[start : start + BATCH]]
         await backend.call(PUT, {"tenant": world.name, "memories": batch}, budget=PUT_BUDGET_S)
 
 
-async def _wake(evaluation: Evaluation, backend: Backend, world: World) -> None:
+async def _wake(evaluation: Evaluation, backend: Backend, world: LabelledWorld) -> None:
     """Ask until the model answers, or fails otherwise than by being slow: it is loaded while the first ones wait."""
     first = next((task for task in world.tasks if task.essential), None)
     if not evaluation.plan.models or first is None:
@@ -160,7 +168,7 @@ async def _wake(evaluation: Evaluation, backend: Backend, world: World) -> None:
         await asyncio.sleep(WAKE_PAUSE_S)
 
 
-async def ask(backend: Backend, world: World, task: Task, repeat: int, deadline_ms: int) -> TaskRun:
+async def ask(backend: Backend, world: LabelledWorld, task: LabelledTask, repeat: int, deadline_ms: int) -> TaskRun:
     """One run of one task, in a session of its own; repeats are told from each other by their number."""
     request = task.request.model_copy(
         update={
@@ -191,7 +199,7 @@ async def ask(backend: Backend, world: World, task: Task, repeat: int, deadline_
     )
 
 
-def labelled(world: World, task: Task, repeat: int, **came: Any) -> TaskRun:
+def labelled(world: LabelledWorld, task: LabelledTask, repeat: int, **came: Any) -> TaskRun:
     """A run with its labels; `came` is what became of it."""
     return TaskRun(
         world=world.name,
@@ -205,7 +213,7 @@ def labelled(world: World, task: Task, repeat: int, **came: Any) -> TaskRun:
     )
 
 
-async def _usage(backend: Backend, world: World, result: InjectionResult) -> dict[str, Any]:
+async def _usage(backend: Backend, world: LabelledWorld, result: InjectionResult) -> dict[str, Any]:
     """What the model took, as the receipt has it."""
     if result.receipt_id is None:
         return {}
@@ -245,7 +253,7 @@ def _report(evaluation: Evaluation, now: datetime) -> Report:
     )
 
 
-def _memories(plan: Plan, runs: Sequence[TaskRun]) -> dict[str, dict[str, str]]:
+def _memories(plan: EvaluationPlan, runs: Sequence[TaskRun]) -> dict[str, dict[str, str]]:
     """The texts of memories that runs speak of."""
     wanted = set(spoken_of(runs))
     return {

@@ -26,7 +26,7 @@ from worker.ports.models import DecisionModel
 from worker.settings.injection import InjectionConfig
 from worker.triage.breaker import CircuitBreaker
 from worker.triage.decision_scale import DecisionScale
-from worker.triage.decision_selector import DecisionSelector, Limits
+from worker.triage.decision_selector import DecisionLimits, DecisionSelector
 from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ async def test_no_text_of_a_question_is_logged_even_at_debug(
 async def test_a_whole_selection_over_http(model: DecisionModel, double: HttpDouble) -> None:
     double.answer(answers(m0=0.3, m1=0.97, m2=0.6))
     chooser = DecisionSelector(
-        model, PROMPT, CircuitBreaker(), present=str, limits=Limits(DecisionScale(threshold=0.55))
+        model, PROMPT, CircuitBreaker(), present=str, limits=DecisionLimits(DecisionScale(threshold=0.55))
     )
     selection = await chooser.select(
         task(), Recalled("organ", many(3)), Memories(), InjectionConfig(), Deadline.after(20)
@@ -228,7 +228,7 @@ async def test_llama_cpp_decides_for_real(decision_server: "LocalServer") -> Non
     model = LiteLLMDecisionModel("hosted_vllm/smollm2-135m", api_base=decision_server.url)
     candidates = tuple(candidate(f"m{n}", text) for n, text in enumerate(NOTES))
     chooser = DecisionSelector(
-        model, PROMPT, CircuitBreaker(), present=str, limits=Limits(DecisionScale(threshold=0.0), questions=2)
+        model, PROMPT, CircuitBreaker(), present=str, limits=DecisionLimits(DecisionScale(threshold=0.0), questions=2)
     )
     selection = await chooser.select(
         task("Where does the regatta start?"),

@@ -27,7 +27,7 @@ from worker.ports.models import ChatModel
 from worker.settings.injection import InjectionConfig
 from worker.triage.answer_parsing import Choice, parse_choice
 from worker.triage.breaker import CircuitBreaker
-from worker.triage.chat_prompt import Conversation, Shape
+from worker.triage.chat_prompt import AnswerShape, Conversation
 from worker.triage.chat_selector import LlmSelector
 from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
@@ -84,7 +84,7 @@ async def no_recall(query: RecallQuery) -> Recalled:
 
 def conversation() -> Conversation:
     prompt = load_prompts(default_prompts_dir())["triage"]
-    return Conversation(prompt, TASK, CANDIDATES, lambda text: text, Shape(window=2048, most=5))
+    return Conversation(prompt, TASK, CANDIDATES, lambda text: text, AnswerShape(window=2048, most=5))
 
 
 async def test_the_schema_makes_even_a_tiny_model_answer_in_shape(model: ChatModel) -> None:
@@ -111,7 +111,7 @@ async def test_a_pattern_leaves_no_room_for_anything_but_numbers(server: "LocalS
             *CANDIDATES,
             *(replace(c, memory=c.memory.model_copy(update={"id": f"n{c.memory.id}"})) for c in CANDIDATES),
         )
-        shape = Shape(window=2048, most=5, output=model.abilities.output)
+        shape = AnswerShape(window=2048, most=5, output=model.abilities.output)
         asked = Conversation(prompt, TASK, many, lambda text: text, shape)
         reply = await model.complete(asked.choice_request(), Deadline.after(120))
         assert reply.usage is not None

@@ -19,15 +19,15 @@ from tests.support.paths import ROOT
 from tests.support.scripted_model import Say, ScriptedModel, offered
 from tests.support.service import fact, ids, open_service, shared_minilm
 from worker.adapters.models.minilm import PROFILE
-from worker.adapters.models.relevance_file import CARD, NUMBERS, JudgeModel, find_folder, read_judge
+from worker.adapters.models.relevance_file import CARD, NUMBERS, RelevanceProcess, find_folder, read_relevance_model
 from worker.domain.deadline import Deadline
-from worker.domain.errors import JudgeError
-from worker.domain.kinds import JudgePoint, Leg
-from worker.domain.memory import Candidate, Memory, Recalled, RecallQuery, Selection, SelectionTask, Verdict
-from worker.injection.search_only import DeterministicSelector
-from worker.relevance.features import Column, Judged
-from worker.relevance.model import Adjustment, Judge
-from worker.relevance.selector import JudgeSelector, worth_asking
+from worker.domain.errors import RelevanceError
+from worker.domain.kinds import RelevanceProfile, SearchKind
+from worker.domain.memory import Candidate, CandidateVerdict, Memory, Recalled, RecallQuery, Selection, SelectionTask
+from worker.injection.search_only import SearchOnlySelector
+from worker.relevance.features import Column, RelevanceInput
+from worker.relevance.model import Adjustment, RelevanceModel
+from worker.relevance.selector import RelevanceSelector, worth_asking
 from worker.settings.injection import InjectionConfig
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -42,8 +42,8 @@ MESSAGE = "countdown in the checkout should match how long the backend holds the
 
 
 @pytest.fixture
-def runner() -> Iterator[JudgeModel]:
-    model = JudgeModel(read_judge())
+def runner() -> Iterator[RelevanceProcess]:
+    model = RelevanceProcess(read_relevance_model())
     yield model
     model.close()
 
@@ -63,21 +63,23 @@ async def pool(message: str, texts: tuple[str, ...] = TEXTS) -> tuple[SelectionT
 def _candidate(place: int, text: str, vector: tuple[float, ...], query: tuple[float, ...]) -> Candidate:
     memory = Memory(id=f"m{place}", content=text, created_at=NOW - timedelta(days=place))
     cosine = sum(a * b for a, b in zip(vector, query, strict=True))
-    return Candidate(memory, cosine, None, 0.6 * cosine, 0.6 * cosine, vector, legs=(Leg.MESSAGE,))
+    return Candidate(memory, cosine, None, 0.6 * cosine, 0.6 * cosine, vector, legs=(SearchKind.MESSAGE,))
 
 
 async def no_recall(query: RecallQuery) -> Recalled:
     raise AssertionError(f"the judge searched for {query.query}")
 
 
-async def select(selector: JudgeSelector, message: str = MESSAGE, seconds: float = 30.0, **config: Any) -> Selection:
+async def select(
+    selector: RelevanceSelector, message: str = MESSAGE, seconds: float = 30.0, **config: Any
+) -> Selection:
     task, recalled = await pool(message)
     settings = InjectionConfig.model_validate(config)
     return await selector.select(task, recalled, no_recall, settings, Deadline.after(seconds))
 
 
-def selector_of(runner: Any, most_s: float = 20.0) -> JudgeSelector:
-    return JudgeSelector(runner, shared_minilm(), DeterministicSelector(PROFILE), most_s=most_s)
+def selector_of(runner: Any, most_s: float = 20.0) -> RelevanceSelector:
+    return RelevanceSelector(runner, shared_minilm(), SearchOnlySelector(PROFILE), most_s=most_s)
 
 
 class TestFile:
@@ -85,12 +87,13 @@ class TestFile:
         folder = find_folder()
         assert folder is not None
         assert (folder / NUMBERS).stat().st_size <= 25 * 2**20
-        file = read_judge()
+        file = read_relevance_model()
         assert file.judge.fingerprint == PROFILE.fingerprint
         assert file.card["license"] == "Apache-2.0"
         assert file.card["fitted_to"]["worlds"] == 48
         points = [
-            file.judge.thresholds[point] for point in (JudgePoint.CLEAN98, JudgePoint.BALANCED, JudgePoint.RECALL)
+            file.judge.thresholds[point]
+            for point in (RelevanceProfile.CLEAN98, RelevanceProfile.BALANCED, RelevanceProfile.RECALL)
         ]
         assert points[0].opens >= points[1].opens > points[2].opens > 0.0
 
@@ -110,18 +113,18 @@ class TestFile:
         else:
             card |= {"format": 99} if fault == "format" else {"thresholds": {}}
             (tmp_path / "judge" / CARD).write_text(json.dumps(card))
-        with pytest.raises(JudgeError, match=r"cannot be used|update the service"):
-            read_judge(tmp_path / "judge")
+        with pytest.raises(RelevanceError, match=r"cannot be used|update the service"):
+            read_relevance_model(tmp_path / "judge")
 
-    async def test_a_closed_judge_says_so(self, runner: JudgeModel) -> None:
+    async def test_a_closed_judge_says_so(self, runner: RelevanceProcess) -> None:
         task, recalled = await pool(MESSAGE)
         runner.close()
-        with pytest.raises(JudgeError, match="closed"):
-            await runner.probabilities(Judged(task, recalled.candidates, 3, np.zeros(384, np.float32)))
+        with pytest.raises(RelevanceError, match="closed"):
+            await runner.probabilities(RelevanceInput(task, recalled.candidates, 3, np.zeros(384, np.float32)))
 
 
 class TestChoosing:
-    async def test_what_is_useful_is_likelier_than_what_is_not(self, runner: JudgeModel) -> None:
+    async def test_what_is_useful_is_likelier_than_what_is_not(self, runner: RelevanceProcess) -> None:
         chosen = await select(selector_of(runner))
         assert chosen.engine is Engine.JUDGE
         assert set(chosen.probabilities) == {"m0", "m1", "m2"}
@@ -133,12 +136,12 @@ class TestChoosing:
             "m2",
         }
 
-    async def test_nothing_is_chosen_for_a_textbook_question(self, runner: JudgeModel) -> None:
+    async def test_nothing_is_chosen_for_a_textbook_question(self, runner: RelevanceProcess) -> None:
         chosen = await select(selector_of(runner), "explain what a hash map is in two sentences")
         assert chosen.chosen == ()
-        assert {one.verdict for one in chosen.dropped} == {Verdict.BELOW_CUT}
+        assert {one.verdict for one in chosen.dropped} == {CandidateVerdict.BELOW_CUT}
 
-    async def test_points_choose_more_or_less(self, runner: JudgeModel) -> None:
+    async def test_points_choose_more_or_less(self, runner: RelevanceProcess) -> None:
         selector = selector_of(runner)
         numbers = [
             len((await select(selector, judge_point=point)).chosen) for point in ("clean98", "balanced", "recall")
@@ -146,14 +149,14 @@ class TestChoosing:
         assert numbers == sorted(numbers)
 
     async def test_a_teams_labels_change_it(self) -> None:
-        file = read_judge()
-        plain, shifted = JudgeModel(file), JudgeModel(file, Adjustment(shift=9.0))
+        file = read_relevance_model()
+        plain, shifted = RelevanceProcess(file), RelevanceProcess(file, Adjustment(shift=9.0))
         few, many = await select(selector_of(plain)), await select(selector_of(shifted))
         assert len(many.chosen) == 3 > len(few.chosen)
         plain.close()
         shifted.close()
 
-    async def test_a_model_is_shown_the_likeliest_first(self, runner: JudgeModel) -> None:
+    async def test_a_model_is_shown_the_likeliest_first(self, runner: RelevanceProcess) -> None:
         _, recalled = await pool(MESSAGE)
         settled = replace(await select(selector_of(runner)), probabilities={"m0": 0.1, "m1": 0.0001, "m2": 0.3})
         worth, beside = worth_asking(recalled, settled)
@@ -166,35 +169,35 @@ class TestChoosing:
 class Slow:
     """A judge that takes its time, or fails."""
 
-    def __init__(self, judge: Judge, seconds: float = 0.0, fault: str | None = None) -> None:
+    def __init__(self, judge: RelevanceModel, seconds: float = 0.0, fault: str | None = None) -> None:
         self.judge = judge
         self.seen: list[int] = []
         self._seconds = seconds
         self._fault = fault
 
-    async def probabilities(self, judged: Judged) -> Column:
+    async def probabilities(self, judged: RelevanceInput) -> Column:
         self.seen.append(len(judged.candidates))
         await asyncio.sleep(self._seconds)
         if self._fault:
-            raise JudgeError(self._fault)
+            raise RelevanceError(self._fault)
         return np.linspace(0.9, 0.1, len(judged.candidates), dtype=np.float32)
 
 
 class Told:
     """A judge that says what it is told to: of the candidates in their order, and 0 of those beyond."""
 
-    def __init__(self, judge: Judge, likely: tuple[float, ...]) -> None:
+    def __init__(self, judge: RelevanceModel, likely: tuple[float, ...]) -> None:
         self.judge = judge
         self._likely = likely
 
-    async def probabilities(self, judged: Judged) -> Column:
+    async def probabilities(self, judged: RelevanceInput) -> Column:
         number = len(judged.candidates)
         return np.array([*self._likely, *[0.0] * number][:number], dtype=np.float32)
 
 
 class TestLimits:
     async def test_without_time_the_plain_gate_decides_at_once(self) -> None:
-        slow = Slow(read_judge().judge)
+        slow = Slow(read_relevance_model().judge)
         chosen = await select(selector_of(slow), seconds=0.01)
         assert chosen.engine is Engine.DETERMINISTIC
         assert slow.seen == []
@@ -202,18 +205,18 @@ class TestLimits:
 
     async def test_a_judge_that_hangs_is_left(self) -> None:
         begun = time.monotonic()
-        chosen = await select(selector_of(Slow(read_judge().judge, seconds=30.0), most_s=0.2))
+        chosen = await select(selector_of(Slow(read_relevance_model().judge, seconds=30.0), most_s=0.2))
         assert chosen.engine is Engine.DETERMINISTIC
         assert "not done in time" in chosen.notes[0]
         assert time.monotonic() - begun < 5.0
 
     async def test_a_judge_that_fails_leaves_the_plain_gate(self) -> None:
-        chosen = await select(selector_of(Slow(read_judge().judge, fault="out of numbers")))
+        chosen = await select(selector_of(Slow(read_relevance_model().judge, fault="out of numbers")))
         assert chosen.engine is Engine.DETERMINISTIC
         assert chosen.notes == ("judge: out of numbers",)
 
     async def test_what_there_is_no_time_for_is_not_judged(self) -> None:
-        slow = Slow(read_judge().judge)
+        slow = Slow(read_relevance_model().judge)
         task, recalled = await pool(MESSAGE)
         many = tuple(
             replace(recalled.candidates[0], memory=Memory(id=f"n{n}", content=f"note {n}")) for n in range(200)
@@ -223,9 +226,11 @@ class TestLimits:
         )
         assert chosen.engine is Engine.JUDGE
         assert 1 <= slow.seen[0] <= 30
-        assert {one.candidate.memory.id for one in chosen.dropped if one.verdict is Verdict.NOT_SELECTED} >= {"n199"}
+        assert {one.candidate.memory.id for one in chosen.dropped if one.verdict is CandidateVerdict.NOT_SELECTED} >= {
+            "n199"
+        }
 
-    async def test_without_vectors_the_plain_gate_decides(self, runner: JudgeModel) -> None:
+    async def test_without_vectors_the_plain_gate_decides(self, runner: RelevanceProcess) -> None:
         task, recalled = await pool(MESSAGE)
         blind = tuple(replace(one, cosine=None, vector=None) for one in recalled.candidates)
         chosen = await selector_of(runner).select(
@@ -234,11 +239,11 @@ class TestLimits:
         assert chosen.engine is Engine.DETERMINISTIC
         assert "no vectors" in chosen.notes[0]
 
-    async def test_thirty_candidates_are_judged_in_time(self, runner: JudgeModel) -> None:
+    async def test_thirty_candidates_are_judged_in_time(self, runner: RelevanceProcess) -> None:
         texts = tuple(f"{text} Note {number} of team {number % 7}." for number in range(10) for text in TEXTS)
         task, recalled = await pool(MESSAGE, texts)
         vector = np.array(await shared_minilm().embed_query(MESSAGE), dtype=np.float32)
-        judged = Judged(task, recalled.candidates, 30, vector)
+        judged = RelevanceInput(task, recalled.candidates, 30, vector)
         spent = []
         for _ in range(15):
             begun = time.perf_counter()
@@ -248,7 +253,9 @@ class TestLimits:
 
 
 class TestService:
-    async def test_it_decides_and_the_receipt_tells_the_probabilities(self, tmp_path: Path, runner: JudgeModel) -> None:
+    async def test_it_decides_and_the_receipt_tells_the_probabilities(
+        self, tmp_path: Path, runner: RelevanceProcess
+    ) -> None:
         async with open_service(tmp_path, judge=selector_of(runner)) as service:
             await service.put(MEMORIES)
             result = await service.ask(MESSAGE)
@@ -258,7 +265,7 @@ class TestService:
             likely = {one.id: one.probability for one in receipt.considered}
             assert likely["m0"] is not None
 
-    async def test_strategy_deterministic_does_without(self, tmp_path: Path, runner: JudgeModel) -> None:
+    async def test_strategy_deterministic_does_without(self, tmp_path: Path, runner: RelevanceProcess) -> None:
         async with open_service(tmp_path, judge=selector_of(runner), strategy="deterministic") as service:
             await service.put(MEMORIES)
             receipt = await service.receipt(await service.ask(MESSAGE))
@@ -269,8 +276,8 @@ class TestBesideAModel:
     """A scripted judge, so that it is known what it says; the numbers go from the best candidate of the search down."""
 
     @staticmethod
-    def judge(*likely: float) -> JudgeSelector:
-        return selector_of(Told(read_judge().judge, likely))
+    def judge(*likely: float) -> RelevanceSelector:
+        return selector_of(Told(read_relevance_model().judge, likely))
 
     async def test_a_model_is_shown_what_may_matter_likeliest_first(self, tmp_path: Path) -> None:
         model = ScriptedModel(['{"relevant":[1]}'])

@@ -12,8 +12,8 @@ from hooks.contract import ItemSource, Outcome
 from tests.support.embedders import HashingEmbedder
 from tests.support.service import NOW, Service, fact, ids, open_service
 from worker.domain.deadline import Deadline
-from worker.domain.kinds import Leg, SortKey
-from worker.domain.memory import Hit, HybridQuery, MemoryFilter, RecallQuery, Vector, Verdict, Visibility
+from worker.domain.kinds import SearchKind, SortKey
+from worker.domain.memory import CandidateVerdict, Hit, HybridQuery, MemoryFilter, RecallQuery, Vector, Visibility
 from worker.domain.timings import Stages
 from worker.ports.store import MemoryStore, StoreEngine
 from worker.recall.recall import Recall, RecallScope
@@ -117,7 +117,7 @@ async def test_p2_search_limit_is_what_every_leg_brings(tmp_path: Path, limit: i
         await service.put([fact(f"m{n:02}", f"gull {n:02} counted", created_at="2025-01-01") for n in range(30)])
         receipt = await service.receipt(await service.ask("How many gulls were counted, gull by gull?"))
     by_leg = Counter(leg for memory in receipt.considered for leg in memory.legs)
-    assert limit <= by_leg[Leg.MESSAGE] <= 2 * limit  # by meaning and by words, which may differ
+    assert limit <= by_leg[SearchKind.MESSAGE] <= 2 * limit  # by meaning and by words, which may differ
     assert len(receipt.considered) <= 2 * limit
 
 
@@ -210,10 +210,10 @@ async def test_p9_the_receipt_says_what_came_and_why(tmp_path: Path) -> None:
         receipt = await service.receipt(result)
     fates = {memory.id: memory for memory in receipt.considered}
     assert receipt.chosen == tuple(ids(result))
-    assert (fates["todo"].source, fates["todo"].verdict) == (ItemSource.PINNED, Verdict.CHOSEN)
-    assert (fates["buoy"].source, fates["buoy"].verdict) == (ItemSource.CONTEXTUAL, Verdict.CHOSEN)
-    assert Leg.MESSAGE in fates["buoy"].legs
-    assert fates["other"].verdict is Verdict.OVER_ITEMS
+    assert (fates["todo"].source, fates["todo"].verdict) == (ItemSource.PINNED, CandidateVerdict.CHOSEN)
+    assert (fates["buoy"].source, fates["buoy"].verdict) == (ItemSource.CONTEXTUAL, CandidateVerdict.CHOSEN)
+    assert SearchKind.MESSAGE in fates["buoy"].legs
+    assert fates["other"].verdict is CandidateVerdict.OVER_ITEMS
     assert None not in (fates["buoy"].cosine, fates["buoy"].keyword, fates["buoy"].relevance)
 
 
@@ -227,4 +227,4 @@ async def test_p10_a_block_keeps_within_its_tokens_and_holds_whole_memories(tmp_
     assert 0 < len(result.items) < 10
     assert estimate_tokens(result.memory_context or "") <= 200
     assert all(item.text == stored[item.id] for item in result.items)
-    assert Verdict.OVER_TOKENS in {memory.verdict for memory in receipt.considered}
+    assert CandidateVerdict.OVER_TOKENS in {memory.verdict for memory in receipt.considered}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from tests.support.store import CREATED, memory, profile, stored
-from worker.adapters.qdrant.hits import MOST_ASKED, Found, best, contenders, filled, merge, missing, settled
+from worker.adapters.qdrant.hits import MOST_ASKED, RawHit, best, contenders, filled, merge, missing, settled
 from worker.adapters.qdrant.payload import (
     FAR_FUTURE,
     LONG_AGO,
@@ -174,8 +174,8 @@ def test_without_an_embedder_nothing_is_at_fault() -> None:
     assert fit.notes
 
 
-def found(key: str, score: float, vector: tuple[float, ...] | None = None) -> Found:
-    return Found(key, score, payload_of("t", memory(key)), vector)
+def found(key: str, score: float, vector: tuple[float, ...] | None = None) -> RawHit:
+    return RawHit(key, score, payload_of("t", memory(key)), vector)
 
 
 def test_equal_scores_are_cut_by_id() -> None:
@@ -203,7 +203,7 @@ def test_contenders_are_the_best_and_what_ties_with_the_last_of_them(
 
 
 def test_chosen_points_keep_their_scores_and_get_the_content_of_known_ones() -> None:
-    chosen = [Found("a", 2.0, None, None), Found("b", 1.0, None, None), Found("gone", 1.0, None, None)]
+    chosen = [RawHit("a", 2.0, None, None), RawHit("b", 1.0, None, None), RawHit("gone", 1.0, None, None)]
     known = [found("a", 0.0, (1.0, 0.0))]
     assert missing(chosen, known) == ["b", "gone"]
     content = {"a": known[0], "b": found("b", 0.0)}
@@ -230,7 +230,7 @@ def test_merging_without_a_dense_query_or_vector_leaves_the_cosine_open() -> Non
 
 
 def test_a_point_that_cannot_be_read_does_not_take_the_others_along() -> None:
-    broken = Found("x", 9.0, {"memory": "{"}, None)
+    broken = RawHit("x", 9.0, {"memory": "{"}, None)
     assert [hit.memory.id for hit in merge(None, [broken, found("a", 1.0)], [])] == ["a"]
 
 

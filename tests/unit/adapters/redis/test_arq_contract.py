@@ -9,7 +9,7 @@ from arq.worker import Worker
 from hooks import wire
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.domain.deadline import Deadline
-from worker.domain.operation import Answer
+from worker.domain.operation import OperationAnswer
 
 
 def parameters(function: object) -> list[str]:
@@ -41,8 +41,8 @@ def test_key_names_are_arqs_own() -> None:
 
 
 async def test_the_attributes_that_are_used_exist_and_mean_what_they_did() -> None:
-    async def operation(payload: dict[str, object], deadline: Deadline) -> Answer:
-        return Answer({})
+    async def operation(payload: dict[str, object], deadline: Deadline) -> OperationAnswer:
+        return OperationAnswer({})
 
     worker = MeeseeksWorker({"op": operation}, "unix:///nowhere", handle_signals=False)
     assert (worker.tasks, worker.ctx, worker.main_task, worker.allow_pick_jobs) == ({}, {}, None, True)

@@ -18,7 +18,7 @@ FIRST = "memories"
 POINTER = "memories.json"
 
 
-class EdgeShelf:
+class EdgeGenerations:
     """A `Shelf` in the folder `home`. Without the pointer file, `memories` is the live generation and the only one."""
 
     def __init__(self, home: Path) -> None:

@@ -19,8 +19,8 @@ import structlog
 from worker.adapters.qdrant.hits import (
     MOST_ASKED,
     SPARE,
-    Found,
-    Legs,
+    RawHit,
+    SearchResults,
     best,
     check_askable,
     contenders,
@@ -155,7 +155,7 @@ class Shard:
             check_askable(requests)
             found = self._found(requests)
         legs = (
-            Legs(self._usable(query.dense), found.get((place, DENSE), []), found.get((place, SPARSE), []))
+            SearchResults(self._usable(query.dense), found.get((place, DENSE), []), found.get((place, SPARSE), []))
             for place, query in enumerate(queries)
         )
         return [leg.hits() for leg in legs]
@@ -188,7 +188,7 @@ class Shard:
         made_by = self._side.record.embedder
         return usable(vector, made_by.dimension) if self.fitness.dense_usable and made_by is not None else None
 
-    def _found(self, requests: _Requests) -> dict[_Key, list[Found]]:
+    def _found(self, requests: _Requests) -> dict[_Key, list[RawHit]]:
         """The best of each leg; content is read for those alone, which is cheaper here than with the scores."""
         asked = {key: min(MOST_ASKED, request["limit"] + SPARE) for key, request in requests.items()}
         answers = self._ask(requests, asked)
@@ -319,7 +319,7 @@ class Shard:
             self._lock.release()
 
 
-def _best(points: Sequence[edge.ScoredPoint], limit: int) -> list[Found]:
+def _best(points: Sequence[edge.ScoredPoint], limit: int) -> list[RawHit]:
     """The best points; ids of the others are never read, which would take longer than the search."""
     scores = list(map(score_of, points))
     return best(map(found_in, points[: contenders(scores, limit)]), limit)

@@ -5,7 +5,7 @@ from typing import Any, assert_never
 
 import qdrant_edge as edge
 
-from worker.adapters.qdrant.hits import Found
+from worker.adapters.qdrant.hits import RawHit
 from worker.adapters.qdrant.payload import (
     DENSE,
     FRACTION_KEYS,
@@ -56,12 +56,12 @@ def sparse_vector(vector: SparseVector) -> edge.SparseVector:
     return edge.SparseVector(list(vector.indices), list(vector.values))
 
 
-def found_in(point: edge.ScoredPoint | edge.Record) -> Found:
+def found_in(point: edge.ScoredPoint | edge.Record) -> RawHit:
     """A point that was found, or read by its id (then with score 0)."""
     vectors: Any = point.vector  # each look at an attribute converts its whole value
     vector = vectors.get(DENSE) if isinstance(vectors, dict) else None
     score = score_of(point) if isinstance(point, edge.ScoredPoint) else 0.0
-    return Found(str(point.id), score, point.payload, None if vector is None else tuple(vector))
+    return RawHit(str(point.id), score, point.payload, None if vector is None else tuple(vector))
 
 
 def score_of(point: edge.ScoredPoint) -> float:

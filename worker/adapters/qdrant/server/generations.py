@@ -29,7 +29,7 @@ class _Known:
     numbers: dict[str, int]
 
 
-class ServerShelf:
+class ServerGenerations:
     """A `Shelf` on the server at `url`. The first generation is the collection `name`, later ones are `name-2`, ...
 
     The alias `name-live` points at the live one and `name-former-N` at those before it; both change in one request.

@@ -11,8 +11,8 @@ from qdrant_client import models
 from worker.adapters.qdrant.hits import (
     MOST_ASKED,
     SPARE,
-    Found,
-    Legs,
+    RawHit,
+    SearchResults,
     best,
     check_askable,
     filled,
@@ -69,7 +69,9 @@ class ServerTenant:
         check_askable(requests)
         found = await self._found(requests)
         legs = (
-            Legs(self._connection.usable(query.dense), found.get((place, DENSE), []), found.get((place, SPARSE), []))
+            SearchResults(
+                self._connection.usable(query.dense), found.get((place, DENSE), []), found.get((place, SPARSE), [])
+            )
             for place, query in enumerate(queries)
         )
         return [leg.hits() for leg in legs]
@@ -99,7 +101,7 @@ class ServerTenant:
         corpus = compile_filter((Equals(TENANT, self._tenant),))
         return models.SearchParams(idf=models.IdfCorpusParams(corpus=corpus))
 
-    async def _found(self, requests: _Requests) -> dict[_Key, list[Found]]:
+    async def _found(self, requests: _Requests) -> dict[_Key, list[RawHit]]:
         """The best of each leg, in one request unless scores are tied beyond the spare points."""
         asked = {key: min(MOST_ASKED, request["limit"] + SPARE) for key, request in requests.items()}
         legs = await self._ask(requests, asked, content=True)
@@ -119,7 +121,7 @@ class ServerTenant:
 
     async def _ask(
         self, requests: _Requests, asked: Mapping[_Key, int], *, content: bool = False
-    ) -> dict[_Key, list[Found]]:
+    ) -> dict[_Key, list[RawHit]]:
         if not requests:
             return {}
         vectors = [DENSE] if content and self._connection.dense_usable else False

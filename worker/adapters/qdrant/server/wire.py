@@ -10,7 +10,7 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from worker.adapters.qdrant.hits import Found
+from worker.adapters.qdrant.hits import RawHit
 from worker.adapters.qdrant.payload import (
     DENSE,
     FRACTION_KEYS,
@@ -104,14 +104,14 @@ def sparse_model(vector: SparseVector) -> models.SparseVector:
     return models.SparseVector(indices=list(vector.indices), values=list(vector.values))
 
 
-def found_in(point: models.ScoredPoint | models.Record) -> Found:
+def found_in(point: models.ScoredPoint | models.Record) -> RawHit:
     """A point that was found, or read by its id (then with score 0)."""
     vector: Any = point.vector.get(DENSE) if isinstance(point.vector, dict) else None
     if isinstance(point, models.ScoredPoint):
         score = point.score if point.order_value is None else float(point.order_value)
     else:
         score = 0.0
-    return Found(str(point.id), score, point.payload, None if vector is None else tuple(vector))
+    return RawHit(str(point.id), score, point.payload, None if vector is None else tuple(vector))
 
 
 def compile_filter(wanted: tuple[Condition, ...]) -> models.Filter:
