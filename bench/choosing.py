@@ -66,28 +66,28 @@ def run(options: Options, progress: Progress) -> Result:
 
 async def _run(options: Options, progress: Progress) -> Result:
     runs: dict[str, list[TaskRun]] = {variant.name: [] for variant in VARIANTS}
-    async with opened(options.worlds, progress, quick=options.quick) as stand:
-        total = len(VARIANTS) * sum(len(world.tasks) for world in stand.worlds)
+    async with opened(options.worlds, progress, quick=options.quick) as world_store:
+        total = len(VARIANTS) * sum(len(world.tasks) for world in world_store.worlds)
         with bar(progress, "choosing", total) as advance:
             for variant in VARIANTS:
-                for world in stand.worlds:
-                    async with _service(stand, world, variant) as (service, ledger):
+                for world in world_store.worlds:
+                    async with _service(world_store, world, variant) as (service, ledger):
                         runs[variant.name] += await _ask_all(service, ledger, world, variant)
                     for _ in world.tasks:
                         advance()
-    return _result(options, len(stand.worlds), runs)
+    return _result(options, len(world_store.worlds), runs)
 
 
 @asynccontextmanager
 async def _service(
-    stand: Opened, world: LabelledWorld, variant: Variant
+    world_store: Opened, world: LabelledWorld, variant: Variant
 ) -> AsyncIterator[tuple[InjectionService, MemoryLedger]]:
     config = InjectionConfig.model_validate({**variant.settings, "shared_users": world.shared_users})
-    profile, ledger = stand.embedder.profile, MemoryLedger()
+    profile, ledger = world_store.embedder.profile, MemoryLedger()
     with scratch() as place:
         service = InjectionService(
             InjectionParts(
-                recall=Recall(stand.engine, stand.sparse, stand.embedder),
+                recall=Recall(world_store.engine, world_store.sparse, world_store.embedder),
                 strategies=Strategies(SearchOnlySelector(profile)),
                 ledger=ledger,
                 receipts=FileReceipts(Path(place)),

@@ -132,33 +132,33 @@ async def _measure(services: dict[Case, Service], plan: Plan, progress: Progress
         for case, service in services.items():
             tap = Tap(service.url)
             stands.append(Stand(case, service, tap, await stack.enter_async_context(PreExecutionHook(queue=tap))))
-        for stand in interleaved(stands, WARM_UP):
-            await _ask(stand, *next(texts))
-        used = [stand.service.processor_ms() for stand in stands]
+        for world_store in interleaved(stands, WARM_UP):
+            await _ask(world_store, *next(texts))
+        used = [world_store.service.processor_ms() for world_store in stands]
         with bar(progress, "deterministic: one caller", plan.rounds * len(stands)) as advance:
-            for stand in interleaved(stands, plan.rounds // BLOCK):
+            for world_store in interleaved(stands, plan.rounds // BLOCK):
                 for _ in range(BLOCK):
-                    _note(stand, *await _ask(stand, *next(texts)))
+                    _note(world_store, *await _ask(world_store, *next(texts)))
                     advance()
-        for stand, before in zip(stands, used, strict=True):
-            after = stand.service.processor_ms()
+        for world_store, before in zip(stands, used, strict=True):
+            after = world_store.service.processor_ms()
             if before is not None and after is not None:
-                stand.processor_ms.append((after - before) / plan.rounds)
+                world_store.processor_ms.append((after - before) / plan.rounds)
         rates = {}
         with bar(progress, "deterministic: full load", len(stands)) as advance:
-            for stand in stands:
-                rates[stand.case] = await _load(stand, texts, plan.load_s)
+            for world_store in stands:
+                rates[world_store.case] = await _load(world_store, texts, plan.load_s)
                 advance()
     return _result(stands, rates)
 
 
-async def _ask(stand: Stand, number: int, message: str) -> tuple[InjectionResult, float]:
+async def _ask(world_store: Stand, number: int, message: str) -> tuple[InjectionResult, float]:
     """An answer, and the milliseconds until the caller had it."""
     begun = time.perf_counter()
-    request = {"session_id": stand.case.session(number), "message": message, "scope": {"tenant": TENANT}}
-    result = await stand.hook(request)
+    request = {"session_id": world_store.case.session(number), "message": message, "scope": {"tenant": TENANT}}
+    result = await world_store.hook(request)
     spent = (time.perf_counter() - begun) * 1000
-    stand.outcomes[result.outcome.value if _is_whole(result) else str(result.reason)] += 1
+    world_store.outcomes[result.outcome.value if _is_whole(result) else str(result.reason)] += 1
     return result, spent
 
 
@@ -166,27 +166,27 @@ def _is_whole(result: InjectionResult) -> bool:
     return result.outcome in TELLING and not result.degraded
 
 
-def _note(stand: Stand, result: InjectionResult, spent: float) -> None:
+def _note(world_store: Stand, result: InjectionResult, spent: float) -> None:
     if not _is_whole(result):
         return
-    service = stand.tap.service_ms
+    service = world_store.tap.service_ms
     parts = {
         **result.stages,
         "rest of the service": service - sum(result.stages.values()),
         "queue and hook": spent - service,
     }
-    stand.total.append(spent)
+    world_store.total.append(spent)
     for name, part in parts.items():
-        stand.parts.setdefault(name, []).append(part)
+        world_store.parts.setdefault(name, []).append(part)
 
 
-async def _load(stand: Stand, texts: Iterator[tuple[int, str]], seconds: float) -> tuple[float, list[float]]:
+async def _load(world_store: Stand, texts: Iterator[tuple[int, str]], seconds: float) -> tuple[float, list[float]]:
     """Answers per second, and the milliseconds of each, for callers who ask again as soon as they have an answer."""
     begun, spent = time.perf_counter(), list[float]()
 
     async def caller() -> None:
         while time.perf_counter() - begun < seconds:
-            result, took = await _ask(stand, *next(texts))
+            result, took = await _ask(world_store, *next(texts))
             if _is_whole(result):
                 spent.append(took)
 
@@ -194,23 +194,33 @@ async def _load(stand: Stand, texts: Iterator[tuple[int, str]], seconds: float) 
     return len(spent) / (time.perf_counter() - begun), spent
 
 
-def _series(name: str, values: list[float], stand: Stand) -> Series:
+def _series(name: str, values: list[float], world_store: Stand) -> Series:
     if not values:
-        raise BenchError(f"{name}: no whole answer, but {dict(stand.outcomes)}")
+        raise BenchError(f"{name}: no whole answer, but {dict(world_store.outcomes)}")
     return Series.of(name, values)
 
 
 def _result(stands: list[Stand], rates: dict[Case, tuple[float, list[float]]]) -> Result:
-    alone = {stand.case: _series(stand.case.label, stand.total, stand) for stand in stands}
-    crowd = [_series(f"{stand.case.label}, {CALLERS} callers", rates[stand.case][1], stand) for stand in stands]
-    rate = [Series.of(f"{stand.case.label}, full load", [rates[stand.case][0]], "answers/s") for stand in stands]
+    alone = {
+        world_store.case: _series(world_store.case.label, world_store.total, world_store) for world_store in stands
+    }
+    crowd = [
+        _series(f"{world_store.case.label}, {CALLERS} callers", rates[world_store.case][1], world_store)
+        for world_store in stands
+    ]
+    rate = [
+        Series.of(f"{world_store.case.label}, full load", [rates[world_store.case][0]], "answers/s")
+        for world_store in stands
+    ]
     parts = [
-        Series.of(f"{stand.case.label}: {name}", values) for stand in stands for name, values in stand.parts.items()
+        Series.of(f"{world_store.case.label}: {name}", values)
+        for world_store in stands
+        for name, values in world_store.parts.items()
     ]
     parts += [
-        Series.of(f"{stand.case.label}: processor time of the service per answer", stand.processor_ms)
-        for stand in stands
-        if stand.processor_ms
+        Series.of(f"{world_store.case.label}: processor time of the service per answer", world_store.processor_ms)
+        for world_store in stands
+        if world_store.processor_ms
     ]
     checks = [
         check
@@ -242,7 +252,8 @@ def _result(stands: list[Stand], rates: dict[Case, tuple[float, list[float]]]) -
                 name="stages",
                 title="Where the time goes, medians of one caller",
                 bars={
-                    stand.case.label: {name: median(values) for name, values in stand.parts.items()} for stand in stands
+                    world_store.case.label: {name: median(values) for name, values in world_store.parts.items()}
+                    for world_store in stands
                 },
             ),
         ),
@@ -255,11 +266,11 @@ def _counts(outcomes: "Counter[str]") -> str:
 
 def _notes(stands: list[Stand]) -> tuple[str, ...]:
     notes = [
-        f"Answers of {stand.case.label}: {_counts(stand.outcomes)}. "
+        f"Answers of {world_store.case.label}: {_counts(world_store.outcomes)}. "
         "Only whole answers (injected, none_relevant, all_duplicate) are counted above."
-        for stand in stands
+        for world_store in stands
     ]
-    if any(stand.case.memories > EMBEDDED for stand in stands):
+    if any(world_store.case.memories > EMBEDDED for world_store in stands):
         notes.append(
             f"Beyond the first {EMBEDDED:,} memories, vectors are those of the first ones with noise added, and not "
             "the embedder's; texts and keyword vectors are real throughout."

@@ -62,40 +62,42 @@ def run(options: Options, progress: Progress) -> Result:
 
 async def _run(options: Options, progress: Progress) -> Result:
     plain, complete, gated = Tally(), Tally(), Tally()
-    async with opened(options.worlds, progress, quick=options.quick) as stand:
-        for world in stand.worlds:
-            await _store_plain(stand, world)
-        tasks = [(world, task) for world in stand.worlds for task in world.tasks if task.essential]
+    async with opened(options.worlds, progress, quick=options.quick) as world_store:
+        for world in world_store.worlds:
+            await _store_plain(world_store, world)
+        tasks = [(world, task) for world in world_store.worlds for task in world.tasks if task.essential]
         with bar(progress, "pool", len(tasks)) as advance:
             for world, task in tasks:
                 searches = [(plain, _plain), (complete, _complete), (gated, _gated)]
                 random.shuffle(searches)
                 for tally, search in searches:
                     begun = time.perf_counter()
-                    ids = await search(stand, world, task)
+                    ids = await search(world_store, world, task)
                     tally.add(task, ids, (time.perf_counter() - begun) * 1000)
                 advance()
-    return _result(options, len(stand.worlds), plain, complete, gated)
+    return _result(options, len(world_store.worlds), plain, complete, gated)
 
 
 def _plain_tenant(world: LabelledWorld) -> str:
     return f"{world.name}: plain"
 
 
-async def _store_plain(stand: Opened, world: LabelledWorld) -> None:
+async def _store_plain(world_store: Opened, world: LabelledWorld) -> None:
     """The same memories once more, with their content alone as keywords."""
-    hits = await stand.engine.tenant(world.name).ordered(MemoryFilter(), SortKey.RECENT, limit=500)
-    stored = [StoredMemory(hit.memory, hit.vector, stand.sparse.passage(hit.memory.content)) for hit in hits]
-    await stand.engine.tenant(_plain_tenant(world)).put(stored)
+    hits = await world_store.engine.tenant(world.name).ordered(MemoryFilter(), SortKey.RECENT, limit=500)
+    stored = [StoredMemory(hit.memory, hit.vector, world_store.sparse.passage(hit.memory.content)) for hit in hits]
+    await world_store.engine.tenant(_plain_tenant(world)).put(stored)
 
 
-async def _plain(stand: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
+async def _plain(world_store: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
     """One hybrid search for the message alone, fused by weight, as deep as the pool."""
     config = InjectionConfig(query_enrichment=Enrichment.OFF, query_task=False)
     query = focus(task.request, config).query
     where = MemoryFilter(_scope(world, task).visibility)
-    wanted = HybridQuery(await stand.embedder.embed_query(query), stand.sparse.query(query), where, max(SIZES))
-    hits = await stand.engine.tenant(_plain_tenant(world)).search(wanted)
+    wanted = HybridQuery(
+        await world_store.embedder.embed_query(query), world_store.sparse.query(query), where, max(SIZES)
+    )
+    hits = await world_store.engine.tenant(_plain_tenant(world)).search(wanted)
     return [hit.memory.id for hit in sorted(hits, key=lambda hit: -_plain_score(hit, task))]
 
 
@@ -115,17 +117,19 @@ def _scope(world: LabelledWorld, task: LabelledTask) -> RecallScope:
     return RecallScope(world.name, visibility, request.now, request.scope.channel)
 
 
-async def _complete(stand: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
-    return await _recalled(stand, world, task, InjectionConfig(contextual_min_score=-1.0, recall_min_score=-1.0))
+async def _complete(world_store: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
+    return await _recalled(world_store, world, task, InjectionConfig(contextual_min_score=-1.0, recall_min_score=-1.0))
 
 
-async def _gated(stand: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
-    return await _recalled(stand, world, task, InjectionConfig())
+async def _gated(world_store: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
+    return await _recalled(world_store, world, task, InjectionConfig())
 
 
-async def _recalled(stand: Opened, world: LabelledWorld, task: LabelledTask, config: InjectionConfig) -> list[str]:
+async def _recalled(
+    world_store: Opened, world: LabelledWorld, task: LabelledTask, config: InjectionConfig
+) -> list[str]:
     """A request's own recall, every leg of it."""
-    recall = _recall_of(stand)
+    recall = _recall_of(world_store)
     query = first_query(task.request, focus(task.request, config), config)
     deadline, stages = Deadline.after(DEADLINE_S), Stages()
     recalled = await recall(query, _scope(world, task), config, deadline, stages)
@@ -135,12 +139,12 @@ async def _recalled(stand: Opened, world: LabelledWorld, task: LabelledTask, con
 _RECALLS: dict[int, tuple[EdgeStore, Recall]] = {}
 
 
-def _recall_of(stand: Opened) -> Recall:
+def _recall_of(world_store: Opened) -> Recall:
     """One recall per store, which keeps the tenants' numbers of memories."""
-    kept = _RECALLS.get(id(stand.engine))
-    if kept is None or kept[0] is not stand.engine:
-        kept = (stand.engine, Recall(stand.engine, stand.sparse, stand.embedder))
-        _RECALLS[id(stand.engine)] = kept
+    kept = _RECALLS.get(id(world_store.engine))
+    if kept is None or kept[0] is not world_store.engine:
+        kept = (world_store.engine, Recall(world_store.engine, world_store.sparse, world_store.embedder))
+        _RECALLS[id(world_store.engine)] = kept
     return kept[1]
 
 

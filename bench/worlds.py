@@ -49,8 +49,8 @@ async def opened(folder: Path, progress: Progress, *, quick: bool) -> AsyncItera
             await embedder.aclose()
 
 
-async def _store(worlds: Sequence[LabelledWorld], keeper: MemoryService, progress: Progress) -> None:
+async def _store(worlds: Sequence[LabelledWorld], memory_service: MemoryService, progress: Progress) -> None:
     with bar(progress, "storing worlds", len(worlds)) as advance:
         for world in worlds:
-            await keeper.put(world.name, world.memories)
+            await memory_service.put(world.name, world.memories)
             advance()

@@ -63,7 +63,7 @@ class Engine(StrEnum):
 
     LLM = "llm"
     DECISION = "decision"
-    JUDGE = "judge"
+    RELEVANCE_MODEL = "judge"  # the value is older than the name; clients that are installed elsewhere know it
     DETERMINISTIC = "deterministic"
     NONE = "none"
 
@@ -82,7 +82,7 @@ class Reason(StrEnum):
     ACKNOWLEDGEMENT = "acknowledgement"
 
     NOTHING_RECALLED = "nothing_recalled"
-    BELOW_FLOOR = "below_floor"
+    BELOW_THRESHOLD = "below_floor"
     NOTHING_SELECTED = "nothing_selected"
     ALREADY_SHOWN = "already_shown"
     OVER_BUDGET = "over_budget"

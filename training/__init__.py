@@ -1,1 +1,1 @@
-"""How the judge is made: from labelled worlds to the file that ships, and what it is worth. `python -m training`."""
+"""How the model is made: from labelled worlds to the file that ships, and what it is worth. `python -m training`."""

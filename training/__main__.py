@@ -1,7 +1,7 @@
-"""`python -m training`: from the labelled worlds to the judge's files and the report on them.
+"""`python -m training`: from the labelled worlds to the relevance model's files and the report on them.
 
 Everything in one go, two hours at most on two cores and half an hour on a quiet machine: the tasks go through the
-product's own recall, worlds are scored by judges that never saw them, the judge is fitted to all of them and written.
+product's own recall, worlds are scored by judges that never saw them, the model is fitted to all of them and written.
 """
 
 import argparse
@@ -48,7 +48,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--worlds", type=Path, default=WORLDS, help="labelled worlds that are fitted to")
     parser.add_argument("--cases", type=Path, default=CASES, help="labelled worlds that are only measured on")
     parser.add_argument("--second-reading", type=Path, default=SECOND_READING, help="labels of a reader who saw none")
-    parser.add_argument("--out", type=Path, default=ROOT / "judge/meeseeks_judge", help="folder for the judge's files")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "relevance/meeseeks_relevance", help="folder for the relevance model's files"
+    )
     parser.add_argument("--docs", type=Path, default=None, help="folder of the documentation, for the report")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
     return parser.parse_args()

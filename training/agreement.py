@@ -24,7 +24,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Shares of 0..1, the reader taken for a judge and the labels for the truth.
+    """Shares of 0..1, the reader taken for a relevance model and the labels for the truth.
 
     `kappa` is Cohen's (1960), over all pairs of a task and a memory of its world: relevant or not.
     """

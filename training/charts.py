@@ -1,4 +1,4 @@
-"""Charts of a judge as PNG files."""
+"""Charts of a relevance model as PNG files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -71,7 +71,9 @@ def reliability(likely: Floats, relevant: Floats) -> list[tuple[float, float, in
 
 def reliability_chart(points: Sequence[tuple[float, float, int]], path: Path) -> None:
     """How often what is said to be likely is relevant."""
-    figure, axes = _figure("Reliability, unseen worlds", "probability that the judge gives", "share that is relevant")
+    figure, axes = _figure(
+        "Reliability, unseen worlds", "probability that the relevance model gives", "share that is relevant"
+    )
     axes.plot([0, 1], [0, 1], color="#8d99ae", linestyle=":", linewidth=1)
     axes.plot([point[0] for point in points], [point[1] for point in points], marker="o", color=COLOURS[0])
     for mean, share, number in points:

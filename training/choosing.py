@@ -1,4 +1,4 @@
-"""What a judge's scores are worth: thresholds for the points, and measures over tasks and over worlds."""
+"""What a relevance model's scores are worth: thresholds for the points, and measures over tasks and over worlds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ MOST_ITEMS = 5
 """Most memories that are chosen for a task: the usual `max_items`."""
 
 WANTED = {
-    RelevanceProfile.CLEAN98: (0.98, 0.85),
+    RelevanceProfile.CAUTIOUS: (0.98, 0.85),
     RelevanceProfile.BALANCED: (0.97, 0.80),
-    RelevanceProfile.RECALL: (0.90, 0.60),
+    RelevanceProfile.GENEROUS: (0.90, 0.60),
 }
 """By point the least share of clean turns, and the least precision."""
 

@@ -1,4 +1,4 @@
-"""How good a judge is that was fitted to fewer worlds: whether more of them would help."""
+"""How good a relevance model is that was fitted to fewer worlds: whether more of them would help."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Fits a judge to labelled tasks: the head, the trees that see its score, the calibration and the thresholds."""
+"""Fits a model to labelled tasks: the head, the trees that see its score, the calibration and the thresholds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ WRITTEN = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a judge is fitted: how trees are grown, and from how many seeds their mean is taken."""
+    """How a relevance model is fitted: how trees are grown, and from how many seeds their mean is taken."""
 
     growth: Growth = field(default_factory=Growth)
     seeds: int = 1
@@ -63,7 +63,7 @@ def with_head(data: Data, heads: Floats, rows: Integers) -> Floats:
 
 
 def fit(data: Data, worlds: Flags, recipe: Recipe, step: Callable[[], None] = lambda: None) -> Fitted:
-    """A judge fitted to the tasks of the worlds that are flagged."""
+    """A relevance model fitted to the tasks of the worlds that are flagged."""
     tasks = np.flatnonzero(worlds[data.tasks.world] & data.tasks.searched & data.written)
     rows = np.flatnonzero(worlds[data.tasks.world[data.rows.task]])
     table = with_head(data, _unseen_heads(data, tasks), rows)
@@ -107,7 +107,7 @@ def folds(worlds: int, number: int, seed: int) -> Integers:
 def unseen_scores(
     data: Data, worlds: Flags, number: int, recipe: Recipe, step: Callable[[], None] = lambda: None
 ) -> Floats:
-    """The score of every candidate of the flagged worlds by a judge that never saw its world; others 0."""
+    """The score of every candidate of the flagged worlds by a relevance model that never saw its world; others 0."""
     chosen = np.flatnonzero(worlds)
     parts = folds(len(chosen), number, recipe.growth.seed)
     scores = np.zeros(len(data.rows.task), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Fits the head of the judge: logistic regression by Newton's method, in the space that the tasks span."""
+"""Fits the head of the relevance model: logistic regression by Newton's method, in the space that the tasks span."""
 
 from collections.abc import Sequence
 

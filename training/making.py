@@ -1,4 +1,4 @@
-"""From observed tasks to a judge: scores of worlds that it never saw, calibration, thresholds, and what ships."""
+"""From observed tasks to a model: scores of worlds that it never saw, calibration, thresholds, and what ships."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from .table import Data, Flags, Floats
 from .variants import origin
 
 PARTS = 9
-"""Parts of the worlds; each is scored by a judge that was fitted to the others."""
+"""Parts of the worlds; each is scored by a relevance model that was fitted to the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A judge, and the calibrated score of every candidate by a judge that never saw its world.
+    """A relevance model, and the calibrated score of every candidate by a relevance model that never saw its world.
 
     `data` and `scores` are of the worlds as they were written, on which thresholds were taken; `whole` and
     `whole_scores` also of those that were made of them.
@@ -43,7 +43,7 @@ def make(
     parts: int = PARTS,
     step: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """A judge fitted to the worlds that are flagged in `fitting`; the others are only scored by it."""
+    """A relevance model fitted to the worlds that are flagged in `fitting`; the others are only scored by it."""
     scores = unseen_scores(data, fitting, parts, recipe, step)
     fitted = fit(data, fitting, recipe, step)
     others = rows_of(data, ~fitting)

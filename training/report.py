@@ -1,4 +1,4 @@
-"""What a judge is worth, on worlds that it never saw: tables as Markdown and charts."""
+"""What a relevance model is worth, on worlds that it never saw: tables as Markdown and charts."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,14 +32,14 @@ from .making import PARTS, Outcome
 from .table import Floats, Integers
 from .variants import SEPARATOR
 
-NAME = "judge-results.md"
+NAME = "relevance-results.md"
 NOTE = "<!-- Made by `python -m training`; edit the code instead. -->\n"
 CLEANS = (0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6)
 FIRST = (3, 5, 8, 12, 20)
 MOST_EXAMPLES = 8
 SHOWN_CHARS = 150
 FIRST_TASKS = 50
-"""Tasks that a world was written with; those from `t51` on were added where a judge of such worlds erred."""
+"""Tasks that a world was written with; those from `t51` on were added where a relevance model of such worlds erred."""
 
 
 def write_report(outcome: Outcome, steps: Sequence[Step], second: Agreement, docs: Path) -> None:
@@ -57,31 +57,34 @@ def write_report(outcome: Outcome, steps: Sequence[Step], second: Agreement, doc
     category_chart(categories, images / "judge-categories.png")
     parts = (
         NOTE,
-        "# Results of the judge\n",
+        "# Results of the relevance model\n",
         _introduction(outcome),
         _second_reader(second),
         "## At its points\n",
         _points_table(outcome),
         "## Against the scores of the search\n",
         _against(outcome),
-        "![precision and recall](img/judge-precision-recall.png)\n\n![clean turns](img/judge-clean-recall.png)\n",
+        (
+            "![precision and recall](img/relevance-precision-recall.png)\n\n"
+            "![clean turns](img/relevance-clean-recall.png)\n"
+        ),
         "## Young stores and plain notes\n",
         _variants(outcome),
         "## As an order for a model\n",
         _order(outcome),
         "## By category\n",
         _categories_table(categories),
-        "![categories](img/judge-categories.png)\n",
+        "![categories](img/relevance-categories.png)\n",
         "## By writing\n",
         _writings_table(outcome, choice),
         "## By language of the message\n",
         _languages_table(outcome, choice),
         "## Learning curve\n",
         _curve_table(steps),
-        "![learning curve](img/judge-learning-curve.png)\n",
+        "![learning curve](img/relevance-learning-curve.png)\n",
         "## Calibration\n",
         _table(("probability", "relevant", "candidates"), [(f"{a:.3f}", f"{b:.3f}", str(c)) for a, b, c in points]),
-        "![reliability](img/judge-reliability.png)\n",
+        "![reliability](img/relevance-reliability.png)\n",
         "## Where it fails\n",
         _losses_table(outcome, choice),
         _examples(outcome, choice),
@@ -94,8 +97,8 @@ def _introduction(outcome: Outcome) -> str:
     pool = data.rows.essential.sum() / data.tasks.essential.sum()
     return (
         f"{len(data.worlds)} labelled worlds with {len(data.cases)} tasks. The {outcome.made.worlds} worlds of "
-        f"`training/worlds` are scored in {PARTS} parts, each by a judge that was fitted to the other parts; the "
-        f"{len(data.worlds) - outcome.made.worlds} worlds of `prompts/cases` by the judge that ships, which never saw "
+        f"`training/worlds` are scored in {PARTS} parts, each by a model that was fitted to the other parts; the "
+        f"{len(data.worlds) - outcome.made.worlds} worlds of `prompts/cases` by the model that ships, which never saw "
         "them. Thresholds are taken from other worlds than those that are measured. Intervals hold 95 of 100 draws of "
         f"worlds. {pool:.1%} of the essential memories are among the candidates at all.\n"
     )
@@ -105,7 +108,7 @@ def _second_reader(found: Agreement) -> str:
     return (
         f"Somebody who saw the memories and tasks of {found.worlds} worlds but no labels labelled {found.tasks} tasks "
         f"anew: precision {found.precision:.2f}, recall of essential {found.recall:.2f}, clean turns {found.clean:.2f} "
-        f"measured like a judge; Cohen's kappa {found.kappa:.2f}. That is about the most that any judge can reach.\n"
+        f"measured like a model; Cohen's kappa {found.kappa:.2f}. That is about the most that any judge can reach.\n"
     )
 
 
@@ -145,7 +148,7 @@ def _interval(bounds: tuple[float, float]) -> str:
 
 
 def _plain_scores(outcome: Outcome) -> Mapping[str, Floats]:
-    """The judge and the scores that it has to beat."""
+    """The relevance model and the scores that it has to beat."""
     data = outcome.data
     columns = {name: data.rows.table[:, data.columns.index(name)] for name in ("cosine", "relevance")}
     return {
@@ -174,19 +177,19 @@ def _against(outcome: Outcome) -> str:
 
 
 def _order(outcome: Outcome) -> str:
-    """Essential memories among the first of either order, of all; and what is left of both once the judge has taken
+    """Essential memories among the first of either order, of all; and what is left of both once the model has taken
     out what is beside the point."""
     data, rows = outcome.data, []
     essential, all_of_them = data.rows.essential, data.tasks.essential.sum()
     found = data.rows.table[:, data.columns.index("score_rank")]
-    judged = ranks(data, outcome.scores)
+    inputs = ranks(data, outcome.scores)
     for number in FIRST:
-        shares = [essential[order < number].sum() / all_of_them for order in (found, judged)]
+        shares = [essential[order < number].sum() / all_of_them for order in (found, inputs)]
         rows.append((f"in the first {number}", *(f"{share:.3f}" for share in shares)))
     worth = outcome.scores >= np.log(BESIDE_THE_POINT / (1.0 - BESIDE_THE_POINT))
     left = f"{essential[worth].sum() / essential.sum():.3f} of the essential, {worth.mean():.3f} of all candidates"
     return (
-        _table(("essential", "order of the search", "order of the judge"), rows)
+        _table(("essential", "order of the search", "order of the relevance model"), rows)
         + f"\nA model is not shown candidates under a probability of {BESIDE_THE_POINT}: {left} are left.\n"
     )
 
@@ -254,7 +257,7 @@ def _languages_table(outcome: Outcome, choice: Choice) -> str:
 
 
 def _writings_table(outcome: Outcome, choice: Choice) -> str:
-    """The tasks that worlds began with, those that were added where a judge had erred, and `prompts/cases`."""
+    """The tasks that worlds began with, those that were added where a model had erred, and `prompts/cases`."""
     data, names = outcome.data, (f"the first {FIRST_TASKS} of each world", "added where it erred", "`prompts/cases`")
     fitted = outcome.fitting[data.tasks.world].tolist()
     writings = [
@@ -340,10 +343,10 @@ def _examples(outcome: Outcome, choice: Choice) -> str:
 def _example(outcome: Outcome, row: int) -> str:
     data = outcome.data
     case = data.cases[data.rows.task[row]]
-    assert case.judged is not None
+    assert case.inputs is not None
     place = row - int(np.searchsorted(data.rows.task, data.rows.task[row]))
     chance = 1.0 / (1.0 + float(np.exp(-outcome.scores[row])))
-    memory = case.judged.candidates[place].memory.content
+    memory = case.inputs.candidates[place].memory.content
     return f"- {chance:.2f} ({case.labels.category}) {_shown(case.labels.request.message)} — *{_shown(memory)}*"
 
 

@@ -1,4 +1,4 @@
-"""Writes the files of the judge: the numbers, and the card that says what they are. The same judge, the same bytes."""
+"""Writes the files of the model: the numbers, and the card that says what they are. The same judge, the same bytes."""
 
 import hashlib
 import io
@@ -25,7 +25,7 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A judge that is ready to be written; `thresholds` are probabilities."""
+    """A relevance model that is ready to be written; `thresholds` are probabilities."""
 
     fitted: Fitted
     table: PieceTable
@@ -56,7 +56,7 @@ def _array(array: npt.NDArray[np.generic]) -> bytes:
 def card_of(made: Made, numbers: bytes) -> str:
     """What the numbers are, as JSON."""
     card = {
-        "name": "meeseeks-judge",
+        "name": "meeseeks-relevance",
         "version": VERSION,
         "format": FORMAT,
         "sha256": hashlib.sha256(numbers).hexdigest(),

@@ -1,4 +1,4 @@
-"""Labelled worlds as numbers: what the judge sees of every candidate of every task, and the labels."""
+"""Labelled worlds as numbers: what the relevance model sees of every candidate of every task, and the labels."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -104,9 +104,9 @@ def observed(folders: Sequence[Path], seed: int, progress: Progress) -> tuple[Re
 async def _observe(worlds: Sequence[LabelledWorld], progress: Progress) -> list[RelevanceCase]:
     cases: list[RelevanceCase] = []
     with scratch() as place, bar(progress, "recalling", sum(len(world.tasks) for world in worlds)) as advance:
-        async with open_world_store(place) as stand:
+        async with open_world_store(place) as world_store:
             for world in worlds:
-                cases += await stand.cases(world, advance)
+                cases += await world_store.cases(world, advance)
     return cases
 
 
@@ -115,7 +115,7 @@ def texts_of(cases: Sequence[RelevanceCase]) -> Iterator[str]:
     seen: set[tuple[str, str]] = set()
     for case in cases:
         yield case.labels.request.message
-        for candidate in case.judged.candidates if case.judged else ():
+        for candidate in case.inputs.candidates if case.inputs else ():
             key = (case.world, candidate.memory.id)
             if key not in seen:
                 seen.add(key)
@@ -130,12 +130,12 @@ def numbered(cases: Sequence[RelevanceCase], table: PieceTable, step: Callable[[
     tables, tasks = [], []
     for place, case in enumerate(cases):
         step()
-        if case.judged is None:
+        if case.inputs is None:
             continue
-        found = features(case.judged, cut)
+        found = features(case.inputs, cut)
         columns = tuple(found)
         tables.append(table_of(found, columns))
-        tasks += [place] * len(case.judged.candidates)
+        tasks += [place] * len(case.inputs.candidates)
     about, twin = _tasks(cases, worlds), _twins(cases)
     written = int((twin == np.arange(len(cases))).sum())
     heads = HeadFitter(about.vectors[:written], about.runs[:written])
@@ -149,7 +149,7 @@ def _twins(cases: Sequence[RelevanceCase]) -> Integers:
 
 
 def _rows(cases: Sequence[RelevanceCase], tables: Sequence[Floats], tasks: Sequence[int]) -> Rows:
-    ids = [candidate.memory.id for case in cases if case.judged for candidate in case.judged.candidates]
+    ids = [candidate.memory.id for case in cases if case.inputs for candidate in case.inputs.candidates]
     labels = [cases[task].labels for task in tasks]
     pairs = list(zip(ids, labels, strict=True))
     return Rows(

@@ -1,8 +1,8 @@
-"""Worlds made of worlds, so that the judge sees young stores and plain notes too. Pure.
+"""Worlds made of worlds, so that the relevance model sees young stores and plain notes too. Pure.
 
 Every labelled world is a store of a hundred notes with types, names, channels and importance. Real stores begin with
 three notes that have nothing but their text. And where a labelled world asks something that sounds like memory, the
-memory is there: a judge that saw nothing else would trust the wording of a task too much.
+memory is there: a relevance model that saw nothing else would trust the wording of a task too much.
 """
 
 from collections.abc import Iterator, Sequence

@@ -104,12 +104,12 @@ def hostile() -> Iterator[Sent]:
         yield "POST", "/v1/sessions/s/events", event
         yield from past(value)
     for value in NUMBERS:
-        wish = {"deadline_ms": value, "settings": {"max_items": value}}
-        yield "POST", "/v1/replays", {"limit": value, "within_ms": value, "wish": wish}
+        changes = {"deadline_ms": value, "settings": {"max_items": value}}
+        yield "POST", "/v1/replays", {"limit": value, "within_ms": value, "changes": changes}
         yield "POST", "/v1/sessions/s/events", {"type": "context.pruned", "kept_turns": value, "deadline_ms": value}
         yield "POST", "/v1/recall", {"query": "q", "limit": value}
         yield "POST", "/v1/inject", {**said, "deadline_ms": value, "render": {"max_chars": value}}
-        for name in ("max_items", "max_chars", "rrf_k", "recency_half_life_days", "keyword_min_score", "deadline_ms"):
+        for name in ("max_items", "max_chars", "recency_half_life_days", "keyword_min_score", "deadline_ms"):
             yield "PATCH", "/v1/agents/b/settings", {"values": {name: value}}
             yield "POST", "/v1/inject", {**said, "agent_id": "b"}
 
@@ -119,12 +119,16 @@ def past(value: Any) -> Iterator[Sent]:
     yield "POST", "/v1/answers", {"session_id": value, "turn_id": value, "answer": value, "block_id": value}
     where = {"session_id": value, "outcome": value, "reason": value, "since": value, "until": value}
     yield "POST", "/v1/replays", {"where": where, "tenant": value}
-    wish = {"prompt": value, "mode": value, "settings": {"prompt": value, "languages": [value], "strategy": value}}
-    yield "POST", "/v1/replays", {"limit": 1, "wish": wish}
-    yield "POST", "/v1/replays", {"limit": 1, "wish": {"prompt": f"---\nid: x\nextends: {value}\n---\n# User\n{value}"}}
+    changes = {"prompt": value, "mode": value, "settings": {"prompt": value, "languages": [value], "strategy": value}}
+    yield "POST", "/v1/replays", {"limit": 1, "changes": changes}
+    yield (
+        "POST",
+        "/v1/replays",
+        {"limit": 1, "changes": {"prompt": f"---\nid: x\nextends: {value}\n---\n# User\n{value}"}},
+    )
     for crafted in ("id: 2001-99-99", "id: !!bool x", "id: !!int x", "id: !!timestamp x", "[" * 5000):
-        yield "POST", "/v1/replays", {"limit": 1, "wish": {"prompt": f"---\n{crafted}\n---\n# User\nu"}}
-    yield "POST", "/v1/receipts/none/replay", wish
+        yield "POST", "/v1/replays", {"limit": 1, "changes": {"prompt": f"---\n{crafted}\n---\n# User\nu"}}
+    yield "POST", "/v1/receipts/none/replay", changes
     yield "POST", "/v1/receipts/none/label", {"essential": [value], "category": value, "accept": value}
     yield "PATCH", f"/v1/memory?id={quote(str(value), errors='replace')}", {"changes": {"content": value}}
 

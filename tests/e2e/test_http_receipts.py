@@ -70,7 +70,7 @@ async def test_receipts_are_found_run_again_and_labelled(client: httpx.AsyncClie
     assert elsewhere.status_code == 404
 
     where = {"session_id": result["session_id"]}
-    summary = (await client.post("/v1/replays", json={**ACME, "where": where, "wish": {"mode": "off"}})).json()
+    summary = (await client.post("/v1/replays", json={**ACME, "where": where, "changes": {"mode": "off"}})).json()
     assert (summary["replayed"], summary["failed"], summary["with_memory_after"]) == (1, 0, 0)
 
     case = (await client.post(f"/v1/receipts/{key}/label", json={**ACME, "accept": True})).json()

@@ -24,10 +24,10 @@ async def _unpaused(hook: PreExecutionHook, model: ModelServer) -> None:
 
 
 async def degraded(hook: PreExecutionHook, model: ModelServer, reason: Reason) -> tuple[float, int]:
-    """The judge's answer and the reason; the caller's seconds and the number of requests to the model."""
+    """The relevance model's answer and the reason; the caller's seconds and the number of requests to the model."""
     before = len(model.chats())
     answered = await ask(hook, MIGRATION, deadline_ms=DEADLINE_MS)
-    assert answered.told == (Outcome.INJECTED, reason, Engine.JUDGE, True)
+    assert answered.told == (Outcome.INJECTED, reason, Engine.RELEVANCE_MODEL, True)
     assert answered.ids == ["alembic"]
     return answered.seconds, len(model.chats()) - before
 
@@ -68,7 +68,7 @@ async def test_a_server_that_is_not_there_is_reported_at_once(hook: PreExecution
     model.stop()
     answered = await ask(hook, MIGRATION, deadline_ms=DEADLINE_MS)
     model.start()
-    assert answered.told == (Outcome.INJECTED, Reason.MODEL_UNREACHABLE, Engine.JUDGE, True)
+    assert answered.told == (Outcome.INJECTED, Reason.MODEL_UNREACHABLE, Engine.RELEVANCE_MODEL, True)
     await assert_served_as_usual(hook, model)
 
 
@@ -103,7 +103,7 @@ async def test_a_search_that_is_written_as_text_is_made(hook: PreExecutionHook, 
     model.behave(answer='{"name":"recall","arguments":{"query":"invoices per country"}}')
     before = len(model.chats())
     answered = await ask(hook, MIGRATION, deadline_ms=3000)
-    assert answered.told == (Outcome.INJECTED, Reason.MODEL_UNPARSEABLE, Engine.JUDGE, True)
+    assert answered.told == (Outcome.INJECTED, Reason.MODEL_UNPARSEABLE, Engine.RELEVANCE_MODEL, True)
     assert "2026-DE-0042" in str(model.chats()[before + 1])
     assert len(model.chats()) - before <= 3
     await assert_served_as_usual(hook, model)

@@ -141,8 +141,8 @@ def test_the_root_wheel_holds_the_packages_and_the_prompts_and_nothing_else(buil
     kept_out = {"hooks/pyproject.toml", "hooks/LICENSE"}
     expected = {name for name in built.sources - kept_out if name.startswith(("worker/", "hooks/"))}
     expected |= {"worker/_" + name for name in built.sources if name.startswith("prompts/")}
-    judge = [name for name in built.sources if name.startswith("judge/meeseeks_judge/")]
-    expected |= {name.replace("judge/meeseeks_judge", "worker/_judge") for name in judge}
+    relevance_model = [name for name in built.sources if name.startswith("relevance/meeseeks_relevance/")]
+    expected |= {name.replace("relevance/meeseeks_relevance", "worker/_relevance") for name in relevance_model}
     assert files(built.root) == expected
     needed = {"worker/assets/tokenizer.json", "worker/assets/NOTICE", "worker/py.typed", "hooks/py.typed"}
     assert needed | {"worker/_prompts/triage.md", "worker/_prompts/cases/backend-team/tasks.jsonl"} <= expected
@@ -150,15 +150,17 @@ def test_the_root_wheel_holds_the_packages_and_the_prompts_and_nothing_else(buil
 
 def test_the_judge_is_a_distribution_of_its_own(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
-    shutil.copytree(ROOT / "judge", tree, ignore=DROPPINGS)
+    shutil.copytree(ROOT / "relevance", tree, ignore=DROPPINGS)
     wheel = build(tree, tmp_path / "judge", "--wheel")
-    assert files(wheel) == {f"meeseeks_judge/{name}" for name in ("__init__.py", "card.json", "judge.npz", "py.typed")}
+    assert files(wheel) == {
+        f"meeseeks_relevance/{name}" for name in ("__init__.py", "card.json", "model.npz", "py.typed")
+    }
     assert "\nLicense-Expression: Apache-2.0\n" in metadata(wheel)
     python = make_environment(tmp_path / "env")
     install(python, "--no-deps", wheel)
-    where = run([python, "-c", "import meeseeks_judge; print(meeseeks_judge.__file__)"], tmp_path)
+    where = run([python, "-c", "import meeseeks_relevance; print(meeseeks_relevance.__file__)"], tmp_path)
     with zipfile.ZipFile(wheel) as archive:
-        assert (Path(where.strip()).parent / "judge.npz").read_bytes() == archive.read("meeseeks_judge/judge.npz")
+        assert (Path(where.strip()).parent / "model.npz").read_bytes() == archive.read("meeseeks_relevance/model.npz")
 
 
 def test_the_client_wheel_holds_the_same_modules_under_its_own_name(built: Built) -> None:

@@ -14,7 +14,7 @@ from worker.domain.model_calls import DecisionReply, DecisionRequest, ModelUsage
 class ScriptedDecisions:
     """`judge` gives the probability of each question; after `delay` seconds, or `error` instead."""
 
-    judge: Callable[[str], float]
+    relevance_model: Callable[[str], float]
     name: str = "scripted/decisions"
     delay: float = 0.0
     error: Reason | None = None
@@ -28,7 +28,7 @@ class ScriptedDecisions:
         if deadline.remaining() <= 0:
             raise ModelError(Reason.MODEL_TIMEOUT, "scripted timeout")
         usage = ModelUsage(self.name, calls=1, input_tokens=50, cost=0.0, elapsed_ms=1.0)
-        return DecisionReply(tuple(self.judge(question) for question in request.questions), usage)
+        return DecisionReply(tuple(self.relevance_model(question) for question in request.questions), usage)
 
     async def warm(self) -> None:
         """Nothing to warm."""
@@ -40,7 +40,7 @@ class ScriptedDecisions:
 def by_text(probabilities: dict[str, float], otherwise: float = 0.1) -> Callable[[str], float]:
     """The probability of the first text that a question contains."""
 
-    def judge(question: str) -> float:
+    def relevance_model(question: str) -> float:
         return next((value for text, value in probabilities.items() if text in question), otherwise)
 
-    return judge
+    return relevance_model

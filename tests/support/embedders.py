@@ -45,7 +45,9 @@ class HashingEmbedder:
 
     @property
     def profile(self) -> EmbedderProfile:
-        return EmbedderProfile("hashing", self.revision, self.dimension, floor=0.25, confident=0.30, duplicate=0.92)
+        return EmbedderProfile(
+            "hashing", self.revision, self.dimension, candidate_threshold=0.25, confident=0.30, duplicate=0.92
+        )
 
     async def embed_query(self, text: str) -> Vector:
         self.queries.append(text)

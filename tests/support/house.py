@@ -38,7 +38,7 @@ class Kept:
 
     host: LiveCore
     shelf: StoreGenerations
-    keeper: StoreMaintenance
+    memory_service: StoreMaintenance
     progress: Progress
 
     async def call(self, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ async def open_house(
             elsewhere=elsewhere or nowhere,
             receipts=FileReceipts(folder / "receipts"),
             journal=journal,
-            gate=host.gate,
+            query_threshold=host.query_threshold,
             clock=lambda: NOW,
         )
         yield Kept(host, used, StoreMaintenance(house), Progress())

@@ -40,7 +40,7 @@ class Service:
     """What tests do with a service; `commit` stands for the hook's part."""
 
     injection: InjectionService
-    keeper: MemoryService
+    memory_service: MemoryService
     recall: Recall
     ledger: Ledger
     receipts: FileReceipts
@@ -49,7 +49,7 @@ class Service:
     tenants: list[str] = field(default_factory=list)
 
     async def put(self, memories: Sequence[dict[str, Any]], tenant: str = "t1") -> None:
-        await self.keeper.put(tenant, [memory_from(dict(memory), NOW) for memory in memories])
+        await self.memory_service.put(tenant, [memory_from(dict(memory), NOW) for memory in memories])
 
     async def ask(self, message: str, *, turn: str = "1", commit: bool = True, **fields: Any) -> InjectionResult:
         """One request of session s1 in tenant t1, unless `fields` say otherwise."""
@@ -87,7 +87,7 @@ async def open_service(
     model: ChatModel | None = None,
     embedder: Embedder | None = None,
     ledger: Ledger | None = None,
-    judge: Selector | None = None,
+    relevance_model: Selector | None = None,
     triage: Selector | None = None,
     decision: Selector | None = None,
     **config: Any,
@@ -109,7 +109,9 @@ async def open_service(
     injection = InjectionService(
         InjectionParts(
             recall=recall,
-            strategies=Strategies(SearchOnlySelector(used.profile), llm=triage, decision=decision, judge=judge),
+            strategies=Strategies(
+                SearchOnlySelector(used.profile), llm=triage, decision=decision, relevance_model=relevance_model
+            ),
             ledger=ledger,
             receipts=receipts,
             config_for=lambda _: settings,

@@ -31,7 +31,7 @@ interface, and over a real server."""
 
 
 def profile(name: str = "tiny", dimension: int = DIMENSION) -> EmbedderProfile:
-    return EmbedderProfile(name, "1", dimension, floor=0.25, confident=0.3, duplicate=0.92)
+    return EmbedderProfile(name, "1", dimension, candidate_threshold=0.25, confident=0.3, duplicate=0.92)
 
 
 def direction(seed: str, dimension: int = DIMENSION) -> Vector:

@@ -12,7 +12,6 @@ from worker.triage.chat_selector import LlmSelector
 from worker.triage.live_selector import LiveSelector, ask_chat
 from worker.triage.model_pool import ModelPool
 from worker.triage.prompt_files import Prompt, default_prompts_dir, load_prompts
-from worker.triage.verdict_cache import VerdictCache
 
 PROMPT = load_prompts(default_prompts_dir())["triage"]
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -54,9 +53,7 @@ def live_triage(models: Sequence[ChatModel], prompt: Callable[[], Prompt] = lamb
     """Triage by these models, in this order, as the service does it."""
     by_name = {model.name: model for model in models}
     pool = ModelPool[ChatModel](lambda profile: by_name[profile.name], lambda name: ModelProfile(name=name))
-    return LiveSelector(
-        lambda _: tuple(by_name), ask_chat(pool, lambda _: prompt()), lambda *_: prompt(), VerdictCache(10)
-    )
+    return LiveSelector(lambda _: tuple(by_name), ask_chat(pool, lambda _: prompt()))
 
 
 def ids(selection: Selection) -> list[str]:

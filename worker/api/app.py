@@ -59,7 +59,9 @@ Answers may grow fields and reasons; callers ignore what they do not know. Nothi
 log = structlog.get_logger()
 
 
-def create_app(door: OperationExecutor, policy: Policy, *, mounts: Mapping[str, Starlette] | None = None) -> FastAPI:
+def create_app(
+    executor: OperationExecutor, policy: Policy, *, mounts: Mapping[str, Starlette] | None = None
+) -> FastAPI:
     """The service over whatever `door.backend` reaches.
 
     `mounts` are further applications by the path that they serve, such as `/mcp`: they see the whole path and the
@@ -79,15 +81,15 @@ def create_app(door: OperationExecutor, policy: Policy, *, mounts: Mapping[str, 
     )
     know_segments()
     app.router.route_class = JsonRoute
-    app.add_middleware(AccessControl, policy=policy, metrics=door.metrics, mounts=mounted)
-    _add_handlers(app, door)
-    add_injecting(app, door)
-    add_transfers(app, door)
-    add_memories(app, door)
-    add_memories_by_id(app, door)
-    add_answering(app, door)
-    add_receipts(app, door)
-    add_administration(app, door)
+    app.add_middleware(AccessControl, policy=policy, metrics=executor.metrics, mounts=mounted)
+    _add_handlers(app, executor)
+    add_injecting(app, executor)
+    add_transfers(app, executor)
+    add_memories(app, executor)
+    add_memories_by_id(app, executor)
+    add_answering(app, executor)
+    add_receipts(app, executor)
+    add_administration(app, executor)
     app.openapi = lambda: described(app)  # type: ignore[method-assign]
     return app
 
@@ -100,7 +102,7 @@ async def _running(mounted: Mapping[str, Starlette]) -> AsyncIterator[None]:
         yield
 
 
-def _add_handlers(app: FastAPI, door: OperationExecutor) -> None:
+def _add_handlers(app: FastAPI, executor: OperationExecutor) -> None:
     """Every error becomes a problem document, and none repeats what was sent."""
 
     async def refused(request: Request, error: Exception) -> Response:
@@ -113,7 +115,7 @@ def _add_handlers(app: FastAPI, door: OperationExecutor) -> None:
         return refusal(request.scope["path"], invalid(error.errors()))
 
     async def deserted(request: Request, error: Exception) -> Response:
-        door.metrics.delivered("gone")
+        executor.metrics.delivered("gone")
         return left_alone(request)
 
     async def crashed(request: Request, error: Exception) -> Response:

@@ -243,10 +243,10 @@ class ReplayBody(ReplayRequest):
 
 
 class ReplaysBody(TenantPayload):
-    """Which receipts are run again, the newest first, with what wish, and in how many milliseconds together."""
+    """Which receipts to run again, newest first, with which changes, and in how many milliseconds altogether."""
 
     where: ReceiptFilter = ReceiptFilter()
-    wish: ReplayRequest = ReplayRequest()
+    changes: ReplayRequest = ReplayRequest()
     limit: int = Field(default=20, ge=1, le=MOST_REPLAYS)
     within_ms: int = Field(default=60_000, gt=0, le=MOST_REPLAYING_MS)
 

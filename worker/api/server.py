@@ -65,8 +65,8 @@ class HttpServer:
         `alone` says that this is all that the process does: an address that is taken then raises `SettingsError`. Else
         it is tried again every few seconds, since the rest must go on.
         """
-        door = OperationExecutor(backend, self.metrics, look, self._service.mask_secrets_at_write, counts=alone)
-        app = create_app(door, self._policy, mounts=mounts)
+        executor = OperationExecutor(backend, self.metrics, look, self._service.mask_secrets_at_write, counts=alone)
+        app = create_app(executor, self._policy, mounts=mounts)
         try:
             listener: socket.socket | None = listen(self._service.http_host, self._service.http_port)
         except SettingsError as error:

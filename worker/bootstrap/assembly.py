@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import structlog
@@ -15,8 +14,7 @@ from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.qdrant.edge.generations import EdgeGenerations
 from worker.adapters.redis.ledger import ledger_key
-from worker.domain.deadline import Deadline
-from worker.domain.errors import ModelError, StoreError
+from worker.domain.errors import StoreError
 from worker.domain.model_profile import ModelKind, kind_of
 from worker.injection.search_only import SearchOnlySelector
 from worker.injection.service import InjectionParts, InjectionService
@@ -25,16 +23,15 @@ from worker.injection.strategies import Strategies
 from worker.operations.memories import MemoryOperations
 from worker.operations.receipts import FeedbackOperations
 from worker.operations.requests import Operations
-from worker.ports.models import ChatModel, Embedder, Selector
+from worker.ports.models import Embedder, Selector
 from worker.ports.state import Ledger, ReceiptStore, UsageStore
 from worker.ports.store import Recipe, StoreEngine, StoreGenerations, WholeStore
 from worker.recall.recall import Recall
 from worker.recall.thresholds import read_calibration
 from worker.receipts.answer_usage import AnswerUsage, AnswerUsageParts
 from worker.receipts.replay import Build, Replayer, ReplayParts
-from worker.receipts.usage_by_model import UsageJudge
 from worker.relevance.selector import RelevanceSelector
-from worker.settings.injection import InjectionConfig, Strategy
+from worker.settings.injection import InjectionConfig
 from worker.settings.live import LiveSettings
 from worker.settings.service import ServiceSettings
 from worker.store.copying import ChangeLog
@@ -43,7 +40,6 @@ from worker.store.memories import MemoryService
 from worker.triage.decision_scale import read_scales
 from worker.triage.live_selector import LivePrompts, LiveSelector, PromptSet, ask_by_kind, ask_chat, ask_decision
 from worker.triage.prompt_files import Prompt, default_prompts_dir
-from worker.triage.verdict_cache import VerdictCache
 
 from .live_core import LiveCore, Serving
 from .opening import ConfiguredModels, OpenedRelevanceModel, open_embedder, server_generations
@@ -61,14 +57,13 @@ class Parts:
 
     sparse: Bm25Encoder
     models: ConfiguredModels | None
-    judge: OpenedRelevanceModel
+    relevance_model: OpenedRelevanceModel
     live: LiveSettings
     prompts: LivePrompts | PromptSet
     ledger: Ledger
     receipts: ReceiptStore
     journal: ChangeLog
     answered: Callable[[InjectionResult], None] | None
-    verdicts: VerdictCache
     usage: UsageStore
 
 
@@ -84,7 +79,7 @@ async def _assemble(
     fault = await _dense_fault(store) if embedder else None
     usable = None if fault else embedder
     profile = read_calibration(service.home, usable.profile) if usable else None
-    recall = Recall(store, parts.sparse, embedder, fault, profile, parts.usage)
+    recall = Recall(store, parts.sparse, embedder, fault, profile)
     injecting = InjectionParts(
         recall=recall,
         strategies=_strategies(service, parts, usable, SearchOnlySelector(profile)),
@@ -123,7 +118,7 @@ def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, i
         config: InjectionConfig, prompt: Prompt | None, ledger: Ledger, receipts: ReceiptStore
     ) -> InjectionService:
         await _opened(service, parts, config)
-        choosing = replace(parts, prompts=parts.prompts.with_prompt(prompt), verdicts=VerdictCache(0))
+        choosing = replace(parts, prompts=parts.prompts.with_prompt(prompt))
         strategies = _strategies(service, choosing, usable, SearchOnlySelector(injecting.profile))
         own = replace(injecting, strategies=strategies, ledger=ledger, receipts=receipts)
         return InjectionService(replace(own, config_for=lambda _: config, answered=None, logs=False))
@@ -145,10 +140,7 @@ def _feedback(service: ServiceSettings, parts: Parts, store: WholeStore, build: 
     """What is done with requests that were."""
     config_for = parts.live.for_agent
     prompts = service.prompts_dir or default_prompts_dir()
-    judge = UsageJudge(partial(_chat_model, parts), prompts)
-    feedback = AnswerUsage(
-        AnswerUsageParts(parts.receipts, parts.ledger, parts.usage, store, config_for, utc_now, judge)
-    )
+    feedback = AnswerUsage(AnswerUsageParts(parts.receipts, parts.ledger, parts.usage, store, config_for, utc_now))
     return FeedbackOperations(
         replayer=Replayer(ReplayParts(parts.receipts, store, config_for, build, MemoryLedger, prompts)),
         feedback=feedback,
@@ -159,27 +151,19 @@ def _feedback(service: ServiceSettings, parts: Parts, store: WholeStore, build: 
     )
 
 
-async def _chat_model(parts: Parts, agent_id: str, deadline: Deadline) -> ChatModel:
-    """The first chat model of an agent. Raises `ModelError` where it has none."""
-    config = parts.live.for_agent(agent_id)
-    if parts.models is None or parts.models.names.strategy(config) is not Strategy.LLM:
-        raise ModelError(Reason.MODEL_UNREACHABLE, "no chat model is configured")
-    return (await parts.models.chat.get(parts.models.names.of(config)[0], deadline)).model
-
-
 def _memories(service: ServiceSettings, parts: Parts, store: WholeStore, usable: Embedder | None) -> MemoryOperations:
     mask = service.mask_secrets_at_write
-    keeper = MemoryService(store, parts.sparse, usable, mask=mask, changed=parts.journal)
-    return MemoryOperations(keeper, utc_now, mask=mask)
+    memory_service = MemoryService(store, parts.sparse, usable, mask=mask, changed=parts.journal)
+    return MemoryOperations(memory_service, utc_now, mask=mask)
 
 
 def _recipe(embedder: Embedder | None, sparse: Bm25Encoder) -> Recipe:
     return Recipe(embedder.profile if embedder else None, sparse.config_hash)
 
 
-def _house(
+def _maintenance_context(
     service: ServiceSettings,
-    shelf: StoreGenerations,
+    generation_store: StoreGenerations,
     host: LiveCore,
     parts: Parts,
     configured: Embedder | None,
@@ -200,7 +184,7 @@ def _house(
         return await other.open_live(recipe)
 
     return MaintenanceContext(
-        shelf=shelf,
+        generation_store=generation_store,
         store=host.store,
         maker=host.maker,
         sparse=parts.sparse,
@@ -210,7 +194,7 @@ def _house(
         elsewhere=elsewhere,
         receipts=parts.receipts,
         journal=parts.journal,
-        gate=host.gate,
+        query_threshold=host.query_threshold,
         clock=utc_now,
     )
 
@@ -223,7 +207,7 @@ def _about(service: ServiceSettings, name: str, embedder: Embedder | None, parts
     return {
         "embedder": embedder.profile.name if embedder else None,
         "model": parts.models.names.usual if parts.models else None,
-        "judge": parts.judge.about,
+        "relevance_model": parts.relevance_model.about,
         "store_at": service.qdrant_url or str(service.home / name),
         "pid": os.getpid(),
     }
@@ -245,17 +229,16 @@ def _strategies(
     service: ServiceSettings, parts: Parts, embedder: Embedder | None, deterministic: Selector
 ) -> Strategies:
     """Every way to choose that is there."""
-    models, prompts, model = parts.models, parts.prompts, parts.judge.fits(embedder)
-    judge = RelevanceSelector(model, embedder, deterministic) if model and embedder else None
+    models, prompts, model = parts.models, parts.prompts, parts.relevance_model.fits(embedder)
+    relevance_model = RelevanceSelector(model, embedder, deterministic) if model and embedder else None
     if models is None:
-        return Strategies(deterministic, judge=judge)
+        return Strategies(deterministic, relevance_model=relevance_model)
     ways = {
         ModelKind.CHAT: ask_chat(models.chat, prompts.triage_for, service.model_context),
         ModelKind.DECISION: ask_decision(models.decision, lambda: prompts.decision, read_scales(service.home)),
     }
 
-    def prompt_of(name: str, config: InjectionConfig) -> Prompt:
-        return prompts.decision if models.names.kind(name, config) is ModelKind.DECISION else prompts.triage_for(config)
-
-    triage = LiveSelector(models.names.of, ask_by_kind(models.names.kind, ways), prompt_of, parts.verdicts)
-    return Strategies(deterministic, judge=judge, llm=triage, decision=triage, usual=models.names.strategy)
+    triage = LiveSelector(models.names.of, ask_by_kind(models.names.kind, ways))
+    return Strategies(
+        deterministic, relevance_model=relevance_model, llm=triage, decision=triage, usual=models.names.strategy
+    )

@@ -30,9 +30,8 @@ from worker.store.copying import ChangeLog
 from worker.store.maintenance import StoreMaintenance
 from worker.triage.live_selector import LivePrompts
 from worker.triage.prompt_files import default_prompts_dir
-from worker.triage.verdict_cache import VerdictCache
 
-from .assembly import Parts, _about, _assemble, _house, _recipe, log
+from .assembly import Parts, _about, _assemble, _maintenance_context, _recipe, log
 from .live_core import LiveCore
 from .opening import (
     ConfiguredModels,
@@ -77,24 +76,26 @@ async def open_core(
         service = settings.service
         await asyncio.to_thread(prepare)
         embedder = await open_embedder(service, stack)
-        sparse, shelf = Bm25Encoder(service.language), make_generations(service)
-        store = await shelf.open_live(_recipe(embedder, sparse))
+        sparse, generation_store = Bm25Encoder(service.language), make_generations(service)
+        store = await generation_store.open_live(_recipe(embedder, sparse))
         stack.push_async_callback(store.aclose)
         live, prompts = await _open_live(settings, redis, stack)
-        judge = await open_relevance_model(service, embedder, stack)
+        relevance_model = await open_relevance_model(service, embedder, stack)
         models = await open_models(service, _named_models(settings), stack) if with_model else None
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
-        verdicts, usage = VerdictCache(service.verdict_cache_size), open_usage(service, redis)
-        parts = Parts(sparse, models, judge, live, prompts, ledger, receipts, ChangeLog(), answered, verdicts, usage)
+        usage = open_usage(service, redis)
+        parts = Parts(sparse, models, relevance_model, live, prompts, ledger, receipts, ChangeLog(), answered, usage)
         assemble = partial(_assemble, service, parts, stack)
-        host = LiveCore(await assemble(shelf.live_name, store, embedder), assemble, sparse)
+        host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
-        if shelf.shared:
+        if generation_store.shared:
             fitting = asyncio.create_task(host.keep_fitting(CHECK_S), name="keep-fitting")
             stack.callback(fitting.cancel)
-        jobs = StoreOperations(StoreMaintenance(_house(service, shelf, host, parts, embedder, stack)))
+        jobs = StoreOperations(
+            StoreMaintenance(_maintenance_context(service, generation_store, host, parts, embedder, stack))
+        )
         stack.push_async_callback(jobs.aclose)
-        about = _about(service, shelf.live_name, embedder, parts)
+        about = _about(service, generation_store.live_name, embedder, parts)
         table = host.table() | jobs.table()
         hosts = HostOperations(table[INJECT], table[SESSION_EVENT], open_subagents(redis))
         yield Core(table | hosts.table(), store, embedder, models, about)

@@ -39,8 +39,8 @@ class LiveCore:
         self._assemble = assemble
         self._sparse = sparse
         self._retiring: set[asyncio.Task[None]] = set()
-        self.gate = WriteBarrier()
-        self._switch = OperationSwitch(self.gate, WRITES, first.operations)
+        self.query_threshold = WriteBarrier()
+        self._switch = OperationSwitch(self.query_threshold, WRITES, first.operations)
 
     @property
     def serving(self) -> Serving:

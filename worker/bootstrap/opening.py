@@ -63,8 +63,10 @@ def make_generations(service: ServiceSettings) -> StoreGenerations:
 
 def server_generations(service: ServiceSettings, url: str) -> StoreGenerations:
     adapter = _slow_adapter("qdrant.server.generations")
-    shelf: StoreGenerations = adapter.ServerShelf(url, api_key=service.qdrant_api_key, name=service.collection)
-    return shelf
+    generation_store: StoreGenerations = adapter.ServerShelf(
+        url, api_key=service.qdrant_api_key, name=service.collection
+    )
+    return generation_store
 
 
 def store_path(service: ServiceSettings) -> Path:
@@ -142,7 +144,7 @@ def make_embedder(service: ServiceSettings) -> Embedder | None:
 
 @dataclass(frozen=True, slots=True)
 class OpenedRelevanceModel:
-    """The judge, where its file is there and sound, and why it is not used; `fitted` says to whose labels it is."""
+    """The model, where its file is there and sound, and why it is not used; `fitted` says to whose labels it is."""
 
     model: RelevanceProcess | None = None
     unused: str | None = None
@@ -152,23 +154,23 @@ class OpenedRelevanceModel:
     @property
     def about(self) -> str:
         if self.model is not None and self.unused is None:
-            return f"version {self.model.judge.version}{self.fitted}"
+            return f"version {self.model.relevance_model.version}{self.fitted}"
         return f"{'broken' if self.broken else 'off'}: {self.unused}; meanwhile the search's scores decide"
 
     def fits(self, embedder: Embedder | None) -> RelevanceProcess | None:
-        """The judge where it is made for this embedder's vectors."""
+        """The relevance model where it is made for this embedder's vectors."""
         if self.model is None or embedder is None:
             return None
-        return self.model if embedder.profile.fingerprint == self.model.judge.fingerprint else None
+        return self.model if embedder.profile.fingerprint == self.model.relevance_model.fingerprint else None
 
 
 async def open_relevance_model(
     service: ServiceSettings, embedder: Embedder | None, stack: AsyncExitStack
 ) -> OpenedRelevanceModel:
-    """The judge with what was fitted to the team's own labels; whatever is wrong with it leaves the plain gate."""
+    """The model with what was fitted to the team's own labels; whatever is wrong with it leaves the plain gate."""
     try:
         file = await asyncio.to_thread(read_relevance_model)
-        change = read_adjustment(service.home, file.judge)
+        change = read_adjustment(service.home, file.relevance_model)
         model = RelevanceProcess(file, change)
         stack.callback(model.close)
         await model.warm()
@@ -180,12 +182,12 @@ async def open_relevance_model(
         f"it is made for {file.card['embedder']['name']}, the embedder is {name}; it comes with `service.embedder ="
         " minilm`, and a model does without it"
     )
-    fitted = _fitted(change, fitted_to_another(service.home, file.judge))
+    fitted = _fitted(change, fitted_to_another(service.home, file.relevance_model))
     return OpenedRelevanceModel(model, None if OpenedRelevanceModel(model).fits(embedder) else unused, fitted=fitted)
 
 
 def _fitted(change: Adjustment | None, other: str | None) -> str:
-    """To whose labels the judge is fitted, in words."""
+    """To whose labels the relevance model is fitted, in words."""
     if change is not None:
         return ", fitted to your labels"
     lost = f"; what was fitted to version {other} does not hold for it: run `meeseeks calibrate --cases` again"

@@ -15,7 +15,7 @@ from worker.cli.tuning.calibrate import calibrate
 from worker.cli.tuning.calibrate_decision import calibrate_decision
 from worker.cli.tuning.evaluate import comparison, evaluation
 from worker.cli.tuning.prompts import prompts
-from worker.cli.tuning.relevance import judge
+from worker.cli.tuning.relevance import relevance_model
 
 from .automations import automations
 from .demo import demo
@@ -45,7 +45,8 @@ app.command("compare")(comparison)
 app.command("mcp")(mcp)
 app.command("skill")(skill)
 app.add_typer(automations, name="automations")
-app.add_typer(judge, name="judge")
+app.add_typer(relevance_model, name="relevance")
+app.add_typer(relevance_model, name="judge", hidden=True)  # its name in earlier versions
 app.add_typer(prompts, name="prompts")
 app.add_typer(settings, name="settings")
 app.add_typer(session, name="session")

@@ -215,7 +215,7 @@ def _print_summary(shown: Sequence[DemoAnswer], about: dict[str, Any], right: in
     if about["model"]:
         say(f"Triage by {about['model']}.")
     else:
-        say("No model was found, so the judge that ships decided: it is fast, and misses more than it finds.")
+        say("No model was found, so the relevance model that ships decided: it is fast, and misses more than it finds.")
         say("For triage by a model: MEESEEKS_MODEL=<model in litellm's notation> make run, or start an Ollama.")
     if note:
         say(note)

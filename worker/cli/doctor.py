@@ -65,8 +65,8 @@ def _findings(health: dict[str, Any]) -> list[Check]:
     return [
         *checks,
         Check("embedder", True, health["embedder"] or "none: keyword search alone"),
-        Check("judge", not health["judge"].startswith("broken"), health["judge"]),
-        Check("model", True, health["model"] or _without_model(health["judge"])),
+        Check("relevance model", not health["relevance_model"].startswith("broken"), health["relevance_model"]),
+        Check("model", True, health["model"] or _without_model(health["relevance_model"])),
     ]
 
 
@@ -84,8 +84,8 @@ def _paused(health: dict[str, Any], *, wrong: bool) -> Iterator[Check]:
         yield Check("paused model", not wrong, f"{detail}; see `meeseeks receipt --degraded`")
 
 
-def _without_model(judge: str) -> str:
-    who = "the judge decides" if judge.startswith("version") else "the search's scores decide"
+def _without_model(relevance_model: str) -> str:
+    who = "the relevance model decides" if relevance_model.startswith("version") else "the search's scores decide"
     return f"none: {who} (set MEESEEKS_MODEL)"
 
 

@@ -203,4 +203,4 @@ def _announce(about: dict[str, Any], as_json: bool) -> None:
         say(f"  http      {about['http']}")
     say(f"  store     {about['store_at']}")
     say(f"  embedder  {about['embedder'] or 'none: keyword search alone'}")
-    say(f"  model     {about['model'] or 'none: the judge decides, else the search (set MEESEEKS_MODEL)'}")
+    say(f"  model     {about['model'] or 'none: the relevance_model decides, else the search (set MEESEEKS_MODEL)'}")

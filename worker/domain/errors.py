@@ -9,7 +9,7 @@ MeeseeksError
 │   ├── StoreLate        the store did not answer within the deadline
 │   └── BadCursor        no page of a listing gave this cursor
 ├── EmbedderError        a text could not be embedded
-├── JudgeError           the judge's file is missing or wrong, or it failed
+├── JudgeError           the relevance model's file is missing or wrong, or it failed
 ├── ModelError           the model failed or answered out of shape; carries the reason
 ├── QueueError           Redis or the job queue failed; carries the reason
 ├── OperationError       an operation was not done; carries the reason
@@ -59,7 +59,7 @@ class EmbedderError(MeeseeksError):
 
 
 class RelevanceError(MeeseeksError):
-    """The judge cannot be used; the message says why and what to do."""
+    """The relevance model cannot be used; the message says why and what to do."""
 
 
 class ModelError(MeeseeksError):

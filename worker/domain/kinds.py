@@ -24,11 +24,16 @@ class Budget(StrEnum):
 
 
 class RelevanceProfile(StrEnum):
-    """What a judge is set to: hardly ever anything where nothing is needed, in between, or more of what is needed."""
+    """How much the relevance model injects: hardly ever anything needless, in between, or more of what is needed."""
 
-    CLEAN98 = "clean98"
+    CAUTIOUS = "cautious"
     BALANCED = "balanced"
-    RECALL = "recall"
+    GENEROUS = "generous"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "RelevanceProfile | None":
+        """Accept the values of earlier versions."""
+        return {"clean98": cls.CAUTIOUS, "recall": cls.GENEROUS}.get(str(value))
 
 
 class ReceiptKeep(StrEnum):

@@ -210,13 +210,13 @@ class EmbedderProfile:
     name: str
     revision: str
     dimension: int
-    floor: float
+    candidate_threshold: float
     confident: float
     duplicate: float
     query_prefix: str = ""
     passage_prefix: str = ""
     keyword: float | None = None
-    gate: float | None = None
+    query_threshold: float | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -247,7 +247,7 @@ class CandidateVerdict(StrEnum):
     """What became of a candidate."""
 
     CHOSEN = "chosen"
-    BELOW_FLOOR = "below_floor"
+    BELOW_THRESHOLD = "below_floor"
     SUPERSEDED = "superseded"
     NAMESAKE = "namesake"
     OVER_POOL = "over_pool"

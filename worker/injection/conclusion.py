@@ -14,16 +14,16 @@ from .turn import CandidateOutcomes, Conclusion, Turn
 
 
 def conclude_selection(
-    turn: Turn, selection: Selection, verdicts: CandidateOutcomes, failure: Reason | None
+    turn: Turn, selection: Selection, outcomes: CandidateOutcomes, failure: Reason | None
 ) -> Conclusion:
     """Fit the choice into the budget and say what came of it; `failure` is why the answer is degraded."""
-    verdicts.drop(selection.dropped)
-    verdicts.choose(selection.chosen)
+    outcomes.drop(selection.dropped)
+    outcomes.choose(selection.chosen)
     style = turn.request.render.format
     chosen = _in_order(selection.chosen, style)
     fitted = fit(chosen, [_line(candidate, turn) for candidate in chosen], _limits(turn), style)
-    verdicts.drop(fitted.dropped)
-    outcome, reason = (Outcome.INJECTED, None) if fitted.lines else empty_outcome(verdicts)
+    outcomes.drop(fitted.dropped)
+    outcome, reason = (Outcome.INJECTED, None) if fitted.lines else empty_outcome(outcomes)
     by_id = {candidate.memory.id: candidate for candidate in chosen}
     return Conclusion(
         outcome=outcome,
@@ -33,7 +33,7 @@ def conclude_selection(
         lines=fitted.lines,
         chosen=tuple(by_id[line.memory.id] for line in fitted.lines),
         selection=selection,
-        fates=tuple(verdicts.fates()),
+        candidate_outcomes=tuple(outcomes.candidate_outcomes()),
     )
 
 
@@ -57,18 +57,23 @@ def _limits(turn: Turn) -> BlockLimits:
     )
 
 
-def conclude_empty(verdicts: CandidateOutcomes, failure: Reason | None) -> Conclusion:
+def conclude_empty(outcomes: CandidateOutcomes, failure: Reason | None) -> Conclusion:
     """There was nothing to choose from."""
-    outcome, reason = empty_outcome(verdicts)
-    return Conclusion(outcome, failure or reason, degraded=failure is not None, fates=tuple(verdicts.fates()))
+    outcome, reason = empty_outcome(outcomes)
+    return Conclusion(
+        outcome,
+        failure or reason,
+        degraded=failure is not None,
+        candidate_outcomes=tuple(outcomes.candidate_outcomes()),
+    )
 
 
-def empty_outcome(verdicts: CandidateOutcomes) -> tuple[Outcome, Reason]:
+def empty_outcome(outcomes: CandidateOutcomes) -> tuple[Outcome, Reason]:
     """Why a block is empty: what became of the best of the memories that were candidates at all."""
-    fates = [fate.verdict for fate in verdicts.fates()]
-    running = [verdict for verdict in fates if verdict is not CandidateVerdict.BELOW_FLOOR]
+    candidate_outcomes = [candidate_outcome.verdict for candidate_outcome in outcomes.candidate_outcomes()]
+    running = [verdict for verdict in candidate_outcomes if verdict is not CandidateVerdict.BELOW_THRESHOLD]
     if not running:
-        return Outcome.NONE_RELEVANT, Reason.BELOW_FLOOR if fates else Reason.NOTHING_RECALLED
+        return Outcome.NONE_RELEVANT, Reason.BELOW_THRESHOLD if candidate_outcomes else Reason.NOTHING_RECALLED
     if CandidateVerdict.OVER_CHARS in running or CandidateVerdict.OVER_TOKENS in running:
         return Outcome.NONE_RELEVANT, Reason.OVER_BUDGET
     if running[0] is CandidateVerdict.ALREADY_SHOWN:

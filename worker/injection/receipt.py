@@ -28,7 +28,10 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         reason=result.reason,
         engine=result.engine,
         degraded=result.degraded,
-        considered=tuple(_considered(fate, turn.config, probabilities) for fate in conclusion.fates),
+        considered=tuple(
+            _considered(candidate_outcome, turn.config, probabilities)
+            for candidate_outcome in conclusion.candidate_outcomes
+        ),
         chosen=tuple(line.memory.id for line in conclusion.lines),
         block_id=result.block_id,
         model=_model_receipt(selection.usage, selection.prompt_id) if selection and selection.usage else None,
@@ -47,9 +50,9 @@ def _attempt(attempt: ModelAttempt) -> AttemptReceipt:
 
 
 def _considered(
-    fate: CandidateOutcome, config: InjectionConfig, probabilities: Mapping[str, float]
+    candidate_outcome: CandidateOutcome, config: InjectionConfig, probabilities: Mapping[str, float]
 ) -> ConsideredMemory:
-    candidate, memory = fate.candidate, fate.candidate.memory
+    candidate, memory = candidate_outcome.candidate, candidate_outcome.candidate.memory
     return ConsideredMemory(
         id=memory.id,
         type=memory.type,
@@ -63,8 +66,8 @@ def _considered(
         source=candidate.source,
         legs=candidate.legs,
         probability=probabilities.get(memory.id),
-        verdict=fate.verdict,
-        duplicate_of=fate.of,
+        verdict=candidate_outcome.verdict,
+        duplicate_of=candidate_outcome.of,
     )
 
 

@@ -158,31 +158,31 @@ class InjectionService:
             visible_blocks=turn.request.visible_blocks,
             depth=turn.config.context_window_depth,
         )
-        verdicts = CandidateOutcomes()
-        fresh = self._without_shown(turn, recalled, shown, verdicts)
+        outcomes = CandidateOutcomes()
+        fresh = self._without_shown(turn, recalled, shown, outcomes)
         plan = self._parts.strategies.plan(turn.config, effective_mode(turn.request, turn.config))
-        if not fresh.candidates and not (plan.searches and _may_ask_always(turn)):
-            return conclude_empty(verdicts, recalled.degraded)
+        if not fresh.candidates:
+            return conclude_empty(outcomes, recalled.degraded)
         pinned, contextual = _by_source(fresh)
-        selection, failure = await self._choose(turn, plan, contextual, shown, verdicts)
+        selection, failure = await self._choose(turn, plan, contextual, shown, outcomes)
         selection = replace(selection, chosen=(*pinned, *selection.chosen))
-        return conclude_selection(turn, self._without_repeats(turn, selection), verdicts, failure or recalled.degraded)
+        return conclude_selection(turn, self._without_repeats(turn, selection), outcomes, failure or recalled.degraded)
 
     async def _choose(
-        self, turn: Turn, plan: SelectionPlan, recalled: Recalled, shown: Shown, verdicts: CandidateOutcomes
+        self, turn: Turn, plan: SelectionPlan, recalled: Recalled, shown: Shown, outcomes: CandidateOutcomes
     ) -> tuple[Selection, Reason | None]:
         """The choice, and why the model did not make it where it should have."""
         task = _task_of(turn)
-        tool = self._tool(turn, shown, verdicts)
+        tool = self._tool(turn, shown, outcomes)
         settled = await plan.settles.select(task, recalled, tool, turn.config, turn.deadline)
         if plan.note:
             settled = replace(settled, notes=(*settled.notes, plan.note))
         if plan.improves is None:
             return settled, None
         worth, beside = worth_asking(recalled, settled)
-        if not _asks_model(turn, plan, worth, settled):
+        if not _asks_model(turn, worth, settled):
             return settled, None
-        verdicts.drop(beside)
+        outcomes.drop(beside)
         with turn.stages("triage"):
             selection, failure = await self._triage(plan.improves, turn, task, worth, tool, settled)
         return with_probabilities(selection, settled), failure
@@ -211,21 +211,21 @@ class InjectionService:
         except StoreError:
             return settled, Reason.STORE_UNAVAILABLE
 
-    def _tool(self, turn: Turn, shown: Shown, verdicts: CandidateOutcomes) -> RecallTool:
+    def _tool(self, turn: Turn, shown: Shown, outcomes: CandidateOutcomes) -> RecallTool:
         """Recall for the model: the request's own scope, and nothing that the session has been shown."""
 
         async def recall(query: RecallQuery) -> Recalled:
             wanted = replace(query, history=query.history and turn.config.recall_history)
-            return self._without_shown(turn, await self._recall(turn, wanted), shown, verdicts)
+            return self._without_shown(turn, await self._recall(turn, wanted), shown, outcomes)
 
         return recall
 
-    def _without_shown(self, turn: Turn, recalled: Recalled, shown: Shown, verdicts: CandidateOutcomes) -> Recalled:
+    def _without_shown(self, turn: Turn, recalled: Recalled, shown: Shown, outcomes: CandidateOutcomes) -> Recalled:
         """What was recalled, without what is in the context already and what says the same twice."""
         with turn.stages("dedup"):
             fresh, repeated = deduplicate(recalled.candidates, shown, self._threshold(turn))
         kept, over = within_pool(fresh, turn.config.pool_limit)
-        verdicts.drop([*recalled.dropped, *repeated, *over])
+        outcomes.drop([*recalled.dropped, *repeated, *over])
         return replace(recalled, candidates=kept)
 
     def _without_repeats(self, turn: Turn, selection: Selection) -> Selection:
@@ -303,16 +303,12 @@ def _by_source(recalled: Recalled) -> tuple[tuple[Candidate, ...], Recalled]:
     return pinned, replace(recalled, candidates=found)
 
 
-def _asks_model(turn: Turn, plan: SelectionPlan, recalled: Recalled, settled: Selection) -> bool:
-    """Whether the model is to choose: never about nothing, unless it is the one that searches."""
-    if not recalled.candidates and not plan.searches:
+def _asks_model(turn: Turn, recalled: Recalled, settled: Selection) -> bool:
+    """Return whether the model is to choose: never about nothing."""
+    if not recalled.candidates:
         return False
     mode = effective_mode(turn.request, turn.config)
     return mode is Mode.ALWAYS or (mode is Mode.ESCALATE and is_unsure(settled))
-
-
-def _may_ask_always(turn: Turn) -> bool:
-    return effective_mode(turn.request, turn.config) is Mode.ALWAYS
 
 
 def _task_of(turn: Turn) -> SelectionTask:

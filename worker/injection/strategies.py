@@ -5,20 +5,18 @@ from dataclasses import dataclass
 
 from hooks.contract import Mode
 from worker.ports.models import Selector
-from worker.settings.injection import FirstRecall, InjectionConfig, Strategy
+from worker.settings.injection import InjectionConfig, Strategy
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionPlan:
     """`settles` makes the choice that stands at once, `improves` the one that replaces it where it comes in time.
 
-    `searches` says that `improves` searches by itself and is asked even where the service found nothing. `note` says
-    in the receipt why this is not what the settings ask for.
+    `note` says in the receipt why this is not what the settings ask for.
     """
 
     settles: Selector
     improves: Selector | None = None
-    searches: bool = False
     note: str | None = None
 
 
@@ -32,11 +30,11 @@ class Strategies:
         *,
         llm: Selector | None = None,
         decision: Selector | None = None,
-        judge: Selector | None = None,
+        relevance_model: Selector | None = None,
         usual: Callable[[InjectionConfig], Strategy | None] | None = None,
     ) -> None:
         self._deterministic = deterministic
-        self._judge = judge
+        self._relevance_model = relevance_model
         self._models = {Strategy.LLM: llm, Strategy.DECISION: decision}
         self._usual = usual or (lambda _: Strategy.LLM if llm else Strategy.DECISION if decision else None)
 
@@ -46,18 +44,19 @@ class Strategies:
             return SelectionPlan(self._deterministic)
         if config.strategy in (Strategy.LLM, Strategy.DECISION):
             return self._by_model(config.strategy, config, wanted=True)
-        if config.strategy is Strategy.JUDGE:
-            note = None if self._judge else "strategy = judge: there is none here, so the search's scores decide"
-            return SelectionPlan(self._judge or self._deterministic, note=note)
+        if config.strategy is Strategy.RELEVANCE:
+            note = (
+                None if self._relevance_model else "strategy = judge: there is none here, so the search's scores decide"
+            )
+            return SelectionPlan(self._relevance_model or self._deterministic, note=note)
         if config.strategy is Strategy.DETERMINISTIC:
             return SelectionPlan(self._deterministic)
         return self._by_model(self._usual(config), config, wanted=False)
 
     def _by_model(self, strategy: Strategy | None, config: InjectionConfig, *, wanted: bool) -> SelectionPlan:
-        settles = self._judge or self._deterministic
+        settles = self._relevance_model or self._deterministic
         selector = self._models.get(strategy) if strategy and self._usual(config) else None
         if selector is None:
             note = f"strategy = {strategy}: no model is configured, so none was asked" if wanted else None
             return SelectionPlan(settles, note=note)
-        searches = strategy is Strategy.LLM and config.first_recall is FirstRecall.MODEL
-        return SelectionPlan(settles, selector, searches)
+        return SelectionPlan(settles, selector)

@@ -39,20 +39,25 @@ class CandidateOutcomes:
     """What became of every memory that was looked at; a later verdict replaces an earlier one."""
 
     def __init__(self) -> None:
-        self._fates: dict[str, CandidateOutcome] = {}
+        self._candidate_outcomes: dict[str, CandidateOutcome] = {}
 
     def drop(self, dropped: Iterable[Dropped]) -> None:
         for entry in dropped:
-            self._fates[entry.candidate.memory.id] = CandidateOutcome(entry.candidate, entry.verdict, entry.of)
+            self._candidate_outcomes[entry.candidate.memory.id] = CandidateOutcome(
+                entry.candidate, entry.verdict, entry.of
+            )
 
     def choose(self, chosen: Iterable[Candidate]) -> None:
-        self._fates.update(
+        self._candidate_outcomes.update(
             {candidate.memory.id: CandidateOutcome(candidate, CandidateVerdict.CHOSEN) for candidate in chosen}
         )
 
-    def fates(self) -> list[CandidateOutcome]:
+    def candidate_outcomes(self) -> list[CandidateOutcome]:
         """Candidates with their fate, the best scores first."""
-        return sorted(self._fates.values(), key=lambda fate: (-fate.candidate.score, fate.candidate.memory.id))
+        return sorted(
+            self._candidate_outcomes.values(),
+            key=lambda candidate_outcome: (-candidate_outcome.candidate.score, candidate_outcome.candidate.memory.id),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +71,4 @@ class Conclusion:
     lines: tuple[RenderedMemory, ...] = ()
     chosen: tuple[Candidate, ...] = ()
     selection: Selection | None = None
-    fates: tuple[CandidateOutcome, ...] = ()
+    candidate_outcomes: tuple[CandidateOutcome, ...] = ()

@@ -51,28 +51,28 @@ class HostOperations:
         given = HostHookPayload.model_validate(payload)
         host = profile_of(given.host)
         event = given.event if isinstance(given.event, dict) else {}
-        wish = _wish(host, event, given)
+        requested = _requested(host, event, given)
         deadline = deadline.within(given.deadline_ms / 1000)
         try:
-            return await self._granted(host, event, wish, deadline)
+            return await self._granted(host, event, requested, deadline)
         except (MeeseeksError, TimeoutError) as error:
             log.warning("host_hook_failed", host=host.name, error=type(error).__name__)
             return OperationAnswer(dict(host.nothing))
 
     async def _granted(
-        self, host: HostProfile, event: dict[str, Any], wish: HostRequest | None, deadline: Deadline
+        self, host: HostProfile, event: dict[str, Any], requested: HostRequest | None, deadline: Deadline
     ) -> OperationAnswer:
-        match wish:
+        match requested:
             case Inject():
-                return await self._injected(host, event, wish.request, deadline)
+                return await self._injected(host, event, requested.request, deadline)
             case Follow():
-                return await self._followed(host, event, wish, deadline)
+                return await self._followed(host, event, requested, deadline)
             case Announce():
-                await self._subagents.announce(wish.kind, wish.task)
+                await self._subagents.announce(requested.kind, requested.task)
             case Start():
-                task = await self._subagents.start(wish.kind)
+                task = await self._subagents.start(requested.kind)
                 if task is not None:
-                    return await self._injected(host, event, wish.request_for(task), deadline)
+                    return await self._injected(host, event, requested.request_for(task), deadline)
         return OperationAnswer(dict(host.nothing))
 
     async def _injected(
@@ -82,9 +82,9 @@ class HostOperations:
         return OperationAnswer(host.output(event, InjectionResult.model_validate(found.body)), found.commit)
 
     async def _followed(
-        self, host: HostProfile, event: dict[str, Any], wish: Follow, deadline: Deadline
+        self, host: HostProfile, event: dict[str, Any], requested: Follow, deadline: Deadline
     ) -> OperationAnswer:
-        told = await self._follow(wish.event.model_dump(mode="json"), deadline)
+        told = await self._follow(requested.event.model_dump(mode="json"), deadline)
         if host.followed is None:
             return OperationAnswer(dict(host.nothing))
         return OperationAnswer(host.followed(event, SessionEventResult.model_validate(told.body)))
@@ -98,18 +98,18 @@ def profile_of(name: str) -> HostProfile:
     return found
 
 
-def _wish(host: HostProfile, event: dict[str, Any], given: HostHookPayload) -> HostRequest | None:
-    wish = host.understand(event, HookCaller(given.scope, given.deadline_ms))
-    if wish is None or not _session_of(wish).startswith(CANARY_SESSION):
-        return wish
+def _requested(host: HostProfile, event: dict[str, Any], given: HostHookPayload) -> HostRequest | None:
+    requested = host.understand(event, HookCaller(given.scope, given.deadline_ms))
+    if requested is None or not _session_of(requested).startswith(CANARY_SESSION):
+        return requested
     return host.understand(event, HookCaller(Scope(tenant=CANARY_TENANT), given.deadline_ms))
 
 
-def _session_of(wish: HostRequest) -> str:
-    match wish:
+def _session_of(requested: HostRequest) -> str:
+    match requested:
         case Inject():
-            return wish.request.session_id
+            return requested.request.session_id
         case Follow():
-            return wish.event.session_id
+            return requested.event.session_id
         case Announce() | Start():
-            return wish.kind.session_id
+            return requested.kind.session_id

@@ -36,8 +36,8 @@ WRITES = frozenset({REMEMBER, PUT, UPDATE, RELATE, FORGET})
 class MemoryOperations:
     """Decode, call, encode. `mask` says that secrets are masked before anything is made of a memory."""
 
-    def __init__(self, keeper: MemoryService, clock: Callable[[], datetime], *, mask: bool = False) -> None:
-        self._keeper = keeper
+    def __init__(self, memory_service: MemoryService, clock: Callable[[], datetime], *, mask: bool = False) -> None:
+        self._memory_service = memory_service
         self._clock = clock
         self._mask = mask
 
@@ -57,37 +57,37 @@ class MemoryOperations:
         wanted = RememberPayload.model_validate(payload)
         memory = memory_from(wanted.memory, None, mask=self._mask)
         if "id" not in wanted.memory:
-            present = await self._keeper.get(wanted.tenant, [memory.id])
+            present = await self._memory_service.get(wanted.tenant, [memory.id])
             if present and present[0].content == memory.content:
                 return OperationAnswer({"id": memory.id, "stored": "unchanged"})
-        stored = await self._keeper.put(wanted.tenant, [memory], now=self._clock())
+        stored = await self._memory_service.put(wanted.tenant, [memory], now=self._clock())
         verb = "created" if stored.created else "updated" if stored.updated else "unchanged"
         return OperationAnswer({"id": memory.id, "stored": verb, "without_vector": bool(stored.without_vector)})
 
     async def put(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = PutPayload.model_validate(payload)
-        stored = await self._keeper.put(wanted.tenant, wanted.memories, now=self._clock(), mask=wanted.mask)
+        stored = await self._memory_service.put(wanted.tenant, wanted.memories, now=self._clock(), mask=wanted.mask)
         return OperationAnswer(
             {key: len(value) if isinstance(value, tuple) else value for key, value in asdict(stored).items()}
         )
 
     async def update(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = UpdatePayload.model_validate(payload)
-        memory = await self._keeper.update(wanted.tenant, wanted.id, wanted.changes)
+        memory = await self._memory_service.update(wanted.tenant, wanted.id, wanted.changes)
         return OperationAnswer({"memory": to_fields(memory)})
 
     async def relate(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = RelatePayload.model_validate(payload)
-        memory = await self._keeper.relate(wanted.tenant, wanted.source, wanted.kind, wanted.target)
+        memory = await self._memory_service.relate(wanted.tenant, wanted.source, wanted.kind, wanted.target)
         return OperationAnswer({"memory": to_fields(memory)})
 
     async def forget(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = ForgetPayload.model_validate(payload)
-        return OperationAnswer({"forgotten": await self._keeper.forget(wanted.tenant, wanted.ids)})
+        return OperationAnswer({"forgotten": await self._memory_service.forget(wanted.tenant, wanted.ids)})
 
     async def show(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = ShowPayload.model_validate(payload)
-        shown = await self._keeper.show(wanted.tenant, wanted.id)
+        shown = await self._memory_service.show(wanted.tenant, wanted.id)
         parts = {"earlier": shown.earlier, "later": shown.later, "related": shown.related}
         lists = {name: [to_fields(memory) for memory in memories] for name, memories in parts.items()}
         return OperationAnswer({"memory": to_fields(shown.memory), **lists})
@@ -95,5 +95,5 @@ class MemoryOperations:
     async def export(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = ExportPayload.model_validate(payload)
         where = MemoryFilter(types=wanted.types, user=wanted.user)
-        page = await self._keeper.page(wanted.tenant, limit=wanted.limit, cursor=wanted.cursor, where=where)
+        page = await self._memory_service.page(wanted.tenant, limit=wanted.limit, cursor=wanted.cursor, where=where)
         return OperationAnswer({"memories": [to_fields(memory) for memory in page.memories], "cursor": page.cursor})

@@ -37,7 +37,7 @@ MOST_LISTED = 10_000
 
 class ReplayPayload(TenantPayload):
     id: Key
-    wish: ReplayRequest = ReplayRequest()
+    changes: ReplayRequest = ReplayRequest()
 
 
 class LabelPayload(TenantPayload):
@@ -87,7 +87,7 @@ class FeedbackOperations:
 
     async def replay(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         wanted = ReplayPayload.model_validate(payload)
-        found = await self._replayer.replay(wanted.tenant, wanted.id, wanted.wish, deadline)
+        found = await self._replayer.replay(wanted.tenant, wanted.id, wanted.changes, deadline)
         return OperationAnswer(found.model_dump(mode="json"))
 
     async def label(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:

@@ -10,18 +10,17 @@ what it hangs together with. Those only order: what passes the floor is decided 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from hooks.contract import ItemSource
 from worker.domain.kinds import SearchKind
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, EmbedderProfile, Hit, Memory, is_superseded
-from worker.domain.usage import Usage
-from worker.settings.injection import Fusion, InjectionConfig
+from worker.settings.injection import InjectionConfig
 
 KEYWORD_SATURATION = 8.0
-KEYWORD_FLOOR = 2.2
+KEYWORD_THRESHOLD = 2.2
 """Keyword score, in units of `ln(1 + N)`, from which a memory counts whatever its cosine: about two rare words."""
 
 KEYWORD_ALONE = 0.7
@@ -78,13 +77,13 @@ class Entry:
     handed_over: bool = False
     legs: dict[SearchKind, None] = field(default_factory=dict)
 
-    def take(self, other: "Entry", leg: SearchKind) -> None:
+    def take(self, other: "Entry", search_kind: SearchKind) -> None:
         """The better of both in everything."""
         self.cosine = _better(self.cosine, other.cosine)
         self.keyword = _better(self.keyword, other.keyword)
         self.relevance = max(self.relevance, other.relevance)
         self.fused = max(self.fused, other.fused)
-        self.legs[leg] = None
+        self.legs[search_kind] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,25 +96,21 @@ class Links:
 
 
 class Pool:
-    """What the searches of one recall found, each memory once; `usage` is what is known of how it helped before."""
+    """What the searches of one recall found, each memory once."""
 
     def __init__(self, setting: RankingContext) -> None:
         self.setting = setting
         self.entries: dict[str, Entry] = {}
-        self.usage: Mapping[str, Usage] = {}
         self._has_cosines = False
 
-    def add(self, hits: Sequence[Hit], leg: SearchKind) -> None:
+    def add(self, hits: Sequence[Hit], search_kind: SearchKind) -> None:
         """The hits of one search, both its legs together."""
-        config = self.setting.config
-        relevance = weighted(hits, self.setting)
-        fused = reciprocal_ranks(hits, config.rrf_k) if config.fusion is Fusion.RRF else relevance
-        for hit, relevant, score in zip(hits, relevance, fused, strict=True):
-            self.put(Entry(hit.memory, hit.vector, hit.cosine, hit.keyword, relevant, score), leg)
+        for hit, relevance in zip(hits, weighted(hits, self.setting), strict=True):
+            self.put(Entry(hit.memory, hit.vector, hit.cosine, hit.keyword, relevance, relevance), search_kind)
 
-    def put(self, entry: Entry, leg: SearchKind) -> None:
+    def put(self, entry: Entry, search_kind: SearchKind) -> None:
         self._has_cosines = self._has_cosines or entry.cosine is not None
-        self.entries.setdefault(entry.memory.id, entry).take(entry, leg)
+        self.entries.setdefault(entry.memory.id, entry).take(entry, search_kind)
 
     def hand_over(self, waiting: Mapping[str, Sequence[Entry]]) -> None:
         """Give each successor that is here the scores of what it has replaced."""
@@ -156,17 +151,19 @@ class Pool:
         if entry.vouched:
             return True
         keyword = (entry.keyword or 0.0) / self.setting.keyword_unit
-        floor = self._floor()
-        if floor is None:
+        candidate_threshold = self._candidate_threshold()
+        if candidate_threshold is None:
             return keyword >= KEYWORD_ALONE
-        return (entry.cosine is not None and entry.cosine >= floor) or keyword >= self._keyword_floor()
+        return (
+            entry.cosine is not None and entry.cosine >= candidate_threshold
+        ) or keyword >= self._keyword_threshold()
 
-    def _floor(self) -> float | None:
+    def _candidate_threshold(self) -> float | None:
         """The least cosine; `None` where no memory has one, so that words alone decide."""
         if not self._has_cosines:
             return None
         configured, profile = self.setting.config.contextual_min_score, self.setting.profile
-        return configured if configured is not None else profile.floor if profile else None
+        return configured if configured is not None else profile.candidate_threshold if profile else None
 
     def _opens(self) -> bool:
         """Whether the best that was found says that anything has to do with the query.
@@ -175,22 +172,22 @@ class Pool:
         however little it has in common with their wording.
         """
         configured, profile = self.setting.config.recall_min_score, self.setting.profile
-        gate = configured if configured is not None else profile.gate if profile else None
-        if gate is None or not self._has_cosines:
+        query_threshold = configured if configured is not None else profile.query_threshold if profile else None
+        if query_threshold is None or not self._has_cosines:
             return True
-        keyword = self._keyword_floor() * self.setting.keyword_unit
+        keyword = self._keyword_threshold() * self.setting.keyword_unit
         return any(
             SearchKind.DATED in entry.legs
-            or (entry.cosine is not None and entry.cosine >= gate)
+            or (entry.cosine is not None and entry.cosine >= query_threshold)
             or (entry.keyword or 0.0) >= keyword
             for entry in self.entries.values()
         )
 
-    def _keyword_floor(self) -> float:
+    def _keyword_threshold(self) -> float:
         configured, profile = self.setting.config.keyword_min_score, self.setting.profile
         if configured is not None:
             return configured
-        return profile.keyword if profile and profile.keyword is not None else KEYWORD_FLOOR
+        return profile.keyword if profile and profile.keyword is not None else KEYWORD_THRESHOLD
 
     def ranked(self) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
         """Candidates best first (ties by id), and what is under the floor."""
@@ -198,7 +195,7 @@ class Pool:
         passing = {key for key, entry in self.entries.items() if self.passes(entry)} if self._opens() else set()
         kept = [candidate for key, candidate in candidates.items() if key in passing]
         below = [
-            Dropped(candidate, CandidateVerdict.BELOW_FLOOR)
+            Dropped(candidate, CandidateVerdict.BELOW_THRESHOLD)
             for key, candidate in candidates.items()
             if key not in passing
         ]
@@ -224,12 +221,7 @@ class Pool:
             + config.recency_weight * _freshness(memory, config.recency_half_life_days, self.setting.now)
             + config.channel_weight * here
             + config.dated_weight * (SearchKind.DATED in entry.legs)
-            - config.usage_damping * self._neglect(memory.id)
         )
-
-    def _neglect(self, memory_id: str) -> float:
-        known = self.usage.get(memory_id)
-        return known.neglect if known else 0.0
 
 
 def pinned_candidates(hits: Iterable[Hit], now: datetime, half_life_days: float) -> tuple[Candidate, ...]:
@@ -273,18 +265,6 @@ def weighted(hits: Sequence[Hit], setting: RankingContext) -> list[float]:
 def saturated(keyword: float | None) -> float:
     """A BM25 score brought to 0..1."""
     return keyword / (keyword + KEYWORD_SATURATION) if keyword else 0.0
-
-
-def reciprocal_ranks(hits: Sequence[Hit], constant: int) -> list[float]:
-    """Reciprocal rank fusion, scaled so that first place in both legs gives 1."""
-    legs: list[Callable[[Hit], float | None]] = [lambda hit: hit.cosine, lambda hit: hit.keyword]
-    totals = [0.0] * len(hits)
-    for leg in legs:
-        ranked = [(value, index) for index, hit in enumerate(hits) if (value := leg(hit)) is not None]
-        for place, (_, index) in enumerate(sorted(ranked, key=lambda pair: (-pair[0], hits[pair[1]].memory.id)), 1):
-            totals[index] += 1.0 / (constant + place)
-    best = 2.0 / (constant + 1)
-    return [total / best for total in totals]
 
 
 def _better(one: float | None, other: float | None) -> float | None:

@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
@@ -13,7 +13,7 @@ import structlog
 
 from hooks.contract import Reason
 from worker.domain.deadline import Deadline
-from worker.domain.errors import EmbedderError, QueueError, StoreLate
+from worker.domain.errors import EmbedderError, StoreLate
 from worker.domain.kinds import Budget, SearchKind, SortKey
 from worker.domain.memory import (
     Candidate,
@@ -30,10 +30,8 @@ from worker.domain.memory import (
     is_superseded,
 )
 from worker.domain.timings import Stages
-from worker.domain.usage import Usage
 from worker.domain.vectors import nearness, usable
 from worker.ports.models import Embedder, SparseEncoder
-from worker.ports.state import UsageStore
 from worker.ports.store import MemoryStore, StoreEngine
 from worker.settings.injection import InjectionConfig
 from worker.text.names import full_names, is_namesake, names_in
@@ -55,9 +53,6 @@ from .searches import (
 
 EMBED_LIMIT = 0.4
 """Seconds after which a query goes on without its vector: keyword search alone is better than a late answer."""
-
-USAGE_LIMIT = 0.1
-"""Seconds after which an order is made without what is known of memories' use."""
 
 COUNT_AGE = 60.0
 """Seconds that the number of a tenant's memories is taken to be the same."""
@@ -106,8 +101,11 @@ class _Asked:
 
 
 class Recall:
-    """Searches the store. `dense_fault` says why vectors must not be used, though there is an embedder; `profile` is
-    the embedder's with thresholds that were measured since; `usage` knows how memories helped before."""
+    """Search the store.
+
+    `dense_fault` says why vectors must not be used although there is an embedder; `profile` is the embedder's with
+    thresholds that were measured since.
+    """
 
     def __init__(
         self,
@@ -116,14 +114,12 @@ class Recall:
         embedder: Embedder | None,
         dense_fault: Reason | None = None,
         profile: EmbedderProfile | None = None,
-        usage: UsageStore | None = None,
     ) -> None:
         self._engine = engine
         self._sparse = sparse
         self._embedder = None if dense_fault else embedder
         self._dense_fault = dense_fault
         self._profile = (profile or self._embedder.profile) if self._embedder else None
-        self._usage = usage
         self._sizes: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     async def __call__(
@@ -154,11 +150,9 @@ class Recall:
             wanted = [self._hybrid(want, vectors) for want in every] if plan.texts else []
             found = await asked.store.search_many(wanted) if wanted else [[] for _ in every]
         for want, hits in zip(plan.wants, found, strict=False):
-            pool.add(hits, want.leg)
+            pool.add(hits, want.search_kind)
         with stages("links"):
             await self._follow(asked, pool, vectors, [] if plan.seeds is None else found[-1])
-        if self._usage is not None and asked.config.usage_damping > 0.0:
-            pool.usage = await _known_usage(self._usage, asked.scope.tenant, tuple(pool.entries), deadline)
         with stages("rank"):
             return _ranked(asked, pool, pinned, degraded)
 
@@ -252,16 +246,6 @@ class Recall:
             jobs = (asked.store.ordered(where, SortKey.RECENT, limit=limit) for where in wheres)
             pages = await asyncio.gather(*jobs)
         return [hit for page in pages for hit in page]
-
-
-async def _known_usage(usage: UsageStore, tenant: str, ids: Sequence[str], deadline: Deadline) -> Mapping[str, Usage]:
-    """How these memories helped before; an order without it is better than a late one."""
-    try:
-        async with asyncio.timeout(deadline.within(USAGE_LIMIT).remaining()):
-            return await usage.read(tenant, ids)
-    except (QueueError, TimeoutError) as error:
-        log.warning("usage_unavailable", error=type(error).__name__)
-        return {}
 
 
 def _vectors(done: "Sequence[tuple[str, asyncio.Task[Vector]]]", dimension: int) -> dict[str, Vector]:

@@ -58,7 +58,7 @@ class SearchRequest:
     text: str
     where: MemoryFilter
     limit: int
-    leg: SearchKind
+    search_kind: SearchKind
 
 
 @dataclass(frozen=True, slots=True)

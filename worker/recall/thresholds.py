@@ -1,6 +1,6 @@
 """Thresholds of a search, measured for one embedder, and the file that keeps them."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from worker.domain.memory import EmbedderProfile
@@ -8,25 +8,43 @@ from worker.settings.fitted import broken, read_table, write_table
 
 COMMAND = "meeseeks calibrate"
 FILE = "calibration.json"
+FILE_KEYS = {
+    "candidate_threshold": "floor",
+    "query_threshold": "gate",
+    "keyword": "keyword",
+    "confident": "confident",
+}
+"""Fields of `Thresholds` by their keys in the file, whose format is older than the names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """What `EmbedderProfile` says of relevance, as far as it can be measured."""
 
-    floor: float
-    gate: float
+    candidate_threshold: float
+    query_threshold: float
     keyword: float
     confident: float
 
     @classmethod
     def of(cls, profile: EmbedderProfile, keyword: float) -> "Thresholds":
         """Those of a profile; `keyword` where it has none."""
-        gate = profile.floor if profile.gate is None else profile.gate
-        return cls(profile.floor, gate, keyword if profile.keyword is None else profile.keyword, profile.confident)
+        query_threshold = profile.candidate_threshold if profile.query_threshold is None else profile.query_threshold
+        return cls(
+            profile.candidate_threshold,
+            query_threshold,
+            keyword if profile.keyword is None else profile.keyword,
+            profile.confident,
+        )
 
     def applied(self, profile: EmbedderProfile) -> EmbedderProfile:
-        return replace(profile, floor=self.floor, gate=self.gate, keyword=self.keyword, confident=self.confident)
+        return replace(
+            profile,
+            candidate_threshold=self.candidate_threshold,
+            query_threshold=self.query_threshold,
+            keyword=self.keyword,
+            confident=self.confident,
+        )
 
 
 def read_calibration(folder: Path, profile: EmbedderProfile) -> EmbedderProfile:
@@ -39,7 +57,7 @@ def read_calibration(folder: Path, profile: EmbedderProfile) -> EmbedderProfile:
     if saved is None:
         return profile
     try:
-        return Thresholds(**{name: float(saved[name]) for name in Thresholds.__slots__}).applied(profile)
+        return Thresholds(**{name: float(saved[key]) for name, key in FILE_KEYS.items()}).applied(profile)
     except (KeyError, TypeError, ValueError) as error:
         raise broken(path, COMMAND, f"the thresholds of {profile.name} are damaged") from error
 
@@ -47,5 +65,5 @@ def read_calibration(folder: Path, profile: EmbedderProfile) -> EmbedderProfile:
 def write_calibration(folder: Path, profile: EmbedderProfile, thresholds: Thresholds) -> Path:
     """Save thresholds for an embedder beside those of others and return the file's path."""
     path = folder / FILE
-    entry = {"embedder": profile.name, **asdict(thresholds)}
+    entry = {"embedder": profile.name} | {key: getattr(thresholds, name) for name, key in FILE_KEYS.items()}
     return write_table(path, read_table(path, COMMAND) | {profile.fingerprint: entry})

@@ -1,17 +1,16 @@
 """The use case after a run: which memories of a turn's block its answer used, counted. The answer is not kept."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 import structlog
 
 from hooks.contract import Outcome, Retention
 from hooks.usage_contract import AnswerReport, AnswerReportResult
 from worker.domain.deadline import Deadline
-from worker.domain.errors import ModelError, NotFound
+from worker.domain.errors import NotFound
 from worker.domain.ledger import LedgerKey
 from worker.domain.receipt import Receipt, TurnOf
 from worker.ports.state import Ledger, ReceiptStore, UsageStore
@@ -23,26 +22,16 @@ from .usage_evidence import used_memories
 
 log = structlog.get_logger()
 
-JUDGE_RESERVE = 0.1
-"""Seconds kept back from the model, for counting."""
-
 RECEIPT_LOOKS, RECEIPT_STEP = 6, 0.05
 """How often a receipt is looked for, and the seconds between two looks."""
 
-BY_WORDS, BY_MODEL = "words", "model"
-
-
-class UsageDetector(Protocol):
-    """Says which memories an answer used. Raises `ModelError`."""
-
-    async def used(
-        self, agent_id: str, texts: Mapping[str, str], answer: str, message: str, deadline: Deadline
-    ) -> frozenset[str]: ...
+BY_WORDS = "words"
+"""How it was found out what an answer used; part of the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerUsageParts:
-    """What feedback is made of; `judge` is missing where no model may be asked."""
+    """What reports of answers need."""
 
     receipts: ReceiptStore
     ledger: Ledger
@@ -50,7 +39,6 @@ class AnswerUsageParts:
     engine: StoreEngine
     config_for: Callable[[str], InjectionConfig]
     clock: Callable[[], datetime]
-    judge: UsageDetector | None = None
 
 
 class AnswerUsage:
@@ -72,15 +60,18 @@ class AnswerUsage:
             return AnswerReportResult(done=True)
         texts = await self._texts(receipt)
         message = report.message if report.message is not None else receipt.request.message
-        used, judged_by = await self._used(report, texts, message, deadline)
+        if not message.strip():
+            raise NotFound("neither the report nor the receipt has the message, without which words say nothing")
+        evidence = await asyncio.to_thread(used_memories, texts, report.answer, message)
+        used = frozenset(key for key, found in evidence.items() if found.used)
         by_id = {key: key in used for key in texts}
         counted = await self._parts.usage.count(report.tenant, receipt.id, by_id, self._parts.clock())
-        log.info("answer_reported", injected=len(texts), used=len(used), judged_by=judged_by, counted=counted)
+        log.info("answer_reported", injected=len(texts), used=len(used), counted=counted)
         return AnswerReportResult(
             done=True,
             injected=tuple(texts),
             used=tuple(key for key in texts if key in used),
-            judged_by=judged_by,
+            judged_by=BY_WORDS,
             counted=counted,
         )
 
@@ -117,19 +108,3 @@ class AnswerUsage:
             memories = await self._parts.engine.tenant(receipt.request.scope.tenant).get(missing)
             told |= {memory.id: shown_text(memory.content, limit, mask=True) for memory in memories}
         return {key: told[key] for key in receipt.chosen if key in told}
-
-    async def _used(
-        self, report: AnswerReport, texts: Mapping[str, str], message: str, deadline: Deadline
-    ) -> tuple[frozenset[str], str]:
-        judge = self._parts.judge
-        if judge is not None and self._parts.config_for(report.agent_id).usage_judge:
-            limit = deadline.keeping(JUDGE_RESERVE)
-            try:
-                async with asyncio.timeout(limit.remaining()):
-                    return await judge.used(report.agent_id, texts, report.answer, message, limit), BY_MODEL
-            except (ModelError, TimeoutError) as error:
-                log.warning("usage_not_judged", error=type(error).__name__)
-        if not message.strip():
-            raise NotFound("neither the report nor the receipt has the message, without which words say nothing")
-        found = await asyncio.to_thread(used_memories, texts, report.answer, message)
-        return frozenset(key for key, evidence in found.items() if evidence.used), BY_WORDS

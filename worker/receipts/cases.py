@@ -47,21 +47,23 @@ def candidates(receipt: Receipt) -> tuple[ConsideredMemory, ...]:
     return tuple(one for one in receipt.considered if one.verdict is not CandidateVerdict.ALREADY_SHOWN)
 
 
-def labels_of(receipt: Receipt, wish: Labels) -> Labels:
+def labels_of(receipt: Receipt, requested: Labels) -> Labels:
     """The labels, checked. Raises `OperationError` for an id that was not considered or has two labels. Pure."""
     known = {one.id for one in candidates(receipt)}
-    said = [*wish.essential, *wish.useful, *wish.forbidden]
+    said = [*requested.essential, *requested.useful, *requested.forbidden]
     unknown = sorted(set(said) - known)
     if unknown:
         raise _refused(f"not considered for this request: {', '.join(unknown)}")
     twice = sorted({key for key in said if said.count(key) > 1})
     if twice:
         raise _refused(f"labelled more than once: {', '.join(twice)}")
-    accepted = [key for key in receipt.chosen if key not in said] if wish.accept else []
-    return wish.model_copy(update={"essential": (*wish.essential, *accepted)})
+    accepted = [key for key in receipt.chosen if key not in said] if requested.accept else []
+    return requested.model_copy(update={"essential": (*requested.essential, *accepted)})
 
 
-def case_of(receipt: Receipt, today: Sequence[Memory], wish: Labels, shared_users: Sequence[str] = ()) -> LabelledCase:
+def case_of(
+    receipt: Receipt, today: Sequence[Memory], requested: Labels, shared_users: Sequence[str] = ()
+) -> LabelledCase:
     """The case that a receipt and its labels make; secrets are masked. Pure.
 
     A memory is as it was for the request: where it has changed since or is gone, its text is the receipt's. Owners
@@ -69,7 +71,7 @@ def case_of(receipt: Receipt, today: Sequence[Memory], wish: Labels, shared_user
     """
     if receipt.kept is not ReceiptKeep.EVERYTHING:
         raise _refused(f"receipt {receipt.id} keeps no texts (receipt_keep = {receipt.kept}), so it makes no case")
-    labels, stored = labels_of(receipt, wish), {memory.id: memory for memory in today}
+    labels, stored = labels_of(receipt, requested), {memory.id: memory for memory in today}
     memories = (_as_it_was(one, stored.get(one.id), shared_users) for one in candidates(receipt))
     return LabelledCase(task=_task(receipt, labels), memories=tuple(to_fields(memory) for memory in memories))
 

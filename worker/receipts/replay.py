@@ -25,6 +25,7 @@ from worker.injection.service import InjectionService
 from worker.ports.state import Ledger, ReceiptStore
 from worker.ports.store import StoreEngine
 from worker.settings.file import faults
+from worker.settings.former_keys import current_keys
 from worker.settings.injection import InjectionConfig, Strategy
 from worker.triage.chat_prompt import check_prompt
 from worker.triage.decision_selector import check_decision_prompt
@@ -38,7 +39,7 @@ REPLAY_S = MAX_DEADLINE_MS / 1000
 
 NO_MODEL = "none"
 
-IN_A_REPLAY = {"receipt_keep": ReceiptKeep.EVERYTHING, "verdict_cache_s": 0}
+IN_A_REPLAY = {"receipt_keep": ReceiptKeep.EVERYTHING}
 """Settings of every replay: its own receipt is compared as a whole, and the model is really asked."""
 
 
@@ -119,7 +120,7 @@ class Replay(DomainModel):
     same: bool
     before: ReplayRun
     after: ReplayRun
-    fates: tuple[OutcomeChange, ...]
+    outcomes: tuple[OutcomeChange, ...]
     changed_memories: tuple[ChangedMemory, ...]
     ignored: tuple[str, ...] = ()
     tried: TriedPrompt | None = None
@@ -169,7 +170,7 @@ class Replayer:
     def __init__(self, parts: ReplayParts) -> None:
         self._parts = parts
 
-    async def replay(self, tenant: str, receipt_id: str, wish: ReplayRequest, deadline: Deadline) -> Replay:
+    async def replay(self, tenant: str, receipt_id: str, requested: ReplayRequest, deadline: Deadline) -> Replay:
         """The request of a receipt, then and now.
 
         Raises `NotFound`; `OperationError` for a receipt without texts and for a prompt that cannot be tried;
@@ -179,10 +180,10 @@ class Replayer:
         if receipt.kept is not ReceiptKeep.EVERYTHING:
             text = f"receipt {receipt_id} keeps no texts (receipt_keep = {receipt.kept}), so it cannot be run again"
             raise OperationError(Reason.BAD_REQUEST, text)
-        known = receipt.config if not wish.current else self._config(receipt).model_dump(mode="json")
-        prompt = await asyncio.to_thread(prompt_of, wish.prompt, self._parts.prompts)
-        config, ignored = config_of(known, wish, prompt)
-        again = await self._again(receipt, config, prompt, wish, deadline)
+        known = receipt.config if not requested.current else self._config(receipt).model_dump(mode="json")
+        prompt = await asyncio.to_thread(prompt_of, requested.prompt, self._parts.prompts)
+        config, ignored = config_of(known, requested, prompt)
+        again = await self._again(receipt, config, prompt, requested, deadline)
         today = await self._parts.engine.tenant(tenant).get([one.id for one in receipt.considered])
         found = compared(receipt, again, today, ignored)
         log.info("replayed", receipt=receipt_id, same=found.same, elapsed_ms=again.elapsed_ms)
@@ -192,9 +193,14 @@ class Replayer:
         return self._parts.config_for(receipt.request.agent_id)
 
     async def _again(
-        self, receipt: Receipt, config: InjectionConfig, prompt: Prompt | None, wish: ReplayRequest, deadline: Deadline
+        self,
+        receipt: Receipt,
+        config: InjectionConfig,
+        prompt: Prompt | None,
+        requested: ReplayRequest,
+        deadline: Deadline,
     ) -> Receipt:
-        request = request_of(receipt, wish)
+        request = request_of(receipt, requested)
         ledger, caught = self._parts.ledger(), _Caught()
         key = LedgerKey(request.scope.tenant, request.session_id, request.agent_id)
         await ledger.adopt(key, 1, shown_then(receipt))
@@ -225,28 +231,28 @@ class _Caught:
         return []
 
 
-def request_of(receipt: Receipt, wish: ReplayRequest) -> InjectionRequest:
+def request_of(receipt: Receipt, requested: ReplayRequest) -> InjectionRequest:
     """The request as it is run again: at its time, leaving no trace. Pure but for its new id."""
     changes: dict[str, Any] = {"now": receipt.at, "dry_run": True, "visible_blocks": None, "turn_id": new_turn_id()}
-    if wish.mode is not None or wish.model == NO_MODEL:
-        changes["mode"] = wish.mode or Mode.DETERMINISTIC
-    if wish.deadline_ms is not None:
-        changes["deadline_ms"] = wish.deadline_ms
+    if requested.mode is not None or requested.model == NO_MODEL:
+        changes["mode"] = requested.mode or Mode.DETERMINISTIC
+    if requested.deadline_ms is not None:
+        changes["deadline_ms"] = requested.deadline_ms
     return receipt.request.model_copy(update=changes)
 
 
 def config_of(
-    known: Mapping[str, object], wish: ReplayRequest, prompt: Prompt | None = None
+    known: Mapping[str, object], requested: ReplayRequest, prompt: Prompt | None = None
 ) -> tuple[InjectionConfig, tuple[str, ...]]:
     """The settings of a replay, and those of the receipt that there are no more. Raises `SettingsError`. Pure."""
-    fields = InjectionConfig.model_fields
+    fields, known = InjectionConfig.model_fields, current_keys(known)
     values: dict[str, Any] = {key: value for key, value in known.items() if key in fields}
-    values |= {**wish.settings, **IN_A_REPLAY}
-    if wish.model is not None and wish.model != NO_MODEL:
-        values["models"] = [wish.model]
-        values["strategy"] = wish.settings.get("strategy", Strategy.AUTO)
-    if wish.deadline_ms is not None:
-        values["deadline_ms"] = wish.deadline_ms
+    values |= {**requested.settings, **IN_A_REPLAY}
+    if requested.model is not None and requested.model != NO_MODEL:
+        values["models"] = [requested.model]
+        values["strategy"] = requested.settings.get("strategy", Strategy.AUTO)
+    if requested.deadline_ms is not None:
+        values["deadline_ms"] = requested.deadline_ms
     if prompt is not None and prompt.id != DECISION_PROMPT:
         values["prompt"] = prompt.id
     try:
@@ -297,7 +303,7 @@ def compared(before: Receipt, after: Receipt, today: Sequence[Memory], ignored: 
         same=before.chosen == after.chosen,
         before=_run(before),
         after=_run(after),
-        fates=_fates(before, after),
+        outcomes=_candidate_outcomes(before, after),
         changed_memories=tuple(
             ChangedMemory(id=one.id, then=one.version, now=versions.get(one.id))
             for one in before.considered
@@ -348,7 +354,7 @@ def _run(receipt: Receipt) -> ReplayRun:
     )
 
 
-def _fates(before: Receipt, after: Receipt) -> tuple[OutcomeChange, ...]:
+def _candidate_outcomes(before: Receipt, after: Receipt) -> tuple[OutcomeChange, ...]:
     """Every memory that was considered then or is now: those of the block first, then by what is more relevant."""
     then = {one.id: one for one in before.considered}
     now = {one.id: one for one in after.considered}

@@ -11,24 +11,24 @@ FILE = "judge.json"
 COMMAND = "meeseeks relevance fit"
 
 
-def read_adjustment(folder: Path, judge: RelevanceModel) -> Adjustment | None:
+def read_adjustment(folder: Path, relevance_model: RelevanceModel) -> Adjustment | None:
     """Return the change saved in `folder` for this version of the model, if any.
 
     Raise `SettingsError` for a broken file.
     """
-    values = read_table(folder / FILE, COMMAND).get(judge.version)
+    values = read_table(folder / FILE, COMMAND).get(relevance_model.version)
     try:
         return None if values is None else Adjustment(**{name: float(value) for name, value in values.items()})
     except (ValueError, TypeError, AttributeError) as error:
-        raise broken(folder / FILE, COMMAND, f"the entry of version {judge.version} is damaged") from error
+        raise broken(folder / FILE, COMMAND, f"the entry of version {relevance_model.version} is damaged") from error
 
 
-def fitted_to_another(folder: Path, judge: RelevanceModel) -> str | None:
+def fitted_to_another(folder: Path, relevance_model: RelevanceModel) -> str | None:
     """Return the version that the saved change belongs to, if it is another one. Raise `SettingsError`."""
     versions = list(read_table(folder / FILE, COMMAND))
-    return str(versions[-1]) if versions and judge.version not in versions else None
+    return str(versions[-1]) if versions and relevance_model.version not in versions else None
 
 
-def write_adjustment(folder: Path, judge: RelevanceModel, change: Adjustment) -> Path:
+def write_adjustment(folder: Path, relevance_model: RelevanceModel, change: Adjustment) -> Path:
     """Save the change in place of any earlier one and return the file's path."""
-    return write_table(folder / FILE, {judge.version: asdict(change)})
+    return write_table(folder / FILE, {relevance_model.version: asdict(change)})

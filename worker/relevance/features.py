@@ -1,4 +1,4 @@
-"""What the judge sees of a request and its candidates, as numbers. Pure.
+"""What the relevance model sees of a request and its candidates, as numbers. Pure.
 
 Four kinds of columns: how the recall found a candidate and where it stands in the pool; what the task is like; what the
 memory is like; and how both go together, by words, names, figures and the vectors of their word pieces (the similarity
@@ -71,22 +71,22 @@ def asked(task: SelectionTask) -> str:
     return clipped(task.message if more.split() == task.message.split() or not more else f"{task.message} | {more}")
 
 
-def features(judged: RelevanceInput, cut: Cutter) -> dict[str, Column]:
+def features(inputs: RelevanceInput, cut: Cutter) -> dict[str, Column]:
     """Every column by its name, one value per candidate; there must be at least one."""
-    message, context = asked(judged.task), context_of(judged.task)
-    texts = [candidate.memory.content for candidate in judged.candidates]
+    message, context = asked(inputs.task), context_of(inputs.task)
+    texts = [candidate.memory.content for candidate in inputs.candidates]
     whole = f"{context} {message}" if context else message
-    by_words, by_pieces = _by_words("m", message, judged), _by_pieces("m", message, texts, cut)
+    by_words, by_pieces = _by_words("m", message, inputs), _by_pieces("m", message, texts, cut)
     return {
-        **_found(judged),
-        **_pool(judged),
-        **_of_task(judged, message, context),
-        **_of_memory(judged),
+        **_found(inputs),
+        **_pool(inputs),
+        **_of_task(inputs, message, context),
+        **_of_memory(inputs),
         **by_words,
-        **(_by_words("c", whole, judged) if context else _renamed(by_words)),
+        **(_by_words("c", whole, inputs) if context else _renamed(by_words)),
         **by_pieces,
         **(_by_pieces("c", whole, texts, cut) if context else _renamed(by_pieces)),
-        **_by_person(judged, message),
+        **_by_person(inputs, message),
     }
 
 
@@ -103,11 +103,11 @@ def _same(value: float, number: int) -> Column:
     return np.full(number, value, dtype=np.float32)
 
 
-def _found(judged: RelevanceInput) -> dict[str, Column]:
+def _found(inputs: RelevanceInput) -> dict[str, Column]:
     """Raw scores, and the legs that found each."""
-    unit = keyword_unit(judged.size)
+    unit = keyword_unit(inputs.size)
     scale = float(np.log(1.0 + USUAL_SIZE)) / unit
-    found = judged.candidates
+    found = inputs.candidates
     return {
         "cosine": _column(one.cosine or 0.0 for one in found),
         "keyword": _column((one.keyword or 0.0) * scale for one in found),
@@ -116,18 +116,18 @@ def _found(judged: RelevanceInput) -> dict[str, Column]:
         "beside": _column(one.score - one.relevance for one in found),
         "legs": _column(len(one.legs) for one in found),
         **{
-            f"leg_{leg}": _column(leg in one.legs for one in found)
-            for leg in SearchKind
-            if leg is not SearchKind.PINNED
+            f"leg_{search_kind}": _column(search_kind in one.legs for one in found)
+            for search_kind in SearchKind
+            if search_kind is not SearchKind.PINNED
         },
     }
 
 
-def _pool(judged: RelevanceInput) -> dict[str, Column]:
+def _pool(inputs: RelevanceInput) -> dict[str, Column]:
     """Where each stands among the others."""
     columns: dict[str, Column] = {}
     for name in ("relevance", "cosine", "score"):
-        values = _column(getattr(one, name) or 0.0 for one in judged.candidates)
+        values = _column(getattr(one, name) or 0.0 for one in inputs.candidates)
         ordered = np.sort(values)[::-1]
         ranks = np.argsort(np.argsort(-values, kind="stable"), kind="stable").astype(np.float32)
         spread = float(values.std()) + 1e-3
@@ -139,26 +139,26 @@ def _pool(judged: RelevanceInput) -> dict[str, Column]:
             f"{name}_lead": _same(float(ordered[0] - ordered[min(1, len(ordered) - 1)]), len(values)),
             f"{name}_fifth": _same(float(ordered[min(4, len(ordered) - 1)]), len(values)),
         }
-    vectors = _vectors(judged)
+    vectors = _vectors(inputs)
     near = products(vectors, vectors)
     return columns | {"central": near.mean(axis=1), "near_best": near[:, 0], "pool": _same(len(vectors), len(vectors))}
 
 
-def _vectors(judged: RelevanceInput) -> Matrix:
-    blank = (0.0,) * len(judged.vector)
-    return np.array([one.vector or blank for one in judged.candidates], dtype=np.float32)
+def _vectors(inputs: RelevanceInput) -> Matrix:
+    blank = (0.0,) * len(inputs.vector)
+    return np.array([one.vector or blank for one in inputs.candidates], dtype=np.float32)
 
 
-def _of_task(judged: RelevanceInput, message: str, context: str) -> dict[str, Column]:
+def _of_task(inputs: RelevanceInput, message: str, context: str) -> dict[str, Column]:
     """What the task is like; the same for every candidate."""
-    number = len(judged.candidates)
+    number = len(inputs.candidates)
     told, words = marks(message), WORD.findall(message)
     told_words = [word.casefold() for word in words]
     values = {
-        "chars": float(len(judged.task.message)),
+        "chars": float(len(inputs.task.message)),
         "words": float(len(words)),
         "content": float(sum(word not in FUNCTION_WORDS for word in told_words)),
-        "lines": float(judged.task.message.count("\n")),
+        "lines": float(inputs.task.message.count("\n")),
         "code": float(len(re.findall(r"[`{}<>=;$\\|]", message))) / (1.0 + len(words)),
         "quoted": float(len(re.findall(r"[\"“«”»]", message))),
         "ends_asking": float(message.rstrip().endswith(("?", "？"))),
@@ -170,17 +170,17 @@ def _of_task(judged: RelevanceInput, message: str, context: str) -> dict[str, Co
         "task_names": float(len(told.names)),
         "task_figures": float(len(told.figures)),
         "context": float(min(len(context), CONTEXT_CHARS)),
-        "borrowed": float(len(judged.task.query)) / (1.0 + len(judged.task.message)),
+        "borrowed": float(len(inputs.task.query)) / (1.0 + len(inputs.task.message)),
         "foreign": foreign(message),
-        "task_described": float((judged.task.task_description or "").split() not in ([], judged.task.message.split())),
+        "task_described": float((inputs.task.task_description or "").split() not in ([], inputs.task.message.split())),
     }
     return {f"t_{name}": _same(value, number) for name, value in values.items()}
 
 
-def _of_memory(judged: RelevanceInput) -> dict[str, Column]:
-    memories = [one.memory for one in judged.candidates]
+def _of_memory(inputs: RelevanceInput) -> dict[str, Column]:
+    memories = [one.memory for one in inputs.candidates]
     notes = [note(memory.content) for memory in memories]
-    now = judged.task.now
+    now = inputs.task.now
     days = [
         (now - memory.created_at).total_seconds() / _SECONDS_PER_DAY if memory.created_at else 0.0
         for memory in memories
@@ -207,16 +207,16 @@ def _of_memory(judged: RelevanceInput) -> dict[str, Column]:
     }
 
 
-def _by_words(prefix: str, text: str, judged: RelevanceInput) -> dict[str, Column]:
+def _by_words(prefix: str, text: str, inputs: RelevanceInput) -> dict[str, Column]:
     """Words, names, figures and entities that both texts have; words count by how few candidates have them."""
     told = marks(text)
-    notes = [note(one.memory.content).marks for one in judged.candidates]
+    notes = [note(one.memory.content).marks for one in inputs.candidates]
     wanted = sorted(told.words - FUNCTION_WORDS)
     holders = {word: sum(word in note.words for note in notes) for word in wanted}
     weights = {word: float(np.log(1.0 + len(notes) / (1.0 + holders[word]))) for word in wanted}
     total = sum(weights.values()) + 1e-6
     shared = [[word for word in wanted if word in note.words] for note in notes]
-    entities = [_entity_share(one.memory, told.folded) for one in judged.candidates]
+    entities = [_entity_share(one.memory, told.folded) for one in inputs.candidates]
     return {
         f"{prefix}_shared": _column(len(words) for words in shared),
         f"{prefix}_share": _column(sum(weights[word] for word in words) / total for words in shared),
@@ -283,9 +283,9 @@ def _pair(near: Matrix, rarity: Column, note_rarity: Column) -> tuple[float, ...
     )
 
 
-def _by_person(judged: RelevanceInput, message: str) -> dict[str, Column]:
+def _by_person(inputs: RelevanceInput, message: str) -> dict[str, Column]:
     """Whether a memory is the asker's own, or speaks of them; and whether it was said in the same place."""
-    task, memories = judged.task, [one.memory for one in judged.candidates]
+    task, memories = inputs.task, [one.memory for one in inputs.candidates]
     who = folded(task.user or "")
     language = foreign(message)
     return {

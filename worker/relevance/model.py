@@ -1,4 +1,4 @@
-"""The judge: how likely it is that a memory belongs in the context of a task, and what is chosen by that. Pure."""
+"""The model: how likely it is that a memory belongs in the context of a task, and what is chosen by that. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Adjustment:
 
 @dataclass(frozen=True, slots=True)
 class RelevanceModel:
-    """A judge for one embedder's vectors; `scale` and `shift` make its scores the logarithm of calibrated odds."""
+    """A model for one embedder's vectors; `scale` and `shift` turn its scores into calibrated log odds."""
 
     version: str
     fingerprint: str
@@ -47,10 +47,10 @@ class RelevanceModel:
     shift: float
     thresholds: Mapping[RelevanceProfile, Threshold]
 
-    def scores(self, judged: RelevanceInput, cut: Cutter) -> "Scores":
+    def scores(self, inputs: RelevanceInput, cut: Cutter) -> "Scores":
         """The score of each candidate, and that of the task alone."""
-        head = self.head(judged.vector, judged.task.message)
-        columns = features(judged, cut) | {HEAD: np.full(len(judged.candidates), head, dtype=np.float32)}
+        head = self.head(inputs.vector, inputs.task.message)
+        columns = features(inputs, cut) | {HEAD: np.full(len(inputs.candidates), head, dtype=np.float32)}
         raw = self.trees(table_of(columns, self.columns))
         return Scores(np.float32(self.scale) * raw + np.float32(self.shift), head)
 
@@ -65,14 +65,14 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class AdjustedModel:
-    """A judge with what a team's labels have changed of it."""
+    """A relevance model with what a team's labels have changed of it."""
 
-    judge: RelevanceModel
+    relevance_model: RelevanceModel
     change: Adjustment
 
-    def probabilities(self, judged: RelevanceInput, cut: Cutter) -> Column:
+    def probabilities(self, inputs: RelevanceInput, cut: Cutter) -> Column:
         """How likely each candidate belongs in the context, 0..1, in the order of the candidates."""
-        return probabilities(self.judge.scores(judged, cut), self.change)
+        return probabilities(self.relevance_model.scores(inputs, cut), self.change)
 
 
 def probabilities(scores: Scores, change: Adjustment) -> Column:
@@ -108,11 +108,11 @@ def in_order(candidates: Sequence[Candidate], likely: Column) -> CandidateProbab
     )
 
 
-def is_unsure(verdicts: CandidateProbabilities, thresholds: Mapping[RelevanceProfile, Threshold]) -> bool:
+def is_unsure(ranked: CandidateProbabilities, thresholds: Mapping[RelevanceProfile, Threshold]) -> bool:
     """Whether the points disagree about the likeliest: something may be wanted, or what is chosen may not."""
-    return thresholds[RelevanceProfile.RECALL].opens <= verdicts.best < thresholds[RelevanceProfile.CLEAN98].opens
+    return thresholds[RelevanceProfile.GENEROUS].opens <= ranked.best < thresholds[RelevanceProfile.CAUTIOUS].opens
 
 
-def with_adjustment(judge: RelevanceModel, change: Adjustment | None) -> AdjustedModel:
-    """The judge as it ships, where nothing has been changed."""
-    return AdjustedModel(judge, change or Adjustment())
+def with_adjustment(relevance_model: RelevanceModel, change: Adjustment | None) -> AdjustedModel:
+    """The relevance model as it ships, where nothing has been changed."""
+    return AdjustedModel(relevance_model, change or Adjustment())

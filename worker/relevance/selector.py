@@ -1,4 +1,4 @@
-"""The judge as a way to choose: probabilities, a threshold, and the plain gate where it cannot be asked."""
+"""The relevance model as a way to choose: probabilities, a threshold, and the plain gate where it cannot be asked."""
 
 import asyncio
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ LEAST_S = 0.02
 PER_CANDIDATE_S = 0.002
 """Seconds that one candidate takes at most on a busy machine; with less time fewer are judged, the best first."""
 
-MOST_JUDGED = 50
+MOST_SCORED = 50
 """Candidates that are judged at most, the best of the search; what it was fitted to were thirty, and deep in a longer
 pool the search knows better."""
 
@@ -38,19 +38,19 @@ BESIDE_THE_POINT = 0.0005
 
 
 class RelevanceRunner(Protocol):
-    """A judge that can be asked. `probabilities` raises `RelevanceError`."""
+    """A relevance model that can be asked. `probabilities` raises `RelevanceError`."""
 
     @property
-    def judge(self) -> RelevanceModel: ...
+    def relevance_model(self) -> RelevanceModel: ...
 
-    async def probabilities(self, judged: RelevanceInput) -> Column: ...
+    async def probabilities(self, inputs: RelevanceInput) -> Column: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the judge said of the candidates that there was time for, and the others."""
+    """What the relevance model said of the candidates that there was time for, and the others."""
 
-    verdicts: CandidateProbabilities
+    ranked: CandidateProbabilities
     left: tuple[Candidate, ...]
 
 
@@ -70,28 +70,28 @@ class RelevanceSelector:
         if answer is None:
             selection = await self._plain.select(task, recalled, recall, config, deadline)
             return replace(selection, notes=(*selection.notes, *([fault] if fault else [])))
-        return _selection(answer, config, self._runner.judge)
+        return _selection(answer, config, self._runner.relevance_model)
 
     async def _asked(
         self, task: SelectionTask, recalled: Recalled, deadline: Deadline
     ) -> tuple[_Answer | None, str | None]:
-        """What the judge says, or why it says nothing."""
+        """What the relevance model says, or why it says nothing."""
         if not recalled.candidates:
             return None, None
         if any(candidate.cosine is None for candidate in recalled.candidates):
-            return None, "judge: there are no vectors to judge by, so the search's scores decide"
+            return None, "relevance model: there are no vectors to judge by, so the search's scores decide"
         limit = deadline.within(self._most_s).remaining()
         if limit < LEAST_S:
-            return None, "judge: no time was left, so the search's scores decide"
-        number = max(1, min(MOST_JUDGED, int(limit / PER_CANDIDATE_S)))
+            return None, "relevance model: no time was left, so the search's scores decide"
+        number = max(1, min(MOST_SCORED, int(limit / PER_CANDIDATE_S)))
         try:
             async with asyncio.timeout(limit):
                 return await self._answer(task, recalled, number), None
         except TimeoutError:
-            return None, "judge: it was not done in time, so the search's scores decide"
+            return None, "relevance model: it was not done in time, so the search's scores decide"
         except (RelevanceError, EmbedderError) as error:
             log.warning("judge_failed", error=str(error))
-            return None, f"judge: {error}"
+            return None, f"relevance model: {error}"
 
     async def _answer(self, task: SelectionTask, recalled: Recalled, number: int) -> _Answer:
         vector = np.array(await self._embedder.embed_query(task.query), dtype=np.float32)
@@ -100,31 +100,31 @@ class RelevanceSelector:
         return _Answer(in_order(candidates, likely), left)
 
 
-def _selection(answer: _Answer, config: InjectionConfig, judge: RelevanceModel) -> Selection:
-    threshold = judge.thresholds[config.judge_point]
-    candidates = answer.verdicts.candidates
-    passing = answer.verdicts.passing(threshold)
+def _selection(answer: _Answer, config: InjectionConfig, relevance_model: RelevanceModel) -> Selection:
+    threshold = relevance_model.thresholds[config.relevance_profile]
+    candidates = answer.ranked.candidates
+    passing = answer.ranked.passing(threshold)
     chosen = min(passing, config.max_items)
     dropped = [Dropped(candidate, CandidateVerdict.OVER_ITEMS) for candidate in candidates[chosen:passing]]
     dropped += [Dropped(candidate, CandidateVerdict.BELOW_CUT) for candidate in candidates[passing:]]
     dropped += [Dropped(candidate, CandidateVerdict.NOT_SELECTED) for candidate in answer.left]
     return Selection(
         chosen=candidates[:chosen],
-        engine=Engine.JUDGE,
+        engine=Engine.RELEVANCE_MODEL,
         dropped=tuple(dropped),
-        probabilities=_by_id(answer.verdicts),
-        unsure=is_unsure(answer.verdicts, judge.thresholds),
+        probabilities=_by_id(answer.ranked),
+        unsure=is_unsure(answer.ranked, relevance_model.thresholds),
     )
 
 
-def _by_id(verdicts: CandidateProbabilities) -> Mapping[str, float]:
-    pairs = zip(verdicts.candidates, verdicts.probabilities, strict=True)
+def _by_id(ranked: CandidateProbabilities) -> Mapping[str, float]:
+    pairs = zip(ranked.candidates, ranked.probabilities, strict=True)
     return {candidate.memory.id: round(likely, 4) for candidate, likely in pairs}
 
 
 def worth_asking(recalled: Recalled, settled: Selection) -> tuple[Recalled, list[Dropped]]:
-    """What a model should look at, the likeliest first, and what the judge says is beside the point."""
-    if settled.engine is not Engine.JUDGE:
+    """What a model should look at, the likeliest first, and what the relevance model says is beside the point."""
+    if settled.engine is not Engine.RELEVANCE_MODEL:
         return recalled, []
     likely = settled.probabilities
     worth = [one for one in recalled.candidates if likely.get(one.memory.id, 1.0) >= BESIDE_THE_POINT]
@@ -135,5 +135,5 @@ def worth_asking(recalled: Recalled, settled: Selection) -> tuple[Recalled, list
 
 
 def with_probabilities(selection: Selection, settled: Selection) -> Selection:
-    """A choice of a model with what the judge had said, for the receipt; the model's own probabilities win."""
+    """A choice of a model with what the model had said, for the receipt; the model's own probabilities win."""
     return replace(selection, probabilities={**settled.probabilities, **selection.probabilities})

@@ -1,4 +1,4 @@
-"""What the judge reads in a text by itself: what kind of task or memory it is, and whether it is English. Pure."""
+"""What the model reads in a text by itself: what kind of task or memory it is, and whether it is English. Pure."""
 
 import re
 from dataclasses import dataclass

@@ -18,6 +18,8 @@ from pydantic import BaseModel, ValidationError
 from worker.domain.errors import SettingsError
 from worker.domain.memory import MemoryType
 
+from .former_keys import RENAMED, current_keys, former_key_warnings
+
 CONFIG_VARIABLE = "MEESEEKS_CONFIG"
 FILE_NAME = "meeseeks.toml"
 TABLES = ("service", "memory_injection", "agents")
@@ -185,17 +187,28 @@ def near_match(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def known_types_only(layer: Layer, name: str) -> tuple[Layer, list[str]]:
-    """The layer without entries of `pinned_types` that are no type of memory, and a warning for each of them."""
+def usable_values(layer: Layer, name: str) -> tuple[Layer, list[str]]:
+    """Return the layer with present keys and known types only, and a warning for whatever was changed."""
+    warnings = [f"{_place(layer, key)}{name}.{key} {fate}" for key, fate in former_key_warnings(layer.values)]
+    places = {RENAMED.get(key, key): place for key, place in layer.places.items()}
+    layer, more = _known_types_only(replace(layer, values=current_keys(layer.values), places=places), name)
+    return layer, warnings + more
+
+
+def _place(layer: Layer, key: str) -> str:
+    return f"{layer.places[key]}: " if key in layer.places else ""
+
+
+def _known_types_only(layer: Layer, name: str) -> tuple[Layer, list[str]]:
+    """Return the layer without unknown entries of `pinned_types`, and a warning for each of them."""
     entries = layer.values.get("pinned_types")
     if not isinstance(entries, list | tuple):
         return layer, []
     known = [kind.value for kind in MemoryType]
     unknown = [entry for entry in entries if isinstance(entry, str) and entry not in known]
-    place = f"{layer.places['pinned_types']}: " if "pinned_types" in layer.places else ""
+    place = f"{_place(layer, 'pinned_types')}{name}.pinned_types"
     warnings = [
-        f"{place}{name}.pinned_types: {entry!r} is no type of memory and is left out{near_match(entry, known)}"
-        for entry in unknown
+        f"{place}: {entry!r} is no type of memory and is left out{near_match(entry, known)}" for entry in unknown
     ]
     kept = [entry for entry in entries if entry not in unknown]
     return replace(layer, values={**layer.values, "pinned_types": kept}), warnings

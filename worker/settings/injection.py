@@ -19,16 +19,13 @@ from pydantic import Field
 from worker.domain.errors import SettingsError
 from worker.domain.kinds import Language, ReceiptKeep
 
-from .file import Layer, Model, SettingsFile, checked, find_settings_file, known_types_only, read_settings_file
-from .search import Enrichment, Fusion, Pattern
-from .selection import CandidateOrder, FirstRecall, Strategy, TriageSettings
+from .file import Layer, Model, SettingsFile, checked, find_settings_file, read_settings_file, usable_values
+from .search import Enrichment, Pattern
+from .selection import Strategy, TriageSettings
 from .service import ServiceSettings, service_layers
 
 __all__ = [
-    "CandidateOrder",
     "Enrichment",
-    "FirstRecall",
-    "Fusion",
     "InjectionConfig",
     "Language",
     "OnCompaction",
@@ -74,15 +71,6 @@ class InjectionConfig(TriageSettings):
         default=ReceiptKeep.EVERYTHING,
         description="What receipts keep: everything, no_texts (no message, query or memory text) or numbers (ids, "
         "scores, times and reasons alone). Secrets are masked in any case.",
-    )
-    usage_judge: bool = Field(
-        default=False, description="Let the chat model say which memories an answer used; words decide where it fails."
-    )
-    usage_damping: float = Field(
-        default=0.0,
-        ge=0.0,
-        le=1.0,
-        description="What a memory that is injected often and never used loses in the order of candidates; 0 is off.",
     )
 
     @property
@@ -130,19 +118,21 @@ class Settings:
         """
         where, required = find_settings_file(environ, path)
         file = read_settings_file(where, required=required)
-        general, warnings = known_types_only(file.memory_injection, "memory_injection")
+        general, warnings = usable_values(file.memory_injection, "memory_injection")
         agents: dict[str, Layer] = {}
         for agent_id, layer in file.agents.items():
-            agents[agent_id], more = known_types_only(layer, f"agents.{agent_id}")
+            agents[agent_id], more = usable_values(layer, f"agents.{agent_id}")
             warnings += more
-        layers = (file.service, *service_layers(environ, overrides))
+        service_file, more = usable_values(file.service, "service")
+        warnings += more
+        layers = (service_file, *service_layers(environ, overrides))
         service, injection, by_agent = _checked_tables(layers, general, agents)
         return cls(
             service=service,
             memory_injection=injection,
             agents=by_agent,
             warnings=tuple(warnings),
-            file=SettingsFile(where, file.exists, file.service, general, agents),
+            file=SettingsFile(where, file.exists, service_file, general, agents),
             service_layers=layers,
             reload=partial(cls.load, dict(environ), where if file.exists else None, **overrides),
         )

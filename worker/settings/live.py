@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from hooks.contract import Reason
 from worker.domain.errors import QueueError, SettingsError
 
-from .file import Layer, Origin, faults, faulty_keys, giving, known_types_only, merged, near_match
+from .file import Layer, Origin, faults, faulty_keys, giving, merged, near_match, usable_values
+from .former_keys import RENAMED, current_keys
 from .injection import InjectionConfig, SavedSettings, Settings
 from .service import ServiceSettings
 
@@ -108,7 +109,7 @@ def _holding(
     origin: Origin, name: str, under: Sequence[Layer], values: Mapping[str, Any], refused: list[RefusedSettings]
 ) -> Layer:
     """The layer of those saved `values` that hold on top of the layers `under`; the others go to `refused`."""
-    kept = dict(values)
+    kept = current_keys(values)
     while kept:
         layer = Layer(origin, kept)
         try:
@@ -185,8 +186,8 @@ class LiveSettings:
 
         Raises `SettingsError` naming the key where a value does not hold: then nothing is changed.
         """
-        table, gone = _table(agent_id), set(unset)
-        cleaned, warnings = known_types_only(Layer(Origin.SAVED, values), table)
+        table, gone = _table(agent_id), {RENAMED.get(key, key) for key in unset}
+        cleaned, warnings = usable_values(Layer(Origin.SAVED, values), table)
         unknown = gone - set(InjectionConfig.model_fields) - set(self._own(self._now.saved, agent_id))
         for key in sorted(unknown):
             raise SettingsError(f"{table}.{key}: unknown key{near_match(key, InjectionConfig.model_fields)}")

@@ -13,11 +13,6 @@ from worker.domain.memory import MemoryType
 from .service import SettingsModel
 
 
-class Fusion(StrEnum):
-    WEIGHTED = "weighted"
-    RRF = "rrf"
-
-
 class Enrichment(StrEnum):
     """When a query takes in earlier turns: for messages that need them, never, or for every message."""
 
@@ -109,12 +104,8 @@ class SearchSettings(SettingsModel):
         description="Keyword score, in units of the logarithm of the store's size (about one rare word each), from "
         "which a memory counts whatever its cosine; unset takes the embedder's.",
     )
-    fusion: Fusion = Field(default=Fusion.WEIGHTED, description="How the two legs are combined: weighted or rrf.")
     dense_weight: float = Field(
         default=0.6, ge=0.0, le=1.0, description="Share of the dense leg in the weighted fusion."
-    )
-    rrf_k: int = Field(
-        default=2, ge=0, le=60, description="Constant of reciprocal rank fusion; small is measurably better."
     )
     importance_weight: float = Field(
         default=0.3, ge=0.0, le=1.0, description="What full importance adds to the order of candidates."

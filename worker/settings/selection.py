@@ -10,27 +10,18 @@ from .search import SearchSettings
 
 
 class Strategy(StrEnum):
-    """Who judges the candidates. `auto` takes the model that is configured, else the best of what is there."""
+    """Who chooses among the candidates; `auto` takes the configured model, else the best of what is there."""
 
     AUTO = "auto"
     LLM = "llm"
     DECISION = "decision"
-    JUDGE = "judge"
+    RELEVANCE = "relevance"
     DETERMINISTIC = "deterministic"
 
-
-class FirstRecall(StrEnum):
-    """Who makes the first search: the service, before the model is asked, or the model itself."""
-
-    SERVICE = "service"
-    MODEL = "model"
-
-
-class CandidateOrder(StrEnum):
-    """In which order a model is shown the candidates: as found, or shuffled, the same way for the same request."""
-
-    FOUND = "found"
-    SHUFFLED = "shuffled"
+    @classmethod
+    def _missing_(cls, value: object) -> "Strategy | None":
+        """Accept the value of earlier versions."""
+        return cls.RELEVANCE if value == "judge" else None
 
 
 class TriageSettings(SearchSettings):
@@ -66,13 +57,13 @@ class TriageSettings(SearchSettings):
 
     strategy: Strategy = Field(
         default=Strategy.AUTO,
-        description="Who judges the candidates: llm (a chat model), decision (a decision model), judge, deterministic, "
-        "or auto (the configured model by its kind, without one the best of what is there).",
+        description="Who chooses among the candidates: llm (a chat model), decision (a decision model), relevance (the "
+        "relevance model), deterministic (search scores), or auto (the configured model, else the best of the others).",
     )
-    judge_point: RelevanceProfile = Field(
+    relevance_profile: RelevanceProfile = Field(
         default=RelevanceProfile.BALANCED,
-        description="What the judge is set to: clean98 (hardly ever anything where nothing is needed), balanced, or "
-        "recall (more of what is needed, and more besides).",
+        description="How much the relevance model injects: cautious (hardly ever anything needless), balanced, or "
+        "generous (more of what is needed, and more besides).",
     )
     prompt: str = Field(
         default="triage",
@@ -83,21 +74,6 @@ class TriageSettings(SearchSettings):
         default=(),
         description="Models in the order in which they are tried, each when the one before fails and time remains; "
         "empty takes the service's `model`.",
-    )
-    first_recall: FirstRecall = Field(
-        default=FirstRecall.SERVICE,
-        description="Who makes the first search: service (most requests then need one model call) or model (it makes "
-        "all of them).",
-    )
-    candidate_order: CandidateOrder = Field(
-        default=CandidateOrder.FOUND,
-        description="Order in which a model is shown the candidates: found, or shuffled (the same for a request).",
-    )
-    verdict_cache_s: float = Field(
-        default=0.0,
-        ge=0.0,
-        le=86_400.0,
-        description="Seconds in which a model's choice counts for the same task, candidates and prompt; 0 asks anew.",
     )
     triage_candidates: int = Field(default=12, ge=1, le=50, description="Most candidates the model is shown.")
     max_recalls: int = Field(default=3, ge=1, le=3, description="Most searches per request, the first one included.")

@@ -8,17 +8,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from worker.domain.model_profile import ModelProfile
 
 from .file import Layer, Origin
+from .former_keys import current_keys
 
 ENV_PREFIX = "MEESEEKS_"
 
 
 class SettingsModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _current_keys(cls, values: Any) -> Any:
+        return current_keys(values) if isinstance(values, Mapping) else values
 
 
 def _from_json(value: object) -> object:
@@ -68,9 +74,6 @@ class ServiceSettings(SettingsModel):
     models: Annotated[tuple[ModelProfile, ...], BeforeValidator(_from_json)] = Field(
         default=(),
         description="What models can do and where they are: `[[service.models]]` tables; as a variable, JSON.",
-    )
-    verdict_cache_size: int = Field(
-        default=1000, ge=1, le=1_000_000, description="Most choices of models that are kept for `verdict_cache_s`."
     )
     ollama_url: str = Field(default="http://127.0.0.1:11434", description="Where a local Ollama is looked for.")
     prompts_dir: Path | None = Field(default=None, description="Folder of prompt files that replaces the shipped one.")

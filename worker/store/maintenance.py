@@ -47,7 +47,7 @@ class MaintenanceContext:
     `retired` waits until those that it replaced are closed.
     """
 
-    shelf: StoreGenerations
+    generation_store: StoreGenerations
     store: Callable[[], WholeStore]
     maker: Callable[[], PointBuilder]
     sparse: SparseEncoder
@@ -57,21 +57,21 @@ class MaintenanceContext:
     elsewhere: Elsewhere
     receipts: ReceiptStore
     journal: ChangeLog
-    gate: WriteBarrier
+    query_threshold: WriteBarrier
     clock: Callable[[], datetime]
 
 
 class StoreMaintenance:
     """The use cases. Every one of them raises `StoreError` or `EmbedderError`, and then nothing has changed."""
 
-    def __init__(self, house: MaintenanceContext) -> None:
-        self._house = house
+    def __init__(self, context: MaintenanceContext) -> None:
+        self._maintenance_context = context
 
     async def info(self) -> dict[str, Any]:
         """What the live generation is, and which others there are."""
-        store = self._house.store()
+        store = self._maintenance_context.store()
         health, record = await store.health(), await store.record()
-        generations = await self._house.shelf.generations()
+        generations = await self._maintenance_context.generation_store.generations()
         return {"store": asdict(health), "made_by": record.dump(), "generations": asdict(generations)}
 
     async def reindex(
@@ -82,8 +82,8 @@ class StoreMaintenance:
         Dense vectors that fit are taken over unless `force`. Raises `StoreError` where the new generation lacks
         memories or, unless `force`, finds too little.
         """
-        house = self._house
-        maker = PointBuilder(await house.embedder(embedder), house.sparse, anew=force)
+        context = self._maintenance_context
+        maker = PointBuilder(await context.embedder(embedder), context.sparse, anew=force)
         if not force and await self._is_made_by(maker):
             return {"reindexed": 0, "reason": "every memory has its vectors by these recipes; --force makes them anew"}
         async with self._candidate(await self._draft(maker)) as draft:
@@ -91,13 +91,13 @@ class StoreMaintenance:
 
     async def rollback(self, progress: Progress, *, embedder: str | None = None) -> dict[str, Any]:
         """Go back to the former generation, with everything that was written since."""
-        house = self._house
-        previous = (await house.shelf.generations()).previous
+        context = self._maintenance_context
+        previous = (await context.generation_store.generations()).previous
         if not previous:
             raise NotFound("there is no former generation to go back to")
-        maker = PointBuilder(await house.embedder(embedder), house.sparse)
-        await house.retired()
-        former = _Candidate(previous[0], await house.shelf.open(previous[0], _recipe(maker)))
+        maker = PointBuilder(await context.embedder(embedder), context.sparse)
+        await context.retired()
+        former = _Candidate(previous[0], await context.generation_store.open(previous[0], _recipe(maker)))
         async with self._candidate(former):
             made_by = await former.store.record()
             if made_by != maker.record:
@@ -109,31 +109,31 @@ class StoreMaintenance:
 
     async def prune(self, progress: Progress) -> dict[str, Any]:
         """Delete every generation that is not in use."""
-        await self._house.retired()
-        generations = await self._house.shelf.generations()
+        await self._maintenance_context.retired()
+        generations = await self._maintenance_context.generation_store.generations()
         others = [*generations.previous, *([generations.draft] if generations.draft else [])]
         progress.enter("deleting", len(others))
         for name in others:
-            await self._house.shelf.discard(name)
+            await self._maintenance_context.generation_store.discard(name)
             progress.done += 1
         return {"deleted": others}
 
     async def backup(self, progress: Progress, path: Path) -> dict[str, Any]:
         """Write everything to `path`, which must not be there: a folder, or a file that ends in `.tar.gz`."""
-        house, store = self._house, self._house.store()
+        context, store = self._maintenance_context, self._maintenance_context.store()
         writer = BackupWriter(path)
         await asyncio.to_thread(writer.begin)
-        house.journal.begin()
+        context.journal.begin()
         try:
             made_by = await store.record()
             vectors = made_by.embedder is not None
             await _list_to(writer, store, progress, vectors=vectors)
-            async with house.gate.closed():
-                await _append_changes(writer, store, house.journal.take())
+            async with context.query_threshold.closed():
+                await _append_changes(writer, store, context.journal.take())
                 memories = (await store.health()).points
-            size = await asyncio.to_thread(writer.finish, made_by, memories, house.clock())
+            size = await asyncio.to_thread(writer.finish, made_by, memories, context.clock())
         finally:
-            house.journal.end()
+            context.journal.end()
             await asyncio.to_thread(writer.abandon)
         return {"memories": memories, "bytes": size, "path": str(path)}
 
@@ -142,27 +142,31 @@ class StoreMaintenance:
 
         Vectors by the same embedder are taken over, others are made anew.
         """
-        house = self._house
-        held = (await house.store().health()).points
+        context = self._maintenance_context
+        held = (await context.store().health()).points
         if held and not force:
             raise StoreError(f"the store holds {held} memories; --force replaces them, and keeps them for going back")
         progress.enter("checking")
         reader = await asyncio.to_thread(BackupReader.open, path)
-        maker = house.maker()
+        maker = context.maker()
         async with self._candidate(await self._fresh(maker)) as candidate:
             await _read_from(reader, candidate.store, maker, progress)
             found = (await candidate.store.health()).points
             if found != reader.manifest.memories:
                 raise StoreError(f"{found} memories were restored, the backup says {reader.manifest.memories}")
-            async with house.gate.closed():
+            async with context.query_threshold.closed():
                 await self._promote(candidate, maker)
         return {"restored": found, "replaced": held}
 
     async def migrate(self, progress: Progress, to: str, *, force: bool = False) -> dict[str, Any]:
         """Copy everything to the store at `to`, `edge` or the URL of a server; the settings still name the old one."""
-        house, source, maker = self._house, self._house.store(), self._house.maker()
-        target = await house.elsewhere(to, _recipe(maker))
-        house.journal.begin()
+        context, source, maker = (
+            self._maintenance_context,
+            self._maintenance_context.store(),
+            self._maintenance_context.maker(),
+        )
+        target = await context.elsewhere(to, _recipe(maker))
+        context.journal.begin()
         try:
             held, fault = (health := await target.health()).points, health.fault
             if held and not force:
@@ -171,40 +175,40 @@ class StoreMaintenance:
                 raise StoreError(f"{to} cannot take these memories as it is: {fault}")
             copier = Copier(source, target, maker, progress)
             await copier.everything()
-            async with house.gate.closed():
-                await copier.some(house.journal.take())
+            async with context.query_threshold.closed():
+                await copier.some(context.journal.take())
                 found = await check_counts(source, target, copier.unreadable)
             await target.flush()
         finally:
-            house.journal.end()
+            context.journal.end()
             await target.aclose()
         return {"migrated": found, "to": to}
 
     async def _is_made_by(self, maker: PointBuilder) -> bool:
         """Whether the live generation was made like this, and every memory in it has its vector."""
-        store = self._house.store()
+        store = self._maintenance_context.store()
         if await store.record() != maker.record:
             return False
         return not (await store.health()).bare
 
     async def _draft(self, maker: PointBuilder) -> "_Candidate":
         """The unfinished generation where it was begun with these recipes, else a new one."""
-        name = (await self._house.shelf.generations()).draft
+        name = (await self._maintenance_context.generation_store.generations()).draft
         if name is None:
             return await self._fresh(maker)
-        draft = await self._house.shelf.open(name, _recipe(maker))
+        draft = await self._maintenance_context.generation_store.open(name, _recipe(maker))
         if await draft.record() == maker.record:
             return _Candidate(name, draft)
         await draft.aclose()
         return await self._fresh(maker)
 
     async def _fresh(self, maker: PointBuilder) -> "_Candidate":
-        shelf = self._house.shelf
-        unfinished = (await shelf.generations()).draft
+        generation_store = self._maintenance_context.generation_store
+        unfinished = (await generation_store.generations()).draft
         if unfinished is not None:
-            await shelf.discard(unfinished)
-        name = await shelf.begin()
-        return _Candidate(name, await shelf.open(name, _recipe(maker)))
+            await generation_store.discard(unfinished)
+        name = await generation_store.begin()
+        return _Candidate(name, await generation_store.open(name, _recipe(maker)))
 
     @asynccontextmanager
     async def _candidate(self, candidate: "_Candidate") -> AsyncIterator["_Candidate"]:
@@ -219,55 +223,55 @@ class StoreMaintenance:
         self, progress: Progress, maker: PointBuilder, candidate: "_Candidate", min_overlap: float | None
     ) -> dict[str, Any]:
         """Bring the candidate to what the live generation holds, check it, and serve from it."""
-        house, source, target = self._house, self._house.store(), candidate.store
+        context, source, target = self._maintenance_context, self._maintenance_context.store(), candidate.store
         copier = Copier(source, target, maker, progress)
-        house.journal.begin()
+        context.journal.begin()
         try:
             await copier.everything()
             await self._catch_up(copier)
             progress.enter("checking")
-            check = RecallCheck(source, house.maker(), target, maker, house.receipts)
+            check = RecallCheck(source, context.maker(), target, maker, context.receipts)
             report = await check.run(sorted({tenant for tenant, _ in copier.digests}))
             if min_overlap is not None:
                 report.demand(min_overlap)
             progress.enter("switching")
-            async with house.gate.closed():
-                await copier.some(house.journal.take())
-                if not house.shelf.shared:
+            async with context.query_threshold.closed():
+                await copier.some(context.journal.take())
+                if not context.generation_store.shared:
                     await check_counts(source, target, copier.unreadable)
                 await self._promote(candidate, maker)
         finally:
-            house.journal.end()
-        late = await self._settle(copier, maker, progress) if house.shelf.shared else 0
+            context.journal.end()
+        late = await self._settle(copier, maker, progress) if context.generation_store.shared else 0
         return {"reindexed": len(copier.digests), "live": candidate.name, "late_writes": late, **asdict(report)}
 
     async def _catch_up(self, copier: Copier) -> None:
         """Copy what is written meanwhile until little of it is left, so that writes are held back only shortly."""
         for _ in range(CATCH_UPS):
-            changed = self._house.journal.take()
+            changed = self._maintenance_context.journal.take()
             await copier.some(changed)
             if len(changed) < SMALL:
                 break
-        if self._house.shelf.shared:
+        if self._maintenance_context.generation_store.shared:
             await copier.everything()
 
     async def _settle(self, copier: Copier, maker: PointBuilder, progress: Progress) -> int:
         """Other processes have written to the former generation until they noticed; bring that over."""
-        shelf = self._house.shelf
+        generation_store = self._maintenance_context.generation_store
         progress.enter("settling")
-        former = await shelf.open((await shelf.generations()).previous[0], _recipe(maker))
+        former = await generation_store.open((await generation_store.generations()).previous[0], _recipe(maker))
         try:
             late = await copier.settle(former)
-            await asyncio.sleep(shelf.settle_s)
+            await asyncio.sleep(generation_store.settle_s)
             return late + await copier.settle(former)
         finally:
             await former.aclose()
 
     async def _promote(self, candidate: "_Candidate", maker: PointBuilder) -> None:
         await candidate.store.flush()
-        await self._house.shelf.promote(candidate.name)
+        await self._maintenance_context.generation_store.promote(candidate.name)
         candidate.live = True
-        await self._house.adopt(candidate.name, candidate.store, maker.embedder)
+        await self._maintenance_context.adopt(candidate.name, candidate.store, maker.embedder)
         log.info("store_generation_promoted", generation=candidate.name)
 
 

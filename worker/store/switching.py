@@ -72,8 +72,10 @@ class _Table:
 class OperationSwitch:
     """Stands in for a table of operations; `writes` names those that go through the gate."""
 
-    def __init__(self, gate: WriteBarrier, writes: Collection[str], operations: Mapping[str, Operation]) -> None:
-        self._gate = gate
+    def __init__(
+        self, query_threshold: WriteBarrier, writes: Collection[str], operations: Mapping[str, Operation]
+    ) -> None:
+        self._query_threshold = query_threshold
         self._writes = frozenset(writes)
         self._current = _Table(operations)
 
@@ -88,7 +90,7 @@ class OperationSwitch:
 
     async def _call(self, name: str, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         if name in self._writes:
-            async with self._gate.writing():
+            async with self._query_threshold.writing():
                 return await self._run(name, payload, deadline)
         return await self._run(name, payload, deadline)
 

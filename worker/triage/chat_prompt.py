@@ -1,11 +1,9 @@
 """The conversation in which a model chooses: rules and examples first, the task, then the numbered candidates."""
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from random import Random
 from typing import Any
 
 from hooks.contract import Reason
@@ -21,9 +19,6 @@ from .prompt_files import Message, Prompt, clip_middle, estimate_messages, neutr
 
 VARIABLES = frozenset({"now", "task", "candidates", "most"})
 SECTIONS = ("search", "results", "final", "repair")
-FIRST_SECTION = "first search"
-"""Tells a model that it is to search before it chooses; `search` does where a prompt has no such section."""
-
 _MARGIN_TOKENS = 128
 _CANDIDATE_CHARACTERS = 400
 _MESSAGE_CHARACTERS = 1600
@@ -99,12 +94,11 @@ def _number_pattern(most: int) -> str:
 @dataclass(frozen=True, slots=True)
 class AnswerShape:
     """What a conversation is held to: the model's `window` in tokens, most memories that are chosen, how the model is
-    held to an answer's form, and the seed of the order in which candidates are shown (`None`: as found)."""
+    held to an answer's form."""
 
     window: int
     most: int
     output: SchemaKind = SchemaKind.JSON_SCHEMA
-    seed: int | None = None
 
 
 class Conversation:
@@ -141,29 +135,22 @@ class Conversation:
         make = shapes.get(self._shape.output)
         return self._request(schema=make(len(self.offered), self._shape.most) if make else None)
 
-    def first_request(self) -> ChatRequest:
-        """A turn in which the model is to search, before it has seen any candidate."""
-        opening = self._messages.pop()
-        begin = self._prompt.sections.get(FIRST_SECTION) or self._prompt.section("search")
-        self._messages.append(_user(f"{opening['content']}\n{begin}"))
-        return self._request(tools=(RECALL_TOOL,))
-
     def search_request(self, answer: str) -> ChatRequest:
         """A turn in which the model may search, after an answer that said that something is missing."""
         self._add(_assistant(answer), _user(self._prompt.section("search")))
         return self._request(tools=(RECALL_TOOL,))
 
-    def results_request(self, queries: Sequence[str], found: Sequence[Candidate], *, more: bool = False) -> ChatRequest:
-        """What searches brought, and then the final choice, or `more` searches where the model wants any.
+    def results_request(self, queries: Sequence[str], found: Sequence[Candidate]) -> ChatRequest:
+        """Show what searches brought and ask for the final choice.
 
         Calls are retold as text: not every model's format takes them back.
         """
         calls = "\n".join(f"recall(query={quote(query)})" for query in queries)
         lines = self._offer(found)
         results = self._fill(self._prompt.section("results"), lines)
-        then = self._fill(self._prompt.section("search" if more else "final"), lines)
-        self._add(_assistant(calls or "recall()"), _user(f"{results}\n{then}"))
-        return self._request(tools=(RECALL_TOOL,)) if more else self.choice_request()
+        final = self._fill(self._prompt.section("final"), lines)
+        self._add(_assistant(calls or "recall()"), _user(f"{results}\n{final}"))
+        return self.choice_request()
 
     def repair_request(self, answer: str) -> ChatRequest:
         """The choice once more, after an answer that could not be read."""
@@ -190,8 +177,6 @@ class Conversation:
                 break
             self._tokens_left -= cost
             fitting.append(candidate)
-        if self._shape.seed is not None:
-            Random(self._shape.seed).shuffle(fitting)
         start = len(self.offered) + 1
         self.offered += fitting
         return [candidate_line(number, one, self._present, self._now) for number, one in enumerate(fitting, start)]
@@ -210,12 +195,6 @@ class Conversation:
             temperature=self._prompt.temperature,
             **shape,
         )
-
-
-def shuffle_seed(task: SelectionTask, candidates: Sequence[Candidate]) -> int:
-    """The same for the same message and candidates, in every process; whatever their order."""
-    ids = sorted(candidate.memory.id for candidate in candidates)
-    return int.from_bytes(hashlib.sha256("\0".join((task.message, *ids)).encode()).digest()[:8])
 
 
 def _in_pattern(message: Message) -> Message:

@@ -8,13 +8,15 @@ from worker.domain.deadline import Deadline
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled, RecallTool, Selection, SelectionTask
 from worker.domain.model_calls import ChatReply, ChatRequest
 from worker.ports.models import ChatModel
-from worker.settings.injection import CandidateOrder, FirstRecall, InjectionConfig
+from worker.settings.injection import InjectionConfig
 
 from .breaker import CircuitBreaker, ModelGuard
-from .chat_prompt import AnswerShape, Conversation, check_prompt, shuffle_seed
+from .chat_prompt import AnswerShape, Conversation, check_prompt
 from .chat_searches import Searches
 from .chat_turns import TurnRules, Turns
 from .prompt_files import Prompt
+
+CUT_OFF = "the deadline came while the model was answering: what had arrived by then counts"
 
 
 class LlmSelector:
@@ -45,9 +47,8 @@ class LlmSelector:
     async def select(
         self, task: SelectionTask, recalled: Recalled, recall: RecallTool, config: InjectionConfig, deadline: Deadline
     ) -> Selection:
-        searches_first = config.first_recall is FirstRecall.MODEL and self._model.abilities.tools
-        turns = self._begin(task, recalled, recall, config, deadline, searches_first=searches_first)
-        choice = await (turns.search_and_choose() if searches_first else turns.choose())
+        turns = self._begin(task, recalled, recall, config, deadline)
+        choice = await turns.choose()
         offered = turns.conversation.offered
         chosen = [offered[number - 1] for number in choice.ids]
         if self._model.abilities.may_only_veto:
@@ -60,7 +61,7 @@ class LlmSelector:
             prompt_id=self._prompt.name,
             usage=turns.usage,
             partial=turns.partial,
-            notes=_notes(config, searched_first=searches_first, partial=turns.partial),
+            notes=(CUT_OFF,) if turns.partial else (),
         )
 
     def _begin(
@@ -70,22 +71,20 @@ class LlmSelector:
         recall: RecallTool,
         config: InjectionConfig,
         deadline: Deadline,
-        *,
-        searches_first: bool,
     ) -> Turns:
         abilities, most = self._model.abilities, config.max_items
         found = recalled.candidates[: config.triage_candidates]
-        seed = shuffle_seed(task, found) if config.candidate_order is CandidateOrder.SHUFFLED else None
-        shape = AnswerShape(self._window, most, abilities.output, seed)
-        conversation = Conversation(self._prompt, task, () if searches_first else found, self._present, shape)
-        shown = config.triage_candidates
-        if searches_first:
-            searches = Searches(recall, most=config.max_recalls, shown=shown)
-        else:
-            made, tried = config.max_recalls - 1, (recalled.query,)
-            offered = tuple(conversation.offered)
-            searches = Searches(recall, most=made, shown=shown, tried=tried, offered=offered, first=recalled)
-        rules = TurnRules(most, may_search=abilities.tools, instead=found)
+        shape = AnswerShape(self._window, most, abilities.output)
+        conversation = Conversation(self._prompt, task, found, self._present, shape)
+        searches = Searches(
+            recall,
+            most=config.max_recalls - 1,
+            shown=config.triage_candidates,
+            tried=(recalled.query,),
+            offered=tuple(conversation.offered),
+            first=recalled,
+        )
+        rules = TurnRules(most, may_search=abilities.tools)
         return Turns(self._complete, conversation, searches, rules, deadline)
 
     async def _complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
@@ -96,15 +95,6 @@ def _as_found(chosen: Sequence[Candidate], order: Sequence[Candidate]) -> list[C
     """The chosen ones in the order in which they were found."""
     places = {candidate.memory.id: place for place, candidate in reversed(list(enumerate(order)))}
     return sorted(chosen, key=lambda candidate: places[candidate.memory.id])
-
-
-def _notes(config: InjectionConfig, *, searched_first: bool, partial: bool) -> tuple[str, ...]:
-    notes = []
-    if config.first_recall is FirstRecall.MODEL and not searched_first:
-        notes.append("first_recall = model: the model takes no tools, so the service searched first")
-    if partial:
-        notes.append("the deadline came while the model was answering: what had arrived by then counts")
-    return tuple(notes)
 
 
 def _dropped(chosen: Sequence[Candidate], turns: Turns, recalled: Recalled, most: int) -> tuple[Dropped, ...]:

@@ -1,11 +1,10 @@
 """The turns of one triage by a chat model: tool turns and turns that must end in a choice never mix.
 
-Either the service has searched already (`FirstRecall.SERVICE`): the first turn chooses among its
-candidates, and only an answer that something is missing leads to a search. Or the model searches first itself. At most
-`MAX_TURNS` answers are asked for, whatever they say.
+The first turn chooses among what the service found; only an answer that something is missing leads to a search. At
+most `MAX_TURNS` answers are asked for, whatever they say.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 import structlog
@@ -13,7 +12,6 @@ import structlog
 from hooks.contract import Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError
-from worker.domain.memory import Candidate
 from worker.domain.model_calls import ChatReply, ChatRequest, ModelUsage
 
 from .answer_parsing import Choice, ToolRequest, UnusableAnswer, parse_arguments, parse_choice, parse_partial
@@ -33,12 +31,10 @@ Complete = Callable[[ChatRequest, Deadline], Awaitable[ChatReply]]
 
 @dataclass(frozen=True, slots=True)
 class TurnRules:
-    """What holds for all turns of one request: most memories that are chosen, whether the model may search at all,
-    and the candidates that are shown to a model that was to search first and does not."""
+    """Hold for all turns of one request: the most memories to choose, and whether the model may search at all."""
 
     most: int
     may_search: bool = True
-    instead: Sequence[Candidate] = ()
 
 
 class Turns:
@@ -53,7 +49,6 @@ class Turns:
         self._best: Choice | None = None
         self._repaired = False
         self._refused = False
-        self._searching = False
         self.conversation = conversation
         self.searches = searches
         self.usage: ModelUsage | None = None
@@ -62,11 +57,6 @@ class Turns:
     async def choose(self) -> Choice:
         """The last usable choice among the candidates that the service found. Raises `ModelError` without one."""
         return await self._last_usable(self.conversation.choice_request())
-
-    async def search_and_choose(self) -> Choice:
-        """The same where the model makes every search."""
-        self._searching = True
-        return await self._last_usable(self.conversation.first_request())
 
     async def _last_usable(self, request: ChatRequest) -> Choice:
         try:
@@ -123,33 +113,22 @@ class Turns:
         queries = self.searches.accepted(calls)
         repeated, self._refused = self._refused and not queries, self._refused or not queries
         if turns_left == 0 or repeated:
-            return self._without_search(turns_left, Reason.MODEL_UNPARSEABLE, "searches instead of a choice")
+            return self._best_or(Reason.MODEL_UNPARSEABLE, "searches instead of a choice")
         if self._deadline.remaining() < MIN_SEARCH_S / 2:
             return self._best_or(Reason.MODEL_NO_TIME, "no time for a further search")
         found = await self.searches.run(queries, self._deadline)
         if not found and self._best is not None:
             return self._best
-        more = self._searching and self._may_search_again(turns_left)
-        if self._searching and queries and not more and not found and not self.conversation.offered:
-            return Choice()
-        return self.conversation.results_request([query.query for query in queries], found, more=more)
+        return self.conversation.results_request([query.query for query in queries], found)
 
     def _after_fault(self, fault: UnusableAnswer, text: str, turns_left: int) -> Choice | ChatRequest:
         reason = _FAULT_REASONS.get(fault, Reason.MODEL_UNPARSEABLE)
-        if self._searching and not self.conversation.offered and reason is Reason.MODEL_UNPARSEABLE:
-            return self._without_search(turns_left, reason, f"neither a search nor a choice: {fault.value}")
         if reason is not Reason.MODEL_UNPARSEABLE or self._repaired or turns_left == 0:
             return self._best_or(reason, f"unusable answer: {fault.value}")
         if self._best is not None:
             return self._best
         self._repaired = True
         return self.conversation.repair_request(text)
-
-    def _without_search(self, turns_left: int, reason: Reason, message: str) -> Choice | ChatRequest:
-        """A model that was to search and cannot chooses among what the service found."""
-        if not self._searching or self.conversation.offered or turns_left == 0 or not self._rules.instead:
-            return self._best_or(reason, message)
-        return self.conversation.results_request([], self._rules.instead, more=False)
 
     def _best_or(self, reason: Reason, message: str) -> Choice:
         if self._best is None:

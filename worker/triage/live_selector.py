@@ -24,7 +24,6 @@ from .decision_scale import DecisionScale
 from .decision_selector import DecisionLimits, DecisionSelector, check_decision_prompt
 from .model_pool import ModelPool
 from .prompt_files import Prompt, default_prompts_dir, load_prompts
-from .verdict_cache import VerdictCache, verdict_key
 
 _log = structlog.get_logger()
 
@@ -129,26 +128,21 @@ Ask = Callable[[str, InjectionConfig, Deadline], Awaitable[Selector]]
 
 
 class LiveSelector:
-    """Implements `worker.ports.models.Selector`: asks the models of the request's settings one after the other.
+    """Ask the models of a request's settings one after the other; a `worker.ports.models.Selector`.
 
-    The next one is asked where one fails and time remains; what has been chosen before for the same is not asked again
-    while it counts. A request keeps the prompt and the masking that it began with. `names` are a request's models,
-    `prompt` is what a model is asked with, `clock` gives monotonic seconds. `select` raises the first model's
-    `ModelError`, with all attempts.
+    The next one is asked when one fails and time remains. A request keeps the prompt and masking that it began with.
+    `names` returns a request's models, `clock` monotonic seconds. `select` raises the first model's `ModelError`, with
+    all attempts.
     """
 
     def __init__(
         self,
         names: Callable[[InjectionConfig], tuple[str, ...]],
         ask: Ask,
-        prompt: Callable[[str, InjectionConfig], Prompt],
-        cache: VerdictCache,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._names = names
         self._ask = ask
-        self._prompt = prompt
-        self._cache = cache
         self._clock = clock
 
     async def select(
@@ -160,38 +154,19 @@ class LiveSelector:
             limit = deadline if last else deadline.within(SHARE * deadline.remaining())
             started = self._clock()
             try:
-                selection, cached = await self._choice_of(name, task, recalled, recall, config, limit)
+                selector = await self._ask(name, config, limit)
+                selection = await selector.select(task, recalled, recall, config, limit)
             except ModelError as error:
                 failures.append((error, ModelAttempt(name, error.reason, self._spent(started))))
                 if deadline.remaining() < MIN_NEXT_S:
                     break
             else:
-                attempt = ModelAttempt(name, None, self._spent(started), cached)
+                attempt = ModelAttempt(name, None, self._spent(started))
                 return replace(selection, attempts=(*(failed for _, failed in failures), attempt))
         raise _of_all(failures)
 
     def _spent(self, started: float) -> float:
         return round((self._clock() - started) * 1000.0, 3)
-
-    async def _choice_of(
-        self,
-        name: str,
-        task: SelectionTask,
-        recalled: Recalled,
-        recall: RecallTool,
-        config: InjectionConfig,
-        deadline: Deadline,
-    ) -> tuple[Selection, bool]:
-        """The model's choice, and whether it had been made before."""
-        kept_for = config.verdict_cache_s
-        key = verdict_key(name, self._prompt(name, config), task, recalled, config) if kept_for else ""
-        known = self._cache.get(key, recalled.candidates, self._clock()) if kept_for else None
-        if known is not None:
-            return known, True
-        selector = await self._ask(name, config, deadline)
-        selection = await selector.select(task, recalled, recall, config, deadline)
-        self._cache.put(key, selection, self._clock(), kept_for)
-        return selection, False
 
 
 def _of_all(failures: list[tuple[ModelError, ModelAttempt]]) -> ModelError:

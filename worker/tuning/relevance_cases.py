@@ -1,4 +1,4 @@
-"""Labelled tasks as the judge meets them: with the candidates that the product's own recall brings."""
+"""Labelled tasks as the relevance model meets them: with the candidates that the product's own recall brings."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class RelevanceCase:
     world: str
     labels: LabelledTask
     vector: Column | None
-    judged: RelevanceInput | None
+    inputs: RelevanceInput | None
 
 
 async def observe(
@@ -68,10 +68,10 @@ class _Asking:
             await self.embedder.embed_query(text)  # known from now on: a search waits for its vectors only so long
         recalled = await self.recall(query, scope, config, Deadline.after(DEADLINE_S), Stages())
         vector = np.array(await self.embedder.embed_query(query.query), dtype=np.float32)
-        judged = self._judged(task_of(task.request, recalled.query, now), recalled, vector)
-        return RelevanceCase(self.world.name, task, vector, judged if judged.candidates else None)
+        inputs = self._inputs(task_of(task.request, recalled.query, now), recalled, vector)
+        return RelevanceCase(self.world.name, task, vector, inputs if inputs.candidates else None)
 
-    def _judged(self, task: SelectionTask, recalled: Recalled, vector: Column) -> RelevanceInput:
+    def _inputs(self, task: SelectionTask, recalled: Recalled, vector: Column) -> RelevanceInput:
         """The pool as a service hands it to whoever chooses: no repeats, cut to its size."""
         fresh, _ = deduplicate(recalled.candidates, {}, self.embedder.profile.duplicate)
         kept, _ = within_pool(fresh, self.config.pool_limit)

@@ -1,4 +1,4 @@
-"""What a team's own labels change of the judge, measured on tasks that were not fitted, and the file that keeps it.
+"""What a team's own labels change of the model, measured on tasks that were not fitted, and the file that keeps it.
 
 Three numbers are fitted: how steep the score is, how much the task's own score counts besides, and a shift. They are
 held near what ships (a normal prior), so that thirty labelled tasks help and five do no harm. Pure, but for the file.
@@ -36,7 +36,7 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A labelled task with the judge's scores, `None` where nothing was found for it."""
+    """A labelled task with the relevance model's scores, `None` where nothing was found for it."""
 
     case: RelevanceCase
     scores: Scores | None
@@ -80,14 +80,14 @@ def fit(scored: Sequence[Scored]) -> Adjustment:
 def _check(scored: Sequence[Scored]) -> None:
     if len(scored) < LEAST_TASKS:
         raise SettingsError(
-            f"{len(scored)} labelled tasks are too few to fit the judge to; it takes {LEAST_TASKS}: label more receipts"
+            f"{len(scored)} labelled tasks are too few to fit the model to; it takes {LEAST_TASKS}: label more receipts"
             " with `meeseeks label`"
         )
     having = sum(bool(one.rated(Adjustment()).relevant().any()) for one in scored if one.scores is not None)
     without = sum(not one.case.labels.relevant for one in scored)
     if min(having, without) < LEAST_OF_EACH:
         raise SettingsError(
-            f"{having} labelled tasks find a relevant memory and {without} want none; to fit the judge it takes"
+            f"{having} labelled tasks find a relevant memory and {without} want none; to fit the model it takes"
             f" {LEAST_OF_EACH} of each: label such receipts with `meeseeks label`"
         )
 

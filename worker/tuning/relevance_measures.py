@@ -1,4 +1,4 @@
-"""What a way to rate candidates is worth on labelled tasks, and the judge beside the scores of the search. Pure."""
+"""What a way to rate candidates is worth on labelled tasks, and the model beside the scores of the search. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from .relevance_cases import RelevanceCase
 
 
 class Rater(StrEnum):
-    """By what candidates are rated: the judge's probability, the search's weighted sum of both legs, its cosine."""
+    """By what candidates are rated: the model's probability, the search's weighted sum of both legs, its cosine."""
 
-    JUDGE = "judge"
+    RELEVANCE_MODEL = "relevance model"
     FUSION = "weighted fusion"
     COSINE = "cosine"
 
@@ -32,7 +32,7 @@ class Rated:
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        return self.case.judged.candidates if self.case.judged else ()
+        return self.case.inputs.candidates if self.case.inputs else ()
 
     @property
     def best(self) -> float:
@@ -46,7 +46,7 @@ class Rated:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceEffect:
-    """What is chosen, in shares of 0 to 1 (see `docs/judge.md`), `None` where there is nothing to count.
+    """What is chosen, in shares of 0 to 1 (see `docs/relevance-model.md`), `None` where there is nothing to count.
 
     `loss` is the mean negative log likelihood of the labels, where what was rated are probabilities.
     """
@@ -70,16 +70,16 @@ class RaterScore:
     effect: ChoiceEffect
 
 
-def rater_scores(judged: Sequence[Rated], threshold: Threshold, most: int) -> Mapping[Rater, RaterScore]:
-    """The judge, and the search's scores of the same candidates.
+def rater_scores(inputs: Sequence[Rated], threshold: Threshold, most: int) -> Mapping[Rater, RaterScore]:
+    """The relevance model, and the search's scores of the same candidates.
 
-    The threshold of a score is the lowest that keeps as many turns clean as the judge does, taken on these tasks
-    themselves, which is more than the judge is granted.
+    The threshold of a score is the lowest that keeps as many turns clean as the model does, taken on these tasks
+    themselves, which is more than the relevance model is granted.
     """
-    found = {Rater.JUDGE: _standing(judged, threshold, most)}
-    clean = found[Rater.JUDGE].effect.clean
+    found = {Rater.RELEVANCE_MODEL: _standing(inputs, threshold, most)}
+    clean = found[Rater.RELEVANCE_MODEL].effect.clean
     for rater in (Rater.FUSION, Rater.COSINE):
-        rated = [Rated(one.case, _values(one, rater)) for one in judged]
+        rated = [Rated(one.case, _values(one, rater)) for one in inputs]
         found[rater] = _standing(rated, _as_clean(rated, 1.0 if clean is None else clean), most)
     return found
 
@@ -141,8 +141,8 @@ def _counts(one: Rated, threshold: Threshold, most: int) -> npt.NDArray[np.float
     """Injected, relevant of them, essential found, essential, clean, without relevant, with forbidden."""
     labels, chosen = one.case.labels, set[str]()
     if one.values is not None:
-        verdicts = in_order(one.candidates, one.values)
-        kept = verdicts.candidates[: min(most, verdicts.passing(threshold))]
+        ranked = in_order(one.candidates, one.values)
+        kept = ranked.candidates[: min(most, ranked.passing(threshold))]
         chosen = {candidate.memory.id for candidate in kept}
     empty = not labels.relevant
     return np.array(

@@ -83,12 +83,12 @@ def from_off_topic(observed: Sequence[Observation], now: Thresholds) -> Threshol
     """
     if len(observed) < LEAST_TASKS:
         raise SettingsError(f"{len(observed)} tasks are too few to measure by; it takes {LEAST_TASKS}")
-    gate = quantile([_best(task, "cosine") for task in observed], OFF_TOPIC_STOPPED)
+    query_threshold = quantile([_best(task, "cosine") for task in observed], OFF_TOPIC_STOPPED)
     keyword = quantile([_best(task, "keyword") for task in observed], OFF_TOPIC_SILENT)
     most = quantile([_best(task, "relevance") for task in observed], OFF_TOPIC_SILENT)
     return Thresholds(
-        floor=_rounded(min(now.floor, gate)),
-        gate=_rounded(gate),
+        candidate_threshold=_rounded(min(now.candidate_threshold, query_threshold)),
+        query_threshold=_rounded(query_threshold),
         keyword=_rounded(max(now.keyword, keyword)),
         confident=_rounded(max(now.confident, most)),
     )
@@ -112,16 +112,16 @@ def _labelled(observed: Sequence[Observation]) -> Thresholds:
     with_any = [task for task in observed if any(seen.relevant for seen in task)]
     without = [task for task in observed if not any(seen.relevant for seen in task)]
     relevant = [seen for task in with_any for seen in task if seen.relevant]
-    gate, keyword = _gate(with_any, without)
+    query_threshold, keyword = _query_threshold(with_any, without)
     return Thresholds(
-        floor=_rounded(min(gate, quantile([seen.cosine for seen in relevant], 1.0 - KEPT))),
-        gate=_rounded(gate),
+        candidate_threshold=_rounded(min(query_threshold, quantile([seen.cosine for seen in relevant], 1.0 - KEPT))),
+        query_threshold=_rounded(query_threshold),
         keyword=_rounded(keyword),
         confident=_rounded(quantile([_best(task, "relevance") for task in without], CLEAN)),
     )
 
 
-def _gate(with_any: Sequence[Observation], without: Sequence[Observation]) -> tuple[float, float]:
+def _query_threshold(with_any: Sequence[Observation], without: Sequence[Observation]) -> tuple[float, float]:
     """Of the pairs of cosine and keyword score that let enough tasks pass, the one that stops most of the others."""
     best = (-1.0, -1.0, 0.0)
     scores = [_best(task, "keyword") for task in without]
@@ -129,9 +129,9 @@ def _gate(with_any: Sequence[Observation], without: Sequence[Observation]) -> tu
     for keyword in (*(quantile(scores, share) for share in KEYWORD_SHARES), beyond):
         by_cosine = sorted(_best(task, "cosine") for task in with_any if _best(task, "keyword") < keyword)
         missed = int((1.0 - PASSING) * len(with_any))
-        gate = by_cosine[missed] if missed < len(by_cosine) else 1.0
-        stopped = sum(_best(task, "cosine") < gate and _best(task, "keyword") < keyword for task in without)
-        best = max(best, (stopped, gate, keyword))
+        query_threshold = by_cosine[missed] if missed < len(by_cosine) else 1.0
+        stopped = sum(_best(task, "cosine") < query_threshold and _best(task, "keyword") < keyword for task in without)
+        best = max(best, (stopped, query_threshold, keyword))
     return best[1], best[2]
 
 
@@ -192,9 +192,11 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 def _candidates(task: Observation, thresholds: Thresholds) -> list[ObservedCandidate]:
     """What is over the floor, if anything is over the gate."""
-    if not any(seen.cosine >= thresholds.gate or seen.keyword >= thresholds.keyword for seen in task):
+    if not any(seen.cosine >= thresholds.query_threshold or seen.keyword >= thresholds.keyword for seen in task):
         return []
-    return [seen for seen in task if seen.cosine >= thresholds.floor or seen.keyword >= thresholds.keyword]
+    return [
+        seen for seen in task if seen.cosine >= thresholds.candidate_threshold or seen.keyword >= thresholds.keyword
+    ]
 
 
 def _best(task: Observation, score: str) -> float:

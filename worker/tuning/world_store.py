@@ -22,20 +22,20 @@ from .relevance_cases import RelevanceCase, observe
 class WorldStore:
     """An open store; each world is a tenant of its own."""
 
-    keeper: MemoryService
+    memory_service: MemoryService
     recall: Recall
     embedder: CachingEmbedder
 
     async def cases(self, world: LabelledWorld, advance: Callable[[], None] = lambda: None) -> list[RelevanceCase]:
         """The tasks of a world, which is stored first; those without a time are asked now."""
-        await self.keeper.put(world.name, world.memories)
+        await self.memory_service.put(world.name, world.memories)
         now = datetime.now(UTC)
         return [case async for case in observe(world, self.recall, self.embedder, now, advance)]
 
 
 @asynccontextmanager
 async def open_world_store(folder: Path, profile: EmbedderProfile | None = None) -> AsyncIterator[WorldStore]:
-    """The store in `folder`, with the embedder that the judge is made for; `profile` has other thresholds for it."""
+    """The store in `folder`, with the embedder that the model is made for; `profile` has other thresholds for it."""
     embedder, sparse = MiniLmEmbedder(), Bm25Encoder()
     engine = await EdgeStore.open(folder / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
     try:

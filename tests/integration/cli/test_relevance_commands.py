@@ -1,4 +1,4 @@
-"""`meeseeks judge`, and what `meeseeks doctor` says of the judge, as somebody meets them; real store, real embedder."""
+"""`meeseeks relevance`, and what `meeseeks doctor` says of the model; real store, real embedder."""
 
 import json
 import shutil
@@ -25,10 +25,10 @@ class TestDoctor:
     def finding(line: CommandLine, *, healthy: bool = True) -> str:
         told = line.json("doctor", "--quick", exit_code=0 if healthy else 1)
         checks = {check["name"]: check for check in told["checks"]}
-        assert checks["judge"]["ok"] is healthy
-        used = str(checks["judge"]["detail"]).startswith("version")
-        assert ("the judge decides" in checks["model"]["detail"]) is used
-        return str(checks["judge"]["detail"])
+        assert checks["relevance model"]["ok"] is healthy
+        used = str(checks["relevance model"]["detail"]).startswith("version")
+        assert ("the relevance model decides" in checks["model"]["detail"]) is used
+        return str(checks["relevance model"]["detail"])
 
     @pytest.fixture
     def line(self, tmp_path: Path) -> CommandLine:
@@ -37,7 +37,7 @@ class TestDoctor:
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """Another judge, installed before the one that ships."""
-        package = tmp_path / "site/meeseeks_judge"
+        package = tmp_path / "site/meeseeks_relevance"
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
         shipped = find_folder()
@@ -45,24 +45,24 @@ class TestDoctor:
         for name in (CARD, NUMBERS):
             shutil.copy(shipped / name, package)
         monkeypatch.syspath_prepend(str(tmp_path / "site"))
-        monkeypatch.delitem(sys.modules, "meeseeks_judge", raising=False)
+        monkeypatch.delitem(sys.modules, "meeseeks_relevance", raising=False)
         return package
 
     def test_a_sound_one_says_its_version(self, line: CommandLine, folder: Path) -> None:
-        assert self.finding(line) == f"version {read_relevance_model(folder).judge.version}"
+        assert self.finding(line) == f"version {read_relevance_model(folder).relevance_model.version}"
 
     def test_missing_files(self, line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(judge_model, "CARD", "nowhere.json")
         found = self.finding(line)
         assert found.startswith("off: ")
-        assert "`pip install meeseeks-judge`" in found
+        assert "`pip install meeseeks-relevance`" in found
 
     def test_a_file_that_is_not_that_of_its_card(self, line: CommandLine, folder: Path) -> None:
         with (folder / NUMBERS).open("ab") as file:
             file.write(b"x")
         found = self.finding(line, healthy=False)
         assert "it is not the file of its card" in found
-        assert "`pip install --force-reinstall meeseeks-judge`" in found
+        assert "`pip install --force-reinstall meeseeks-relevance`" in found
         assert "the search's scores decide" in found
 
     def test_a_form_that_this_service_cannot_read(self, line: CommandLine, folder: Path) -> None:
@@ -76,7 +76,7 @@ class TestDoctor:
         assert "service.embedder = minilm" in found
 
     def test_what_was_fitted(self, line: CommandLine, tmp_path: Path) -> None:
-        version = read_relevance_model().judge.version
+        version = read_relevance_model().relevance_model.version
         saved = tmp_path / "data/judge.json"
         saved.parent.mkdir()
         saved.write_text(json.dumps({version: {"scale": 1.0, "head": 0.0, "shift": 0.5}}))
@@ -90,36 +90,38 @@ class TestDoctor:
 class TestCommands:
     def test_show_tells_what_it_is(self, tmp_path: Path) -> None:
         line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
-        shown = line.json("judge", "show")
+        shown = line.json("relevance", "show")
         assert shown["sha256"] == read_relevance_model().card["sha256"]
         assert shown["fitted"] is None
-        assert set(shown["thresholds"]) == {"clean98", "balanced", "recall"}
-        assert "thresholds" in line.ok("judge", "show")
+        assert set(shown["thresholds"]) == {"cautious", "balanced", "generous"}
+        assert "thresholds" in line.ok("relevance", "show")
 
     def test_labels_are_measured_and_fitted(self, tmp_path: Path) -> None:
         line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
         world = str(WORLDS / "research-lab")
-        measured = line.json("judge", "eval", "--cases", world)
-        assert measured["clean98"]["clean"] >= measured["recall"]["clean"]
-        dry = line.json("judge", "fit", "--cases", world)
+        measured = line.json("relevance", "eval", "--cases", world)
+        assert measured["cautious"]["clean"] >= measured["generous"]["clean"]
+        dry = line.json("relevance", "fit", "--cases", world)
         assert dry["tasks"] == 50
         assert dry["written"] is None
-        done = line.json("judge", "fit", "--cases", world, "--write")
+        done = line.json("relevance", "fit", "--cases", world, "--write")
         assert done["change"] == dry["change"]
-        assert line.json("judge", "show")["fitted"] == (done["change"] if done["helps"] else None)
+        assert line.json("relevance", "show")["fitted"] == (done["change"] if done["helps"] else None)
 
     def test_it_is_set_beside_the_scores_of_the_search(self, tmp_path: Path) -> None:
         line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
         world = str(WORLDS / "backend-team")
-        found = line.json("judge", "compare", "--cases", world)
+        found = line.json("relevance", "compare", "--cases", world)
         raters = found["raters"]
-        assert list(raters) == ["judge", "weighted fusion", "cosine"]
-        assert raters["judge"]["candidates"] > raters["cosine"]["candidates"] > 0.5
-        assert raters["judge"]["effect"]["clean"] == pytest.approx(raters["cosine"]["effect"]["clean"], abs=0.05)
-        judged = line.json("judge", "eval", "--cases", world)[found["point"]]
-        assert {**raters["judge"]["effect"], "loss": None} == {**judged, "loss": None}
+        assert list(raters) == ["relevance model", "weighted fusion", "cosine"]
+        assert raters["relevance model"]["candidates"] > raters["cosine"]["candidates"] > 0.5
+        assert raters["relevance model"]["effect"]["clean"] == pytest.approx(
+            raters["cosine"]["effect"]["clean"], abs=0.05
+        )
+        judged = line.json("relevance", "eval", "--cases", world)[found["point"]]
+        assert {**raters["relevance model"]["effect"], "loss": None} == {**judged, "loss": None}
         assert found["model"] is None
-        assert "weighted fusion" in line.ok("judge", "compare", "--cases", world)
+        assert "weighted fusion" in line.ok("relevance", "compare", "--cases", world)
 
     def test_a_model_is_asked_about_the_same_tasks_through_the_service(self, tmp_path: Path) -> None:
         towns = ("Aldersund", "Brannik", "Corvale")
@@ -132,7 +134,7 @@ class TestCommands:
         cases.write_text("\n".join(map(json.dumps, [*memories, *asked, {"id": "none", "message": "Explain monads"}])))
         line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm", OPENAI_API_KEY="none")
         with upstream_thread(keeping(["Brannik", "Corvale"])) as upstream:
-            said = ("judge", "compare", "--cases", str(cases), "--model-api-base", f"{upstream.url}/v1")
+            said = ("relevance", "compare", "--cases", str(cases), "--model-api-base", f"{upstream.url}/v1")
             found = line.json(*said, "--model", "openai/fake")
             assert upstream.chats
             assert "openai/fake" in line.ok(*said, "--model", "openai/fake")
@@ -150,4 +152,4 @@ class TestCommands:
         ]
         cases.write_text("".join(json.dumps(one) + "\n" for one in lines))
         line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
-        assert "too few" in line.json("judge", "fit", "--cases", str(cases), exit_code=1)["error"]
+        assert "too few" in line.json("relevance", "fit", "--cases", str(cases), exit_code=1)["error"]

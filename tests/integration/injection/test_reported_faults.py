@@ -66,7 +66,7 @@ async def test_b10_forgotten_memory_is_gone_at_once(tmp_path: Path) -> None:
     async with open_service(tmp_path) as service:
         await service.put(given["memories"])
         before = await service.ask(question)
-        await service.keeper.forget("t1", ["m1"])
+        await service.memory_service.forget("t1", ["m1"])
         after = await service.ask(question, session_id="s2")
     assert ids(before) == ["m1"]
     assert (after.outcome, after.reason) == (Outcome.NONE_RELEVANT, Reason.NOTHING_RECALLED)
@@ -82,7 +82,7 @@ async def test_b11_other_tenants_are_invisible_everywhere(tmp_path: Path) -> Non
         await service.put([*south, *nearer], "south")
         result = await service.ask(given["request"]["message"], scope={"tenant": "north"})
         receipt = await service.receipt(result, "north")
-        assert await service.keeper.count("north") == 1
+        assert await service.memory_service.count("north") == 1
     assert ids(result) == ["n1"]
     assert [entry.id for entry in receipt.considered] == ["n1"]
     for hidden in ("Baptiste", "retires", "Number"):
@@ -202,7 +202,7 @@ async def test_b31_bad_matches_are_not_injected(tmp_path: Path, path: str) -> No
             receipt = await service.receipt(result)
             assert result.outcome is Outcome.NONE_RELEVANT
             if path == "model picks everything":
-                assert {entry.verdict for entry in receipt.considered} == {CandidateVerdict.BELOW_FLOOR}
+                assert {entry.verdict for entry in receipt.considered} == {CandidateVerdict.BELOW_THRESHOLD}
     if model:
         assert model.requests == []
 

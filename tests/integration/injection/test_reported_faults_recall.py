@@ -53,7 +53,7 @@ async def test_b10_what_is_forgotten_or_over_is_nowhere(tmp_path: Path, by_model
         await service.put([fact("seed", "Imre's lockers are in the east hall", importance=0.9, relations=[link("m1")])])
         before = await service.ask(question)
         await service.put([fact("over", "Imre had locker 215", valid_until="2026-02-01T00:00:00Z")])
-        await service.keeper.forget("t1", ["m1"])
+        await service.memory_service.forget("t1", ["m1"])
         after = await service.ask(question, session_id="s2")
         receipt = await service.receipt(after)
     assert "m1" in ids(before)
@@ -95,7 +95,7 @@ async def test_b61_a_namesake_is_somebody_else(tmp_path: Path, by_model: bool) -
     fates = {entry.id: entry.verdict.value for entry in receipt.considered}
     assert (fates["a1"], fates["a2"]) == ("namesake", "namesake")
     (chosen,) = [entry for entry in receipt.considered if entry.id == "b1"]
-    assert {"message", "named"} <= {leg.value for leg in chosen.legs}
+    assert {"message", "named"} <= {search_kind.value for search_kind in chosen.legs}
     assert chosen.relevance is not None
     assert all("Mirela Stanek" in item.text or "Mirela Oduya" in item.text for item in unclear.items)
 

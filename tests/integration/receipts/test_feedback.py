@@ -1,6 +1,5 @@
 """What answers used, in a whole service: real store, real embedder, real receipts and counts."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,39 +7,21 @@ import pytest
 
 from hooks.contract import InjectionResult
 from hooks.usage_contract import AnswerReport
-from tests.support.scripted_model import Say, ScriptedModel, Step
 from tests.support.service import NOW, Service, fact, ids, open_service
 from worker.adapters.local.usage import FileUsage
 from worker.domain.deadline import Deadline
 from worker.domain.errors import NotFound
-from worker.domain.memory import RecallQuery, Visibility
-from worker.domain.model_calls import Reason
-from worker.domain.timings import Stages
 from worker.domain.usage import Usage
-from worker.ports.models import ChatModel
-from worker.recall.recall import Recall, RecallScope
 from worker.receipts.answer_usage import AnswerUsage, AnswerUsageParts
-from worker.receipts.usage_by_model import UsageJudge
 from worker.settings.injection import InjectionConfig
-from worker.triage.prompt_files import default_prompts_dir
 
 HOLD = "Cabin holds in berth now lapse after 12 minutes"
 QUESTION = "How long are cabin holds kept before they lapse in berth?"
 
 
-def feedback(
-    service: Service, folder: Path, steps: Sequence[Step] = (), **config: Any
-) -> tuple[AnswerUsage, FileUsage]:
-    usage, settings = FileUsage(folder / "usage.json"), InjectionConfig.model_validate(config)
-    model = ScriptedModel(steps)
-
-    async def open_model(agent_id: str, deadline: Deadline) -> ChatModel:
-        return model
-
-    judge = UsageJudge(open_model, default_prompts_dir())
-    parts = AnswerUsageParts(
-        service.receipts, service.ledger, usage, service.engine, lambda _: settings, lambda: NOW, judge
-    )
+def feedback(service: Service, folder: Path) -> tuple[AnswerUsage, FileUsage]:
+    usage, settings = FileUsage(folder / "usage.json"), InjectionConfig()
+    parts = AnswerUsageParts(service.receipts, service.ledger, usage, service.engine, lambda _: settings, lambda: NOW)
     return AnswerUsage(parts), usage
 
 
@@ -109,45 +90,3 @@ async def test_without_texts_in_receipts_the_report_brings_the_message(tmp_path:
             await told.report(report("after 12 minutes"), Deadline.after(5))
         done = await told.report(report("after 12 minutes", message=QUESTION), Deadline.after(5))
         assert done.used == ("hold",)
-
-
-async def test_a_model_judges_where_the_settings_say_so(tmp_path: Path) -> None:
-    steps = ['{"relevant":[],"sufficient":true}']
-    async with open_service(tmp_path) as service:
-        told, _ = feedback(service, tmp_path, steps, usage_judge=True)
-        await asked(service)
-        done = await told.report(report("after 12 minutes"), Deadline.after(5))
-        assert (done.used, done.judged_by) == ((), "model")
-
-
-@pytest.mark.parametrize("step", ["I think so!", Say(error=Reason.MODEL_TIMEOUT), Say("{}", delay=30.0)])
-async def test_words_decide_where_the_model_fails(tmp_path: Path, step: Step) -> None:
-    async with open_service(tmp_path) as service:
-        told, _ = feedback(service, tmp_path, [step], usage_judge=True)
-        await asked(service)
-        done = await told.report(report("after 12 minutes"), Deadline.after(1.0))
-        assert (done.used, done.judged_by) == (("hold",), "words")
-
-
-async def test_damping_changes_the_order_and_nothing_else(tmp_path: Path) -> None:
-    async with open_service(tmp_path) as service:
-        usage = FileUsage(tmp_path / "usage.json")
-        await service.put(
-            [fact("a", HOLD), fact("b", "Cabin holds in berth do not lapse at night, after 12 or before")]
-        )
-        for number in range(40):
-            await usage.count("t1", f"r{number}", {"a": False, "b": True}, NOW)
-        recall = Recall(service.engine, service.recall._sparse, service.recall._embedder, usage=usage)
-
-        async def found(damping: float) -> dict[str, tuple[float, float]]:
-            config = InjectionConfig(usage_damping=damping)
-            scope = RecallScope("t1", Visibility(), NOW)
-            recalled = await recall(RecallQuery(QUESTION), scope, config, Deadline.after(5), Stages())
-            return {one.memory.id: (one.relevance, one.score) for one in recalled.candidates}
-
-        plain, damped = await found(0.0), await found(1.0)
-        assert list(plain) == ["a", "b"]
-        assert list(damped) == ["b", "a"]
-        assert {key: pair[0] for key, pair in plain.items()} == {key: pair[0] for key, pair in damped.items()}
-        assert plain["b"] == damped["b"]
-        assert plain["a"][1] - damped["a"][1] == pytest.approx(40 / 45)

@@ -54,7 +54,7 @@ def test_what_is_set_otherwise_shows(cli: CommandLine) -> None:
     receipt = injected(cli)["receipt_id"]
     found = cli.json("replay", receipt, "--set", "max_items=1")
     assert (found["same"], len(found["before"]["chosen"]), len(found["after"]["chosen"])) == (False, 2, 1)
-    fates = {one["id"]: (one["before"], one["after"]) for one in found["fates"]}
+    fates = {one["id"]: (one["before"], one["after"]) for one in found["outcomes"]}
     assert sorted(fates.values()) == [("chosen", "chosen"), ("chosen", "over_items")]
     shown = cli.ok("replay", receipt, "--set", "max_items=1")
     assert "other memories than before" in shown
@@ -70,7 +70,7 @@ def test_what_has_changed_since_is_told(cli: CommandLine) -> None:
     found = cli.json("replay", receipt)
     changed = {one["id"]: (one["then"], one["now"]) for one in found["changed_memories"]}
     assert changed == {"hold": (1, 2), "crew": (1, None)}
-    assert "younger" not in {one["id"] for one in found["fates"]}, "it did not exist at that time"
+    assert "younger" not in {one["id"] for one in found["outcomes"]}, "it did not exist at that time"
     shown = cli.ok("replay", receipt)
     assert "hold: version 1 then, 2 now" in shown
     assert "crew: version 1 then, gone since" in shown
@@ -227,7 +227,7 @@ def test_two_receipts_side_by_side() -> None:
     before = receipt_with(considered("a"), considered("b"), considered("c", CandidateVerdict.ALREADY_SHOWN, version=4))
     after = receipt_with(considered("b"), considered("a", CandidateVerdict.NOT_SELECTED), considered("new"))
     found = compared(before, after, [Memory(id="a", content="x"), Memory(id="c", content="x", version=5)])
-    fates = {one.id: (one.before, one.after, one.place_before, one.place_after) for one in found.fates}
+    fates = {one.id: (one.before, one.after, one.place_before, one.place_after) for one in found.outcomes}
     assert not found.same
     assert fates["a"] == (CandidateVerdict.CHOSEN, CandidateVerdict.NOT_SELECTED, 1, None)
     assert fates["b"] == (CandidateVerdict.CHOSEN, CandidateVerdict.CHOSEN, 2, 1)

@@ -59,8 +59,8 @@ async def served(folder: Path, **variables: str) -> AsyncIterator[tuple[Upstream
             yield upstream, backend, receipt
 
 
-async def replayed(backend: OperationClient, receipt: str, **wish: Any) -> dict[str, Any]:
-    wanted = {"id": receipt, "wish": {"deadline_ms": 20_000, **wish}}
+async def replayed(backend: OperationClient, receipt: str, **changes: Any) -> dict[str, Any]:
+    wanted = {"id": receipt, "changes": {"deadline_ms": 20_000, **changes}}
     found: dict[str, Any] = await backend.call(REPLAY, wanted, budget=25.0)
     return found
 

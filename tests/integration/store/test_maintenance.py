@@ -81,7 +81,7 @@ async def test_a_reindex_under_reads_and_writes_loses_neither(tmp_path: Path) ->
 
         async with reading(kept) as seen:
             writer = asyncio.create_task(write())
-            done = await kept.keeper.reindex(kept.progress, embedder="large")
+            done = await kept.memory_service.reindex(kept.progress, embedder="large")
             await asyncio.sleep(0.1)
             stop.set()
             await writer
@@ -120,15 +120,15 @@ async def test_changed_dimension_is_told_with_both_numbers_serves_keywords_and_d
         health = await kept.host.store().health()
         assert (health.points, health.fault, health.bare) == (51, None, 1)
         assert (await kept.search(BARGE.format(7)))[0]["cosine"] == pytest.approx(1.0, abs=1e-5)
-        assert (await kept.keeper.reindex(kept.progress))["reindexed"] == 51
+        assert (await kept.memory_service.reindex(kept.progress))["reindexed"] == 51
         assert (await kept.host.store().health()).bare == 0
         embedder = kept.host.serving.embedder
         assert isinstance(embedder, HashingEmbedder)
         assert embedder.passages == ["Written while the vectors did not fit"]
-        await kept.keeper.reindex(kept.progress, force=True)
+        await kept.memory_service.reindex(kept.progress, force=True)
         assert len(embedder.passages) == 1 + 51
     async with open_house(tmp_path, large()) as kept, reading(kept) as seen:
-        assert (await kept.keeper.reindex(kept.progress))["reindexed"] == 51
+        assert (await kept.memory_service.reindex(kept.progress))["reindexed"] == 51
         assert (await kept.search("Written while the vectors did not fit"))[0]["cosine"] is not None
         assert seen.wrong == []
 
@@ -138,7 +138,7 @@ async def test_same_size_of_another_model_is_not_the_same(tmp_path: Path) -> Non
         await kept.put(*barges(20))
     async with open_house(tmp_path, HashingEmbedder(64, "two")) as kept:
         assert (await kept.host.store().health()).dense_usable is False
-        assert (await kept.keeper.reindex(kept.progress))["reindexed"] == 20
+        assert (await kept.memory_service.reindex(kept.progress))["reindexed"] == 20
         assert (await kept.host.store().health()).dense_usable is True
 
 
@@ -148,9 +148,9 @@ async def test_changed_keyword_recipe_is_a_reason_to_reindex(tmp_path: Path) -> 
     german = Bm25Encoder("german")
     async with open_house(tmp_path, small(), sparse=german) as kept:
         assert "keyword index" in str((await kept.host.store().health()).fault)
-        await kept.keeper.reindex(kept.progress)
+        await kept.memory_service.reindex(kept.progress)
         assert (await kept.host.store().health()).fault is None
-        embedded = await kept.keeper.reindex(kept.progress)
+        embedded = await kept.memory_service.reindex(kept.progress)
         assert embedded["reindexed"] == 0
         assert "--force" in embedded["reason"]
 
@@ -159,7 +159,7 @@ async def test_a_reindex_that_breaks_off_goes_on_where_it_was(tmp_path: Path) ->
     broken, sound = large(), large()
     async with open_house(tmp_path, small(), named={"broken": broken, "sound": sound}) as kept:
         await kept.put(*barges(300))
-        running = asyncio.create_task(kept.keeper.reindex(kept.progress, embedder="broken"))
+        running = asyncio.create_task(kept.memory_service.reindex(kept.progress, embedder="broken"))
         broken.delay = 0.05
         while kept.progress.done < 128:
             await asyncio.sleep(0.005)
@@ -170,7 +170,7 @@ async def test_a_reindex_that_breaks_off_goes_on_where_it_was(tmp_path: Path) ->
         assert (await kept.search(BARGE.format(7)))[0]["id"] == "m7"
         await kept.put(fact("m5", "Barge five was changed meanwhile"))
         await kept.call(FORGET, {"tenant": "t1", "ids": ["m6"]})
-        done = await kept.keeper.reindex(kept.progress, embedder="sound")
+        done = await kept.memory_service.reindex(kept.progress, embedder="sound")
         assert (done["reindexed"], done["live"]) == (299, "memories-2")
         assert len(sound.passages) <= 299 - 128 + 1
         contents = await kept.contents()
@@ -184,7 +184,7 @@ async def test_a_reindex_that_fails_changes_nothing(tmp_path: Path, monkeypatch:
     async with open_house(tmp_path, small(), named={"down": down}) as kept:
         await kept.put(*barges(10))
         with pytest.raises(EmbedderError):
-            await kept.keeper.reindex(kept.progress, embedder="down")
+            await kept.memory_service.reindex(kept.progress, embedder="down")
         assert (await kept.search(BARGE.format(7)))[0]["cosine"] is not None
         assert (await kept.put(fact("new", "Still writable")))["created"] == 1
         assert (await kept.shelf.generations()).live == "memories"
@@ -195,7 +195,7 @@ class Shuffled(HashingEmbedder):
 
     @property
     def profile(self) -> EmbedderProfile:
-        return EmbedderProfile("shuffled", "1", 64, floor=0.25, confident=0.3, duplicate=0.92)
+        return EmbedderProfile("shuffled", "1", 64, candidate_threshold=0.25, confident=0.3, duplicate=0.92)
 
     async def embed_query(self, text: str) -> Any:
         return await super().embed_query(f"query {len(self.queries)} only")
@@ -205,9 +205,9 @@ async def test_a_generation_that_finds_nothing_does_not_become_the_live_one(tmp_
     async with open_house(tmp_path, small(), named={"shuffled": Shuffled()}) as kept:
         await kept.put(*barges(60))
         with pytest.raises(StoreError, match="found by their own text"):
-            await kept.keeper.reindex(kept.progress, embedder="shuffled")
+            await kept.memory_service.reindex(kept.progress, embedder="shuffled")
         assert (await kept.shelf.generations()).live == "memories"
-        await kept.keeper.reindex(kept.progress, embedder="shuffled", force=True)
+        await kept.memory_service.reindex(kept.progress, embedder="shuffled", force=True)
         assert (await kept.shelf.generations()).live == "memories-2"
 
 
@@ -215,22 +215,22 @@ async def test_going_back_keeps_what_was_written_since(tmp_path: Path) -> None:
     old, new = small(), large()
     async with open_house(tmp_path, old, named={"new": new}) as kept:
         with pytest.raises(NotFound):
-            await kept.keeper.rollback(kept.progress)
+            await kept.memory_service.rollback(kept.progress)
         await kept.put(*barges(30))
-        await kept.keeper.reindex(kept.progress, embedder="new")
+        await kept.memory_service.reindex(kept.progress, embedder="new")
         await kept.put(fact("since", "Written since the change"))
         await kept.call(FORGET, {"tenant": "t1", "ids": ["m1"]})
         with pytest.raises(StoreError, match="64 dimensions"):
-            await kept.keeper.rollback(kept.progress, embedder="new")
+            await kept.memory_service.rollback(kept.progress, embedder="new")
         async with reading(kept) as seen:
-            assert (await kept.keeper.rollback(kept.progress))["live"] == "memories"
+            assert (await kept.memory_service.rollback(kept.progress))["live"] == "memories"
         assert seen.wrong == []
         contents = await kept.contents()
         assert "since" in contents
         assert "m1" not in contents
         assert len(contents) == 30
         assert (await kept.search(BARGE.format(7)))[0]["cosine"] == pytest.approx(1.0, abs=1e-5)
-        assert (await kept.keeper.prune(kept.progress))["deleted"] == ["memories-2"]
+        assert (await kept.memory_service.prune(kept.progress))["deleted"] == ["memories-2"]
     assert [path.name for path in sorted(tmp_path.glob("memories*"))] == ["memories", "memories.json"]
 
 
@@ -256,13 +256,13 @@ async def test_going_back_waits_for_those_who_still_read_what_was_replaced(tmp_p
         await kept.put(*barges(30))
         reader = asyncio.create_task(kept.search(old.held))
         await old.begun.wait()
-        await kept.keeper.reindex(kept.progress, embedder="new")
-        back = asyncio.create_task(kept.keeper.rollback(kept.progress))
+        await kept.memory_service.reindex(kept.progress, embedder="new")
+        back = asyncio.create_task(kept.memory_service.rollback(kept.progress))
         assert not (await asyncio.wait([back], timeout=0.3))[0]
         old.let_go.set()
         assert len(await reader) == 10
         assert (await back)["live"] == "memories"
-        assert (await kept.keeper.prune(kept.progress))["deleted"] == ["memories-2"]
+        assert (await kept.memory_service.prune(kept.progress))["deleted"] == ["memories-2"]
 
 
 @pytest.mark.parametrize("name", ["copy", "copy.tar.gz"])
@@ -279,15 +279,15 @@ async def test_a_backup_made_under_writes_is_whole_and_restores_with_its_vectors
 
         writing = asyncio.create_task(write())
         async with reading(kept) as seen:
-            done = await kept.keeper.backup(kept.progress, target)
+            done = await kept.memory_service.backup(kept.progress, target)
         assert seen.wrong == []
         await writing
         with pytest.raises(StoreError, match="never replaces"):
-            await kept.keeper.backup(kept.progress, target)
+            await kept.memory_service.backup(kept.progress, target)
     assert [path.name for path in tmp_path.glob("copy*")] == [name]
     fresh = small()
     async with open_house(tmp_path / "b", fresh) as kept:
-        restored = await kept.keeper.restore(kept.progress, target)
+        restored = await kept.memory_service.restore(kept.progress, target)
         assert restored["restored"] == done["memories"]
         assert len(fresh.passages) <= 40, "vectors are taken over, only late writes are embedded"
         assert await kept.contents("t2") == {"x": "Zürich 🙂 経費"}
@@ -301,14 +301,14 @@ async def test_a_backup_made_under_writes_is_whole_and_restores_with_its_vectors
 async def test_a_restore_needs_force_over_memories_and_can_be_taken_back(tmp_path: Path) -> None:
     async with open_house(tmp_path / "a", small()) as kept:
         await kept.put(*barges(20))
-        await kept.keeper.backup(kept.progress, tmp_path / "copy")
+        await kept.memory_service.backup(kept.progress, tmp_path / "copy")
     embedder = large()
     async with open_house(tmp_path / "b", embedder) as kept:
         await kept.put(fact("mine", "What was here before"))
         with pytest.raises(StoreError, match="--force"):
-            await kept.keeper.restore(kept.progress, tmp_path / "copy")
+            await kept.memory_service.restore(kept.progress, tmp_path / "copy")
         assert await kept.contents() == {"mine": "What was here before"}
-        await kept.keeper.restore(kept.progress, tmp_path / "copy", force=True)
+        await kept.memory_service.restore(kept.progress, tmp_path / "copy", force=True)
         assert len(await kept.contents()) == 20
         assert len(embedder.passages) == 21
         assert (await kept.shelf.generations()).previous == ("memories",)
@@ -317,24 +317,24 @@ async def test_a_restore_needs_force_over_memories_and_can_be_taken_back(tmp_pat
 async def test_a_damaged_backup_is_refused_before_anything_is_changed(tmp_path: Path) -> None:
     async with open_house(tmp_path / "a", small()) as kept:
         await kept.put(*barges(20))
-        await kept.keeper.backup(kept.progress, tmp_path / "copy")
+        await kept.memory_service.backup(kept.progress, tmp_path / "copy")
         file = tmp_path / "copy" / "memories.jsonl"
         data = file.read_bytes()
         for broken in (data.replace(b"Barge 3", b"Barge 4"), data[:-40], b""):
             file.write_bytes(broken)
             with pytest.raises(StoreError, match="damaged"):
-                await kept.keeper.restore(kept.progress, tmp_path / "copy", force=True)
+                await kept.memory_service.restore(kept.progress, tmp_path / "copy", force=True)
         (tmp_path / "copy" / "manifest.json").write_text(json.dumps({"format": 9}), encoding="utf-8")
         for wrong in ("copy", "nothing.tar.gz", "a/memories.json"):
             with pytest.raises(StoreError, match="no backup"):
-                await kept.keeper.restore(kept.progress, tmp_path / wrong, force=True)
+                await kept.memory_service.restore(kept.progress, tmp_path / wrong, force=True)
         assert len(await kept.contents()) == 20
 
 
 async def test_a_pointer_that_cannot_be_read_is_said_and_not_replaced_by_an_empty_store(tmp_path: Path) -> None:
     async with open_house(tmp_path, small(), named={"large": large()}) as kept:
         await kept.put(*barges(5))
-        await kept.keeper.reindex(kept.progress, embedder="large")
+        await kept.memory_service.reindex(kept.progress, embedder="large")
     (tmp_path / "memories.json").write_text("{", encoding="utf-8")
     with pytest.raises(StoreError, match=r"memories\.json"):
         await EdgeGenerations(tmp_path).open_live(recipe(small()))
@@ -354,7 +354,7 @@ async def test_a_job_says_how_far_it_is(tmp_path: Path) -> None:
     async with open_house(tmp_path, small(), named={"large": slow}) as kept:
         await kept.put(*barges(300))
         progress = Progress()
-        running = asyncio.create_task(kept.keeper.reindex(progress, embedder="large"))
+        running = asyncio.create_task(kept.memory_service.reindex(progress, embedder="large"))
         seen = set()
         while not running.done():
             seen.add((progress.phase, progress.done, progress.total))
@@ -368,7 +368,7 @@ async def test_one_job_at_a_time_and_its_end_is_told(tmp_path: Path) -> None:
     slow.delay = 0.05
     async with open_house(tmp_path, small(), named={"large": slow, "down": HashingEmbedder(fault=KeyError())}) as kept:
         await kept.put(*barges(100))
-        jobs = StoreOperations(kept.keeper)
+        jobs = StoreOperations(kept.memory_service)
 
         async def ask(operation: str, **payload: Any) -> dict[str, Any]:
             return (await jobs.table()[operation](payload, Deadline.after(5))).body

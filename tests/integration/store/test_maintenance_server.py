@@ -59,7 +59,7 @@ async def test_another_process_reads_and_writes_while_a_reindex_goes_over(double
         async with open_house(tmp_path / "b", large(), shelf=shelf(double)) as ours:
             assert "64 dimensions" in str((await ours.host.store().health()).fault)
             writing = asyncio.create_task(other(theirs))
-            done = await ours.keeper.reindex(ours.progress)
+            done = await ours.memory_service.reindex(ours.progress)
             stop.set()
             await writing
             assert missed == []
@@ -85,7 +85,7 @@ async def test_what_was_changed_on_both_sides_stays_as_the_new_generation_has_it
         await kept.put(*barges(10))
         former = await shelf(double).open("memories", recipe(small()))
         late = kept.host.serving.operations
-        running = asyncio.create_task(kept.keeper.reindex(kept.progress, embedder="large"))
+        running = asyncio.create_task(kept.memory_service.reindex(kept.progress, embedder="large"))
         while kept.progress.phase != "settling":
             await asyncio.sleep(0.01)
         await kept.put(fact("m1", "Newer, in the new generation"))
@@ -108,14 +108,14 @@ async def test_what_was_changed_on_both_sides_stays_as_the_new_generation_has_it
 async def test_going_back_and_pruning_on_a_server(double: QdrantDouble, tmp_path: Path) -> None:
     async with open_house(tmp_path, small(), named={"large": large()}, shelf=shelf(double)) as kept:
         await kept.put(*barges(10))
-        await kept.keeper.reindex(kept.progress, embedder="large")
+        await kept.memory_service.reindex(kept.progress, embedder="large")
         await kept.put(fact("since", "Written since"))
-        assert (await kept.keeper.rollback(kept.progress))["live"] == "memories"
+        assert (await kept.memory_service.rollback(kept.progress))["live"] == "memories"
         assert "since" in await kept.contents()
-        assert (await kept.keeper.prune(kept.progress))["deleted"] == ["memories-2"]
+        assert (await kept.memory_service.prune(kept.progress))["deleted"] == ["memories-2"]
         assert [one.name for one in (await double.engine.get_collections()).collections] == ["memories"]
-        await kept.keeper.reindex(kept.progress, embedder="large")
-        await kept.keeper.prune(kept.progress)
+        await kept.memory_service.reindex(kept.progress, embedder="large")
+        await kept.memory_service.prune(kept.progress)
         assert [one.name for one in (await double.engine.get_collections()).collections] == ["memories-2"]
         assert len(await kept.contents()) == 11
     async with open_house(tmp_path, large(), shelf=shelf(double)) as kept:
@@ -135,16 +135,16 @@ async def test_there_and_back(double: QdrantDouble, tmp_path: Path) -> None:
     async with open_house(tmp_path / "a", embedders[0], elsewhere=to_server) as kept:
         await kept.put(*barges(150))
         await kept.put(fact("x", "Of another tenant"), tenant="t2")
-        assert (await kept.keeper.migrate(kept.progress, "http://server"))["migrated"] == 151
+        assert (await kept.memory_service.migrate(kept.progress, "http://server"))["migrated"] == 151
         await kept.put(fact("late", "Written after the move"))
         await kept.call(FORGET, {"tenant": "t1", "ids": ["m0"]})
         with pytest.raises(StoreError, match="--force"):
-            await kept.keeper.migrate(kept.progress, "http://server")
-        assert (await kept.keeper.migrate(kept.progress, "http://server", force=True))["migrated"] == 151
+            await kept.memory_service.migrate(kept.progress, "http://server")
+        assert (await kept.memory_service.migrate(kept.progress, "http://server", force=True))["migrated"] == 151
         expected = await kept.contents()
     async with open_house(tmp_path / "s", embedders[1], shelf=shelf(double), elsewhere=to_folder) as kept:
         assert await kept.contents() == expected
-        assert (await kept.keeper.migrate(kept.progress, "edge"))["migrated"] == 151
+        assert (await kept.memory_service.migrate(kept.progress, "edge"))["migrated"] == 151
         assert embedders[1].passages == []
     async with open_house(tmp_path / "b", embedders[2]) as kept:
         assert await kept.contents() == expected
@@ -164,7 +164,7 @@ async def test_a_target_made_by_other_recipes_is_refused(double: QdrantDouble, t
     async with open_house(tmp_path / "a", small(), elsewhere=to_server) as kept:
         await kept.put(*barges(3))
         with pytest.raises(StoreError, match="128 dimensions"):
-            await kept.keeper.migrate(kept.progress, "http://server", force=True)
+            await kept.memory_service.migrate(kept.progress, "http://server", force=True)
 
 
 async def test_a_worker_that_was_started_with_the_new_embedder_uses_vectors_once_they_fit(
@@ -178,7 +178,7 @@ async def test_a_worker_that_was_started_with_the_new_embedder_uses_vectors_once
     ):
         fitting = asyncio.create_task(waiting.host.keep_fitting(0.05))
         assert waiting.host.serving.dense_usable is False
-        await working.keeper.reindex(working.progress)
+        await working.memory_service.reindex(working.progress)
         async with asyncio.timeout(10):
             while not waiting.host.serving.dense_usable:
                 await asyncio.sleep(0.02)

@@ -14,11 +14,11 @@ from worker.domain.memory import HybridQuery, Memory, MemoryFilter, MemoryType, 
 
 
 async def put(service: Any, *memories: dict[str, Any]) -> Any:
-    return await service.keeper.put("t1", [as_memory(memory) for memory in memories])
+    return await service.memory_service.put("t1", [as_memory(memory) for memory in memories])
 
 
 async def one(service: Any, key: str) -> Memory:
-    (memory,) = await service.keeper.get("t1", [key])
+    (memory,) = await service.memory_service.get("t1", [key])
     return memory
 
 
@@ -27,7 +27,7 @@ async def test_same_memory_again_changes_nothing(tmp_path: Path) -> None:
         first = await put(service, fact("m1", "The gate is green"))
         second = await put(service, fact("m1", "The gate is green"))
         assert (first.created, second.unchanged) == (("m1",), ("m1",))
-        assert await service.keeper.count("t1") == 1
+        assert await service.memory_service.count("t1") == 1
 
 
 async def test_changed_content_is_the_next_version(tmp_path: Path) -> None:
@@ -66,14 +66,14 @@ async def test_listing_goes_through_every_memory_once(tmp_path: Path) -> None:
         seen: list[str] = []
         cursor = None
         while True:
-            page = await service.keeper.page("t1", limit=10, cursor=cursor)
+            page = await service.memory_service.page("t1", limit=10, cursor=cursor)
             seen.extend(memory.id for memory in page.memories)
             cursor = page.cursor
             if cursor is None:
                 break
         assert sorted(seen) == sorted(f"m{n}" for n in range(25))
-        assert await service.keeper.forget("t1", ["m1", "m2", "gone"]) == 2
-        assert await service.keeper.count("t1") == 23
+        assert await service.memory_service.forget("t1", ["m1", "m2", "gone"]) == 2
+        assert await service.memory_service.count("t1") == 23
 
 
 UPDATES_M1 = [{"kind": "updates", "target": "m1"}]
@@ -100,7 +100,7 @@ async def test_a_successor_supersedes_its_target_in_whichever_order_they_come(
         again = await put(service, *(chain[key] for key in order))
         assert sorted(again.unchanged) == ["m1", "m2", "m3"]
         now = MemoryFilter(visibility=Visibility(valid_at=NOW))
-        page = await service.keeper.page("t1", limit=10, cursor=None, where=now)
+        page = await service.memory_service.page("t1", limit=10, cursor=None, where=now)
         assert [memory.id for memory in page.memories] == ["m3"]
 
 
@@ -118,8 +118,8 @@ async def test_writing_it_again_without_a_date_keeps_the_first_date_and_embeds_n
     embedder = HashingEmbedder()
     dateless = Memory(id="m1", content="The gate is green")
     async with open_service(tmp_path, embedder=embedder) as service:
-        await service.keeper.put("t1", [dateless], now=NOW)
-        later = await service.keeper.put("t1", [dateless], now=NOW.replace(year=2027))
+        await service.memory_service.put("t1", [dateless], now=NOW)
+        later = await service.memory_service.put("t1", [dateless], now=NOW.replace(year=2027))
         assert later.unchanged == ("m1",)
         assert (await one(service, "m1")).created_at == NOW
         assert embedder.passages == ["The gate is green"]
@@ -128,21 +128,21 @@ async def test_writing_it_again_without_a_date_keeps_the_first_date_and_embeds_n
 async def test_update_keeps_the_other_fields_and_counts_versions(tmp_path: Path) -> None:
     async with open_service(tmp_path, embedder=HashingEmbedder()) as service:
         await put(service, fact("m1", "Relay 4", importance=0.8, entities=["pump"]))
-        changed = await service.keeper.update("t1", "m1", {"content": "Relay 5"})
+        changed = await service.memory_service.update("t1", "m1", {"content": "Relay 5"})
         assert (changed.content, changed.version, changed.importance, changed.entities) == (
             "Relay 5",
             2,
             0.8,
             ("pump",),
         )
-        retyped = await service.keeper.update("t1", "m1", {"type": "decision"})
+        retyped = await service.memory_service.update("t1", "m1", {"type": "decision"})
         assert (retyped.type, retyped.version, retyped.content) == (MemoryType.DECISION, 2, "Relay 5")
         with pytest.raises(MemoryRejected, match="importance"):
-            await service.keeper.update("t1", "m1", {"importance": 7})
+            await service.memory_service.update("t1", "m1", {"importance": 7})
         with pytest.raises(NotFound):
-            await service.keeper.update("t1", "m9", {"content": "x"})
+            await service.memory_service.update("t1", "m9", {"content": "x"})
         with pytest.raises(NotFound):
-            await service.keeper.update("t2", "m1", {"content": "x"})
+            await service.memory_service.update("t2", "m1", {"content": "x"})
 
 
 async def test_what_only_changes_around_the_text_keeps_its_vector_while_the_embedder_is_down(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ async def test_what_only_changes_around_the_text_keeps_its_vector_while_the_embe
     async with open_service(tmp_path, embedder=embedder) as service:
         await put(service, fact("m1", "Relay 4"), fact("m2", "Terminal 11"))
         embedder.fault = EmbedderError("down")
-        await service.keeper.update("t1", "m1", {"importance": 0.9})
-        related = await service.keeper.relate("t1", "m2", "supersedes", "m1")
+        await service.memory_service.update("t1", "m1", {"importance": 0.9})
+        related = await service.memory_service.relate("t1", "m2", "supersedes", "m1")
         assert [relation.target for relation in related.relations] == ["m1"]
         assert (await one(service, "m1")).superseded_by == "m2"
         assert (await service.engine.health()).notes == ()
@@ -161,12 +161,12 @@ async def test_relating_twice_is_relating_once_and_needs_both(tmp_path: Path) ->
     async with open_service(tmp_path, embedder=HashingEmbedder()) as service:
         await put(service, fact("m1", "Relay 4"), fact("m2", "Terminal 11"))
         for _ in range(2):
-            await service.keeper.relate("t1", "m1", "about", "m2")
+            await service.memory_service.relate("t1", "m1", "about", "m2")
         assert len((await one(service, "m1")).relations) == 1
         with pytest.raises(MemoryRejected):
-            await service.keeper.relate("t1", "m1", "about", "m1")
+            await service.memory_service.relate("t1", "m1", "about", "m1")
         with pytest.raises(NotFound):
-            await service.keeper.relate("t1", "m1", "about", "m9")
+            await service.memory_service.relate("t1", "m1", "about", "m9")
 
 
 async def test_forgotten_is_gone_from_every_leg_and_nothing_points_at_it(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ async def test_forgotten_is_gone_from_every_leg_and_nothing_points_at_it(tmp_pat
             fact("m2", "The bell hangs on the oak beam", entities=["bell"], relations=UPDATES_M1),
             fact("m3", "Ask the carpenter", relations=[{"kind": "about", "target": "m2"}]),
         )
-        assert await service.keeper.forget("t1", ["m2"]) == 1
+        assert await service.memory_service.forget("t1", ["m2"]) == 1
         store = service.engine.tenant("t1")
         words = "The bell hangs on the oak beam"
         dense = await embedder.embed_query(words)
@@ -187,8 +187,8 @@ async def test_forgotten_is_gone_from_every_leg_and_nothing_points_at_it(tmp_pat
             HybridQuery(None, ENCODER.query(words), MemoryFilter(), 10),
             HybridQuery(dense, ENCODER.query(words), MemoryFilter(entities=("bell",)), 10),
         ]
-        for leg in legs:
-            assert "m2" not in [hit.memory.id for hit in await store.search(leg)]
+        for search_kind in legs:
+            assert "m2" not in [hit.memory.id for hit in await store.search(search_kind)]
         assert await store.get(["m2"]) == []
         assert "m2" not in [memory.id for memory in (await store.scroll(MemoryFilter(), limit=10)).memories]
         assert (await store.scroll(MemoryFilter(pointing_at=("m2",)), limit=10)).memories == ()
@@ -204,21 +204,21 @@ async def test_history_of_a_memory_goes_both_ways(tmp_path: Path) -> None:
     async with open_service(tmp_path, embedder=HashingEmbedder()) as service:
         await put(service, *(fact(f"m{n}", f"Terminal {n}") for n in range(4)))
         for n in range(3):
-            await service.keeper.relate("t1", f"m{n + 1}", "updates", f"m{n}")
+            await service.memory_service.relate("t1", f"m{n + 1}", "updates", f"m{n}")
         await put(service, fact("x", "See there", relations=[{"kind": "about", "target": "m1"}]))
-        shown = await service.keeper.show("t1", "m1")
+        shown = await service.memory_service.show("t1", "m1")
         assert [memory.id for memory in shown.earlier] == ["m0"]
         assert [memory.id for memory in shown.later] == ["m2", "m3"]
         assert [memory.id for memory in shown.related] == ["x"]
         with pytest.raises(NotFound):
-            await service.keeper.show("t1", "nobody")
+            await service.memory_service.show("t1", "nobody")
 
 
 async def test_a_circle_of_successors_ends(tmp_path: Path) -> None:
     async with open_service(tmp_path, embedder=HashingEmbedder()) as service:
         await put(service, fact("m1", "Relay 4"), fact("m2", "Terminal 11", relations=UPDATES_M1))
-        await service.keeper.relate("t1", "m1", "updates", "m2")
-        shown = await service.keeper.show("t1", "m1")
+        await service.memory_service.relate("t1", "m1", "updates", "m2")
+        shown = await service.memory_service.show("t1", "m1")
         assert {memory.id for memory in (*shown.earlier, *shown.later)} == {"m2"}
 
 
@@ -227,7 +227,7 @@ async def test_listing_by_type_and_user(tmp_path: Path) -> None:
         await put(service, fact("m1", "one", type="todo"), fact("m2", "two", scope={"user": "u1"}), fact("m3", "three"))
 
         async def listed(**where: Any) -> list[str]:
-            page = await service.keeper.page("t1", limit=10, cursor=None, where=MemoryFilter(**where))
+            page = await service.memory_service.page("t1", limit=10, cursor=None, where=MemoryFilter(**where))
             return sorted(memory.id for memory in page.memories)
 
         assert await listed(types=(MemoryType.TODO,)) == ["m1"]
@@ -238,9 +238,9 @@ async def test_listing_by_type_and_user(tmp_path: Path) -> None:
 async def test_secrets_are_masked_before_they_are_stored_when_that_is_asked_for(tmp_path: Path) -> None:
     secret = Memory(id="m1", content="The door's password: hunter22!")
     async with open_service(tmp_path, embedder=HashingEmbedder()) as service:
-        await service.keeper.put("t1", [secret])
+        await service.memory_service.put("t1", [secret])
         assert "hunter22" in (await one(service, "m1")).content
-        masked = await service.keeper.put("t1", [secret], mask=True)
+        masked = await service.memory_service.put("t1", [secret], mask=True)
         assert masked.updated == ("m1",)
         assert (await one(service, "m1")).content == "The door's password: [masked]"
-        assert (await service.keeper.put("t1", [secret], mask=True)).unchanged == ("m1",)
+        assert (await service.memory_service.put("t1", [secret], mask=True)).unchanged == ("m1",)

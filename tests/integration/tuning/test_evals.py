@@ -94,13 +94,10 @@ def small(folder: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
-@pytest.mark.parametrize("settings", [OPEN, {"first_recall": "model"}], ids=["service-searches", "model-searches"])
-async def test_a_model_that_knows_the_labels_makes_no_mistake(
-    tmp_path: Path, name: str, settings: dict[str, Any]
-) -> None:
+async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, name: str) -> None:
     """Nothing that is essential is out of reach of three searches, and nothing else is injected."""
     world = world_named(name)
-    async with asked(tmp_path, oracle(world), only=(name,), settings=settings, deadline_ms=8000) as (upstream, plan):
+    async with asked(tmp_path, oracle(world), only=(name,), settings=OPEN, deadline_ms=8000) as (upstream, plan):
         report = await evaluated(plan)
     sound = [run for run in report.runs if not run.degraded]
     assert len(sound) > 40, "a busy machine makes some embeddings late, but not so many"

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 
 from tests.support.http import ACME_TOKEN, TOKEN, Conversation, Recorder, both_tokens, calling, make_app
-from worker.api import access as gate
+from worker.api import access as query_threshold
 from worker.api.access import passage_of
 from worker.api.rate_limit import MOST_CALLERS, RateLimit
 from worker.api.tokens import Tokens, check_address, local_names, name_in, read_tokens
@@ -151,7 +151,7 @@ async def test_a_body_that_turns_out_too_long_is_not_read_to_its_end() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/inject", "/v1/hooks/codex"])
 async def test_a_body_that_does_not_come_is_not_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "PIECE_S", 0.1)
+    monkeypatch.setattr(query_threshold, "PIECE_S", 0.1)
     asked = Conversation(path, INJECTION)
     asked.incoming[0]["more_body"] = True
     await asyncio.wait_for(make_app(recorder())(asked.scope, asked.receive, asked.send), 10)

@@ -103,7 +103,7 @@ def response_null(described: dict[str, Any]) -> None:
 
 
 def request_without_null(described: dict[str, Any]) -> None:
-    schema("GivenMemory")(described)["properties"]["source"] = {"type": "string"}
+    schema("NewMemory")(described)["properties"]["source"] = {"type": "string"}
 
 
 def token_needed(described: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ def answer_of_another_type(described: dict[str, Any]) -> None:
     [
         (drop_operation("/v1/recall", "post"), "POST /v1/recall: gone"),
         (drop_property("InjectionResult", "text"), "POST /v1/inject 200.text: gone"),
-        (drop_property("GivenMemory", "source"), "POST /v1/memories body.memory.source: gone"),
+        (drop_property("NewMemory", "source"), "POST /v1/memories body.memory.source: gone"),
         (require("InjectionRequest", "source"), "POST /v1/inject body.source: required now"),
         (no_longer_required, "GET /v1/memories 200.memories: may be missing now"),
         (parameter_required, "required now"),
@@ -166,7 +166,7 @@ def wider_number(described: dict[str, Any]) -> None:
 
 
 def null_taken(described: dict[str, Any]) -> None:
-    schema("GivenMemory")(described)["properties"]["content"] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    schema("NewMemory")(described)["properties"]["content"] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
 @pytest.mark.parametrize(

@@ -47,14 +47,14 @@ async def test_what_cannot_be_wanted_is_refused(wanted: str) -> None:
 
 async def test_a_replay_carries_the_whole_wish_and_has_its_time() -> None:
     seen = Recorder({"replay": SAME})
-    wish = {"prompt": "p", "model": "openai/x", "mode": "always", "settings": {"max_items": 1}, "current": True}
+    changes = {"prompt": "p", "model": "openai/x", "mode": "always", "settings": {"max_items": 1}, "current": True}
     async with calling(make_app(seen)) as client:
-        answer = await client.post("/v1/receipts/r/replay", json={**wish, "deadline_ms": 9000, "tenant": "t"})
+        answer = await client.post("/v1/receipts/r/replay", json={**changes, "deadline_ms": 9000, "tenant": "t"})
         unknown = await client.post("/v1/receipts/r/replay", json={"max_items": 1})
     assert answer.json() == SAME
     assert unknown.status_code == 422
     ((_, payload),) = seen.asked
-    assert payload == {"tenant": "t", "id": "r", "wish": {**wish, "deadline_ms": 9000}}
+    assert payload == {"tenant": "t", "id": "r", "changes": {**changes, "deadline_ms": 9000}}
     assert 50 < seen.left[0] <= 60
 
 
@@ -80,7 +80,7 @@ async def test_several_are_replayed_one_after_the_other_and_summed_up() -> None:
     changed = {**SAME, "same": False, "after": {**RUN, "chosen": ["m"], "elapsed_ms": 7.0}}
     answers = iter([changed, NotFound("there is no receipt r2")])
     seen = Recorder({"receipts": TWO, "replay": lambda _: next(answers)})
-    body = {"tenant": "t", "where": {"outcome": "injected"}, "wish": {"mode": "always"}, "limit": 2}
+    body = {"tenant": "t", "where": {"outcome": "injected"}, "changes": {"mode": "always"}, "limit": 2}
     async with calling(make_app(seen)) as client:
         found = (await client.post("/v1/replays", json=body)).json()
     assert [(name, payload["tenant"], payload.get("id")) for name, payload in seen.asked] == [
@@ -128,7 +128,7 @@ async def test_replays_end_when_the_caller_leaves() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/receipts/r/replay", "/v1/replays"])
 @pytest.mark.parametrize(
-    ("wish", "status"),
+    ("changes", "status"),
     [
         ({}, 200),
         ({"model": "none"}, 200),
@@ -138,9 +138,9 @@ async def test_replays_end_when_the_caller_leaves() -> None:
     ],
 )
 async def test_a_token_of_one_tenant_names_no_models_and_stays_there(
-    path: str, wish: dict[str, Any], status: int
+    path: str, changes: dict[str, Any], status: int
 ) -> None:
-    body = {"tenant": "other", **({"wish": wish} if path == "/v1/replays" else wish)}
+    body = {"tenant": "other", **({"changes": changes} if path == "/v1/replays" else changes)}
     seen = Recorder({"receipts": TWO, "replay": SAME})
     async with calling(make_app(seen, tokens=both_tokens()), ACME_TOKEN) as client:
         answer = await client.post(path, json=body)

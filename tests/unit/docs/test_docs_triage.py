@@ -7,7 +7,7 @@ import pytest
 from hooks.contract import Mode, Reason
 from tests.support.paths import ROOT
 from worker.domain.model_profile import ModelProfile, SchemaKind
-from worker.settings.injection import FirstRecall, Strategy
+from worker.settings.injection import Strategy
 from worker.settings.selection import TriageSettings
 from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
@@ -15,10 +15,10 @@ DOCS = ROOT / "docs"
 PAGE = (DOCS / "triage.md").read_text(encoding="utf-8")
 SETTINGS = (DOCS / "settings.md").read_text(encoding="utf-8")
 
-OWN = ("strategy", "models", "first_recall", "candidate_order", "verdict_cache_s", "max_recalls")
+OWN = ("strategy", "models", "max_recalls")
 
 
-@pytest.mark.parametrize("enum", [Strategy, FirstRecall, SchemaKind, Mode])
+@pytest.mark.parametrize("enum", [Strategy, SchemaKind, Mode])
 def test_every_word_of_its_settings_is_explained(enum: type[StrEnum]) -> None:
     assert not [member.value for member in enum if f"`{member.value}`" not in PAGE]
 
@@ -40,6 +40,4 @@ def test_every_key_of_a_model_s_table_is_in_the_settings() -> None:
 
 def test_the_sections_that_are_named_are_those_of_the_prompts() -> None:
     prompts = load_prompts(default_prompts_dir())
-    assert "first search" in prompts["triage"].sections
     assert "state" in prompts["decision"].sections
-    assert "`# First search`" in PAGE.replace("\n", " ")

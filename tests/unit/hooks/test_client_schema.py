@@ -87,7 +87,7 @@ def test_what_is_answered_is_what_is_read(model: type[BaseModel], path: str, met
 
 
 def test_every_field_of_a_recalled_memory_is_read() -> None:
-    fields = SCHEMA["components"]["schemas"]["RecalledMemory"]["properties"]
+    fields = SCHEMA["components"]["schemas"]["FoundMemory"]["properties"]
     assert set(fields) - LEFT_OUT == set(RecalledMemory.model_fields)
     assert [
         name for name in RecalledMemory.model_fields if not kinds(fields[name]) <= local_kinds(RecalledMemory, name)

@@ -1,4 +1,4 @@
-"""Fusion, floors, boosts and the deterministic choice."""
+"""Scores, thresholds, boosts and the deterministic choice."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -27,26 +27,27 @@ from worker.recall.ranking import (
     Pool,
     RankingContext,
     pinned_candidates,
-    reciprocal_ranks,
     saturated,
     within_pool,
 )
 from worker.settings.injection import InjectionConfig
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-GATED = EmbedderProfile("tiny", "1", 4, floor=0.1, confident=0.5, duplicate=0.92, keyword=2.0, gate=0.4)
-PROFILE = EmbedderProfile("tiny", "1", 4, floor=0.25, confident=0.5, duplicate=0.92)
+GATED = EmbedderProfile(
+    "tiny", "1", 4, candidate_threshold=0.1, confident=0.5, duplicate=0.92, keyword=2.0, query_threshold=0.4
+)
+PROFILE = EmbedderProfile("tiny", "1", 4, candidate_threshold=0.25, confident=0.5, duplicate=0.92)
 
 
 def rank(
     hits: list[Hit],
     config: InjectionConfig,
     size: int = USUAL_SIZE,
-    leg: SearchKind = SearchKind.MESSAGE,
+    search_kind: SearchKind = SearchKind.MESSAGE,
     channel: str | None = None,
 ) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
     pool = Pool(RankingContext(config, PROFILE, NOW, channel, size))
-    pool.add(hits, leg)
+    pool.add(hits, search_kind)
     return pool.ranked()
 
 
@@ -79,7 +80,9 @@ def test_weighted_fusion_adds_both_legs() -> None:
 def test_floor_is_on_the_raw_cosine_and_a_strong_keyword_match_passes_it() -> None:
     candidates, dropped = rank([hit("a", 0.24), hit("b", 0.26), hit("c", 0.1, 10.5)], plain())
     assert {candidate.memory.id for candidate in candidates} == {"b", "c"}
-    assert [(entry.candidate.memory.id, entry.verdict) for entry in dropped] == [("a", CandidateVerdict.BELOW_FLOOR)]
+    assert [(entry.candidate.memory.id, entry.verdict) for entry in dropped] == [
+        ("a", CandidateVerdict.BELOW_THRESHOLD)
+    ]
 
 
 def test_configured_floor_goes_before_the_embedders() -> None:
@@ -149,7 +152,7 @@ def test_channel_and_time_add_to_the_order() -> None:
     (here, *others), _ = rank(hits, config, channel="#rigs")
     assert here.score == pytest.approx(0.35)
     assert [other.score for other in others] == pytest.approx([0.3, 0.3])
-    assert rank(hits, config, leg=SearchKind.DATED)[0][0].score == pytest.approx(0.5)
+    assert rank(hits, config, search_kind=SearchKind.DATED)[0][0].score == pytest.approx(0.5)
 
 
 def test_the_best_of_several_searches_counts() -> None:
@@ -200,18 +203,6 @@ def test_ties_are_cut_by_id() -> None:
     assert order([hit("b", 0.5), hit("a", 0.5), hit("c", 0.5)], plain()) == ["a", "b", "c"]
 
 
-def test_reciprocal_ranks_follow_their_formula() -> None:
-    values = reciprocal_ranks([hit("a", 0.9, 1.0), hit("b", 0.8, 5.0), hit("c", None, 3.0)], 2)
-    best = 2 / 3
-    assert values == pytest.approx([(1 / 3 + 1 / 5) / best, (1 / 4 + 1 / 3) / best, (1 / 4) / best])
-
-
-def test_rank_fusion_orders_and_relevance_still_gates() -> None:
-    (first, *_), _ = rank([hit("a", 0.9), hit("b", 0.3, 9.0)], plain(fusion="rrf"))
-    assert first.relevance == pytest.approx(0.6 * 0.3 + 0.4 * saturated(9.0)) or first.memory.id == "a"
-    assert choose(Recalled("q", (first,)), plain(), PROFILE).chosen == ((first,) if first.relevance >= 0.5 else ())
-
-
 def test_without_a_dense_leg_keywords_decide_alone() -> None:
     candidates, dropped = rank([hit("a", None, 8.0), hit("b", None, 2.0), hit("c", None, None)], plain())
     assert [candidate.memory.id for candidate in candidates] == ["a"]
@@ -237,13 +228,12 @@ def test_choice_without_a_model_keeps_at_most_max_items() -> None:
 
 @given(
     st.lists(st.tuples(st.floats(-1, 1) | st.none(), st.floats(0, 100) | st.none(), st.floats(0, 1)), max_size=20),
-    st.sampled_from(["weighted", "rrf"]),
 )
 def test_every_hit_is_accounted_for_once_in_falling_order(
-    raw: list[tuple[float | None, float | None, float]], fusion: str
+    raw: list[tuple[float | None, float | None, float]],
 ) -> None:
     hits = [hit(f"m{n}", cosine, keyword, importance=weight) for n, (cosine, keyword, weight) in enumerate(raw)]
-    candidates, dropped = rank(hits, InjectionConfig(fusion=fusion))
+    candidates, dropped = rank(hits, InjectionConfig())
     seen = [c.memory.id for c in candidates] + [entry.candidate.memory.id for entry in dropped]
     assert sorted(seen) == sorted(h.memory.id for h in hits)
     scores = [candidate.score for candidate in candidates]

@@ -29,7 +29,11 @@ WHERE = MemoryFilter(Visibility(users=("u1",), valid_at=NOW))
 
 def legs(query: RecallQuery, **settings: Any) -> dict[SearchKind, int]:
     wants = plan_of(query, WHERE, NOW, InjectionConfig(**settings)).wants
-    return {leg: sum(want.leg is leg for want in wants) for leg in SearchKind if any(want.leg is leg for want in wants)}
+    return {
+        search_kind: sum(want.search_kind is search_kind for want in wants)
+        for search_kind in SearchKind
+        if any(want.search_kind is search_kind for want in wants)
+    }
 
 
 def request(message: str, **fields: Any) -> InjectionRequest:
@@ -73,7 +77,7 @@ def test_every_leg_has_the_search_limit_and_the_filter() -> None:
 
 def test_a_time_in_the_message_narrows_one_leg() -> None:
     plan = plan_of(RecallQuery("what went wrong last week"), WHERE, NOW, InjectionConfig())
-    (dated,) = [want for want in plan.wants if want.leg is SearchKind.DATED]
+    (dated,) = [want for want in plan.wants if want.search_kind is SearchKind.DATED]
     assert dated.where.since == datetime(2026, 3, 9, tzinfo=UTC)
     assert dated.where.until is not None
     assert NOW > dated.where.until > datetime(2026, 3, 15, 23, tzinfo=UTC)

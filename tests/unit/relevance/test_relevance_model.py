@@ -1,4 +1,4 @@
-"""The pure parts of the judge: trees, head, features, thresholds, and what labels change of it."""
+"""The pure parts of the relevance model: trees, head, features, thresholds, and what labels change of it."""
 
 import json
 import math
@@ -203,9 +203,9 @@ class TestThresholds:
     @pytest.mark.parametrize(("likely", "unsure"), [(0.1, False), (0.3, True), (0.79, True), (0.85, False)])
     def test_it_is_unsure_where_its_points_disagree(self, likely: float, unsure: bool) -> None:
         points = {
-            RelevanceProfile.RECALL: Threshold(0.25, 0.1),
+            RelevanceProfile.GENEROUS: Threshold(0.25, 0.1),
             RelevanceProfile.BALANCED: Threshold(0.5, 0.4),
-            RelevanceProfile.CLEAN98: Threshold(0.8, 0.6),
+            RelevanceProfile.CAUTIOUS: Threshold(0.8, 0.6),
         }
         assert is_unsure(verdicts(likely, 0.01), points) is unsure
 
@@ -265,19 +265,19 @@ class TestFitting:
             fit(team(19, 0.0))
 
     def test_what_was_fitted_is_kept_for_its_version_alone(self, tmp_path: Path) -> None:
-        judge = RelevanceModel("1", "f", (), NO_HEAD, tree(0, 1, 0, 1), 1.0, 0.0, {})
+        relevance_model = RelevanceModel("1", "f", (), NO_HEAD, tree(0, 1, 0, 1), 1.0, 0.0, {})
         change = Adjustment(1.1, 0.2, -0.5)
-        assert read_adjustment(tmp_path, judge) is None
-        write_adjustment(tmp_path, judge, change)
-        assert read_adjustment(tmp_path, judge) == change
-        assert read_adjustment(tmp_path, replace(judge, version="2")) is None
+        assert read_adjustment(tmp_path, relevance_model) is None
+        write_adjustment(tmp_path, relevance_model, change)
+        assert read_adjustment(tmp_path, relevance_model) == change
+        assert read_adjustment(tmp_path, replace(relevance_model, version="2")) is None
 
     @pytest.mark.parametrize("text", ["{", "[]", '{"1": {"scale": "x"}}', '{"1": {"other": 1}}', '{"1": 5}'])
     def test_a_broken_file_says_what_to_do(self, tmp_path: Path, text: str) -> None:
-        judge = RelevanceModel("1", "f", (), NO_HEAD, tree(0, 1, 0, 1), 1.0, 0.0, {})
+        relevance_model = RelevanceModel("1", "f", (), NO_HEAD, tree(0, 1, 0, 1), 1.0, 0.0, {})
         (tmp_path / "judge.json").write_text(text)
         with pytest.raises(SettingsError, match=r"judge\.json: not written by .*; delete it or run the command again"):
-            read_adjustment(tmp_path, judge)
+            read_adjustment(tmp_path, relevance_model)
 
 
 def test_probabilities_are_shifted_and_scaled() -> None:

@@ -1,4 +1,4 @@
-"""Fitting the judge: on small data with a known answer, and twice to the same bytes."""
+"""Fitting the relevance model: on small data with a known answer, and twice to the same bytes."""
 
 from pathlib import Path
 
@@ -222,7 +222,7 @@ class TestOnWorlds:
         found = counts(data, chosen(data, scores, threshold)).measures()
         assert found.clean >= 0.9
         assert found.precision >= 0.6 or found.items == 0.0
-        assert list(thresholds_for(data, scores, both)) == ["clean98", "balanced", "recall"]
+        assert list(thresholds_for(data, scores, both)) == ["cautious", "balanced", "generous"]
         nothing = counts(data, chosen(data, scores, Threshold(99.0, 99.0))).measures()
         assert (nothing.clean, nothing.recall, nothing.items) == (1.0, 0.0, 0.0)
 
@@ -241,7 +241,7 @@ class TestOnWorlds:
         outcome = make(data, read_relevance_model().table, fitted_worlds(data.cases, PAIR), SMALL, 2)
         (tmp_path / "img").mkdir()
         write_report(outcome, [Step(1, 0.8, 0.8, 0.8, 0.2, 0.9)], Agreement(1, 1, 1.0, 1.0, 1.0, 1.0), tmp_path)
-        lines = (tmp_path / "judge-results.md").read_text(encoding="utf-8").splitlines()
+        lines = (tmp_path / "relevance-results.md").read_text(encoding="utf-8").splitlines()
         tables = {line.split(" | ")[0].removeprefix("| "): line.removesuffix(" |").split(" | ")[1:] for line in lines}
         first, added = tables["the first 50 of each world"], tables["added where it erred"]
         assert [int(first[0]), int(added[0])] == [100, _tasks() - 100]

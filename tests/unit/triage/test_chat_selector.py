@@ -176,7 +176,7 @@ async def test_a_failed_search_does_not_fail_the_request() -> None:
 
 
 async def test_what_a_search_dropped_is_told_once() -> None:
-    dropped = Dropped(candidate("m8", "old"), CandidateVerdict.BELOW_FLOOR)
+    dropped = Dropped(candidate("m8", "old"), CandidateVerdict.BELOW_THRESHOLD)
     recall = Memories({q: Recalled(q, (candidate("m9", "new"),), (dropped,)) for q in ("x", "y")})
     calls = (("recall", '{"query":"x"}'), ("recall", '{"query":"y"}'))
     selection, _ = await select([Say(tool_calls=calls), "[2]"], many(1), recall)

@@ -1,13 +1,13 @@
-"""Several models in turn, each with its breaker; what was chosen before; which strategy settings lead to."""
+"""Several models in turn, each with its breaker; which strategy settings lead to."""
 
 import asyncio
 from time import monotonic
 
 import pytest
 
-from hooks.contract import Engine, Reason
-from tests.support.scripted_model import Say, ScriptedModel, offered
-from tests.support.triage import Memories, candidate, ids, live_triage, many, task, verdicts
+from hooks.contract import Reason
+from tests.support.scripted_model import Say, ScriptedModel
+from tests.support.triage import Memories, ids, live_triage, many, task
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, SettingsError
 from worker.domain.memory import Candidate, Recalled, Selection
@@ -15,12 +15,10 @@ from worker.domain.model_profile import ModelAbilities, ModelProfile
 from worker.injection.search_only import SearchOnlySelector
 from worker.injection.strategies import Strategies
 from worker.ports.models import ChatModel, Selector
-from worker.settings.injection import CandidateOrder, FirstRecall, InjectionConfig, Strategy
+from worker.settings.injection import InjectionConfig, Strategy
 from worker.settings.service import ServiceSettings
 from worker.triage.breaker import CircuitBreaker
-from worker.triage.chat_prompt import shuffle_seed
 from worker.triage.model_pool import ModelNames, ModelPool
-from worker.triage.verdict_cache import VerdictCache
 
 FIRST, SECOND = "first/model", "second/model"
 
@@ -91,81 +89,9 @@ async def test_every_model_has_a_breaker_of_its_own() -> None:
     assert len(first.requests) == CircuitBreaker().threshold
 
 
-async def test_what_was_chosen_counts_for_the_same_again_and_for_nothing_else() -> None:
-    model = ScriptedModel(["[3,1]"], FIRST)
-    triage = live_triage([model])
-    first = await select(triage, verdict_cache_s=60)
-    again = await select(triage, verdict_cache_s=60)
-    assert ids(again) == ids(first) == ["m3", "m1"]
-    assert verdicts(again) == verdicts(first)
-    assert (again.engine, again.prompt_id) == (Engine.LLM, "triage@1")
-    assert [attempt.cached for attempt in (*first.attempts, *again.attempts)] == [False, True]
-    assert again.usage is not None
-    assert (again.usage.calls, again.usage.input_tokens, again.usage.cost) == (0, 0, None)
-    assert len(model.requests) == 1
-    edited = (candidate("m1", "note 1, edited"), *many(4)[1:])
-    for candidates, config in (
-        ((edited), {}),
-        (many(3), {}),
-        (many(4), {"max_items": 1}),
-        (many(4), {"max_recalls": 1}),
-    ):
-        await select(triage, candidates, verdict_cache_s=60, **config)
-    assert len(model.requests) == 5
-    await select(triage)
-    assert len(model.requests) == 6
-
-
-async def test_failures_and_choices_after_a_search_are_not_kept() -> None:
-    searching = ['{"relevant":[1],"sufficient":false}', 'recall(query="x")']
-    for steps in (
-        [Say(error=Reason.MODEL_ERROR), "[1]"],
-        [Say('{"relevant":[1,', cut=True), "[2]"],
-        [*searching, "[1]"],
-    ):
-        model = ScriptedModel(steps, FIRST)
-        triage = live_triage([model])
-        for _ in range(2):
-            try:
-                await select(triage, verdict_cache_s=60)
-            except ModelError:
-                continue
-        assert len(model.requests) >= 2
-
-
-def test_the_cache_forgets_by_age_and_by_number() -> None:
-    cache = VerdictCache(2)
-    chosen = Selection(many(1), Engine.LLM)
-    for number, key in enumerate("abc"):
-        cache.put(key, chosen, now=float(number), seconds=10)
-    assert len(cache) == 2
-    assert cache.get("a", many(1), 3) is None
-    assert cache.get("c", many(1), 11.9) is not None
-    assert cache.get("c", many(1), 12.0) is None
-    assert cache.get("b", (), 3) is None  # what was chosen is not among the candidates
-
-
 async def test_a_small_model_leaves_out_and_never_reorders() -> None:
     small = ScriptedModel(["[4,1,3]"], FIRST, abilities=ModelAbilities(may_only_veto=True))
     assert ids(await select(live_triage([small]), max_items=2)) == ["m1", "m3"]
-
-
-async def test_shuffled_candidates_have_the_numbers_that_the_model_was_shown() -> None:
-    orders = set()
-    for _ in range(2):
-        model = ScriptedModel([lambda request: str([n for n, line in offered(request).items() if "note 7" in line])])
-        selection = await select(live_triage([model]), many(9), candidate_order=CandidateOrder.SHUFFLED)
-        assert ids(selection) == ["m7"]
-        orders.add(tuple(offered(model.requests[0]).values()))
-    (order,) = orders
-    assert sorted(order) != list(order)
-
-
-def test_the_seed_is_that_of_task_and_candidates() -> None:
-    assert shuffle_seed(task(), many(5)) == shuffle_seed(task(), many(5)[::-1])
-    assert (
-        len({shuffle_seed(task(), many(5)), shuffle_seed(task("other"), many(5)), shuffle_seed(task(), many(4))}) == 3
-    )
 
 
 class Named(SearchOnlySelector):
@@ -173,46 +99,40 @@ class Named(SearchOnlySelector):
         super().__init__(None)
 
 
-DETERMINISTIC, LLM, DECISION, JUDGE = Named(), Named(), Named(), Named()
+DETERMINISTIC, LLM, DECISION, RELEVANCE = Named(), Named(), Named(), Named()
 
 
-def strategies(model: Strategy | None, judge: Selector | None = None) -> Strategies:
-    return Strategies(DETERMINISTIC, llm=LLM, decision=DECISION, judge=judge, usual=lambda _: model)
+def strategies(model: Strategy | None, relevance_model: Selector | None = None) -> Strategies:
+    return Strategies(DETERMINISTIC, llm=LLM, decision=DECISION, relevance_model=relevance_model, usual=lambda _: model)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "model", "judge", "settles", "improves", "noted"),
+    ("wanted", "model", "relevance_model", "settles", "improves", "noted"),
     [
         (Strategy.AUTO, Strategy.LLM, None, DETERMINISTIC, LLM, False),
         (Strategy.AUTO, Strategy.DECISION, None, DETERMINISTIC, DECISION, False),
         (Strategy.AUTO, None, None, DETERMINISTIC, None, False),
-        (Strategy.AUTO, None, JUDGE, JUDGE, None, False),
-        (Strategy.AUTO, Strategy.LLM, JUDGE, JUDGE, LLM, False),
+        (Strategy.AUTO, None, RELEVANCE, RELEVANCE, None, False),
+        (Strategy.AUTO, Strategy.LLM, RELEVANCE, RELEVANCE, LLM, False),
         (Strategy.LLM, Strategy.LLM, None, DETERMINISTIC, LLM, False),
         (Strategy.LLM, None, None, DETERMINISTIC, None, True),
         (Strategy.DECISION, Strategy.LLM, None, DETERMINISTIC, DECISION, False),
-        (Strategy.DECISION, None, JUDGE, JUDGE, None, True),
-        (Strategy.JUDGE, Strategy.LLM, JUDGE, JUDGE, None, False),
-        (Strategy.JUDGE, Strategy.LLM, None, DETERMINISTIC, None, True),
-        (Strategy.DETERMINISTIC, Strategy.LLM, JUDGE, DETERMINISTIC, None, False),
+        (Strategy.DECISION, None, RELEVANCE, RELEVANCE, None, True),
+        (Strategy.RELEVANCE, Strategy.LLM, RELEVANCE, RELEVANCE, None, False),
+        (Strategy.RELEVANCE, Strategy.LLM, None, DETERMINISTIC, None, True),
+        (Strategy.DETERMINISTIC, Strategy.LLM, RELEVANCE, DETERMINISTIC, None, False),
     ],
 )
 def test_a_strategy_is_what_is_there(
     wanted: Strategy,
     model: Strategy | None,
-    judge: Selector | None,
+    relevance_model: Selector | None,
     settles: Selector,
     improves: Selector | None,
     noted: bool,
 ) -> None:
-    plan = strategies(model, judge).plan(InjectionConfig(strategy=wanted))
+    plan = strategies(model, relevance_model).plan(InjectionConfig(strategy=wanted))
     assert (plan.settles, plan.improves, plan.note is not None) == (settles, improves, noted)
-
-
-def test_only_a_chat_model_searches_by_itself() -> None:
-    for model, searches in ((Strategy.LLM, True), (Strategy.DECISION, False)):
-        plan = strategies(model).plan(InjectionConfig(first_recall=FirstRecall.MODEL))
-        assert plan.searches is searches
 
 
 def test_settings_name_models_and_their_kind_follows_from_the_name_or_its_table() -> None:
@@ -269,11 +189,3 @@ async def test_a_model_is_opened_once_and_a_failed_one_is_tried_again() -> None:
     assert loads == [FIRST, FIRST]
     await pool.warmed()
     await pool.aclose()
-
-
-async def test_a_memory_of_another_tenant_by_the_same_id_is_another_candidate() -> None:
-    model = ScriptedModel(["[1]"], FIRST)
-    triage = live_triage([model])
-    for text in ("red", "blue"):
-        await select(triage, (candidate("m1", text), *many(2)[1:]), verdict_cache_s=60)
-    assert len(model.requests) == 2

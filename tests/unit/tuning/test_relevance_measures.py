@@ -1,4 +1,4 @@
-"""What a way to rate candidates is worth, the judge beside the search's scores, what labels must be there to fit."""
+"""What a way to rate candidates is worth, the model beside the search's scores, what labels must be there to fit."""
 
 import math
 from collections.abc import Sequence
@@ -7,15 +7,13 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from hooks.contract import Engine, InjectionRequest, ItemSource, Outcome
+from hooks.contract import InjectionRequest
 from worker.domain.errors import SettingsError
 from worker.domain.kinds import RelevanceProfile
-from worker.domain.memory import Candidate, CandidateVerdict, Memory, MemoryType, SelectionTask
-from worker.domain.receipt import ConsideredMemory, Receipt
+from worker.domain.memory import Candidate, Memory, SelectionTask
 from worker.relevance.features import RelevanceInput
 from worker.relevance.model import Adjustment, Scores, Threshold
 from worker.tuning.labelled_worlds import LabelledTask
-from worker.tuning.recorded_requests import Recorded, recorded
 from worker.tuning.relevance_cases import RelevanceCase
 from worker.tuning.relevance_fit import LEAST_OF_EACH, LEAST_TASKS, Scored, fit, fit_to
 from worker.tuning.relevance_measures import Rated, Rater, auroc, loss, measured, rater_scores
@@ -23,9 +21,9 @@ from worker.tuning.relevance_measures import Rated, Rater, auroc, loss, measured
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 REQUEST = InjectionRequest(session_id="s", message="m")
 POINTS = {
-    RelevanceProfile.CLEAN98: Threshold(0.8, 0.6),
+    RelevanceProfile.CAUTIOUS: Threshold(0.8, 0.6),
     RelevanceProfile.BALANCED: Threshold(0.5, 0.4),
-    RelevanceProfile.RECALL: Threshold(0.25, 0.1),
+    RelevanceProfile.GENEROUS: Threshold(0.25, 0.1),
 }
 
 
@@ -85,8 +83,8 @@ class TestStandings:
         wanting = [Rated(case([0], [0.5 + n / 100]), np.array([0.9], np.float32)) for n in range(10)]
         empty = [Rated(case([], [0.52 + n / 100]), np.array([0.7 if n == 3 else 0.1], np.float32)) for n in range(10)]
         found = rater_scores([*wanting, *empty], Threshold(0.5, 0.5), 5)
-        assert found[Rater.JUDGE].effect.clean == 0.9
-        assert found[Rater.JUDGE].candidates == found[Rater.JUDGE].tasks == 1.0
+        assert found[Rater.RELEVANCE_MODEL].effect.clean == 0.9
+        assert found[Rater.RELEVANCE_MODEL].candidates == found[Rater.RELEVANCE_MODEL].tasks == 1.0
         for rater in (Rater.FUSION, Rater.COSINE):
             assert found[rater].effect.clean == 0.9
             assert found[rater].effect.recall == 0.0
@@ -149,43 +147,6 @@ class TestLabelsToFit:
         found = fit_to(turned, POINTS, RelevanceProfile.BALANCED, 5)
         assert found.helps
         assert found.change.scale < 1.0
-
-
-def receipt(
-    *probabilities: float | None, engine: Engine = Engine.JUDGE, verdict: CandidateVerdict = CandidateVerdict.BELOW_CUT
-) -> Receipt:
-    considered = tuple(
-        ConsideredMemory(
-            id=f"m{place}", type=MemoryType.FACT, text="x", version=1, score=0.4, probability=value, verdict=verdict
-        )
-        for place, value in enumerate(probabilities)
-    )
-    return Receipt(id="r", at=NOW, request=REQUEST, outcome=Outcome.NONE_RELEVANT, engine=engine, considered=considered)
-
-
-class TestRecorded:
-    def test_shares_are_of_the_tasks_that_the_judge_was_asked_about_or_that_found_nothing(self) -> None:
-        receipts = [receipt(0.9, 0.1)] * 4 + [receipt(0.3)] * 4 + [receipt()] * 12
-        assert recorded(receipts, POINTS) == Recorded(
-            20, {RelevanceProfile.CLEAN98: 0.2, RelevanceProfile.BALANCED: 0.2, RelevanceProfile.RECALL: 0.4}
-        )
-
-    def test_others_than_the_judge_do_not_count(self) -> None:
-        others = [receipt(0.9, engine=Engine.DECISION)] * 10 + [receipt(None, engine=Engine.DETERMINISTIC)] * 10
-        assert recorded([*others, *[receipt(0.9)] * 20], POINTS).tasks == 20
-
-    def test_what_was_out_before_the_judge_is_nothing_to_judge(self) -> None:
-        pinned = receipt(None, verdict=CandidateVerdict.CHOSEN)
-        pinned = pinned.model_copy(
-            update={
-                "considered": tuple(one.model_copy(update={"source": ItemSource.PINNED}) for one in pinned.considered)
-            }
-        )
-        early = [receipt(None, verdict=CandidateVerdict.BELOW_FLOOR)] * 10 + [pinned] * 10
-        assert recorded(early, POINTS).opened == dict.fromkeys(POINTS, 0.0)
-
-    def test_few_tasks_say_nothing(self) -> None:
-        assert recorded([receipt(0.9)] * 19, POINTS) == Recorded(19, None)
 
 
 def test_a_change_of_nothing_rates_as_the_judge_ships() -> None:

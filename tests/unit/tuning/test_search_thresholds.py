@@ -20,8 +20,8 @@ from worker.tuning.search_thresholds import (
     unseen_effect,
 )
 
-PROFILE = EmbedderProfile("tiny", "1", 4, floor=0.25, confident=0.5, duplicate=0.92)
-NOW = Thresholds(floor=0.25, gate=0.25, keyword=1.0, confident=0.5)
+PROFILE = EmbedderProfile("tiny", "1", 4, candidate_threshold=0.25, confident=0.5, duplicate=0.92)
+NOW = Thresholds(candidate_threshold=0.25, query_threshold=0.25, keyword=1.0, confident=0.5)
 
 
 def task(cosine: float, keyword: float = 0.0, *, relevant: bool = False) -> list[ObservedCandidate]:
@@ -40,8 +40,10 @@ def test_quantiles_lie_between_neighbours() -> None:
 def test_off_topic_tasks_set_the_gate_and_leave_what_needs_labels() -> None:
     observed = [task(n / 100, n / 50) for n in range(41)]
     found = from_off_topic(observed, NOW)
-    assert found == Thresholds(floor=0.25, gate=0.3, keyword=1.0, confident=0.5)
-    assert from_off_topic([task(0.1)] * 40, NOW) == Thresholds(floor=0.1, gate=0.1, keyword=1.0, confident=0.5)
+    assert found == Thresholds(candidate_threshold=0.25, query_threshold=0.3, keyword=1.0, confident=0.5)
+    assert from_off_topic([task(0.1)] * 40, NOW) == Thresholds(
+        candidate_threshold=0.1, query_threshold=0.1, keyword=1.0, confident=0.5
+    )
     assert from_off_topic([task(0.95, 3.0)] * 40, NOW).confident == pytest.approx(0.57)
 
 
@@ -49,8 +51,8 @@ def test_labelled_tasks_keep_what_is_relevant_and_stop_the_rest() -> None:
     relevant = [task(0.6 + n / 1000, relevant=True) for n in range(100)]
     rest = [task(0.3 + n / 1000) for n in range(100)]
     found = from_labelled([*relevant, *rest])
-    assert found.gate == pytest.approx(0.601)
-    assert found.floor <= found.gate
+    assert found.query_threshold == pytest.approx(0.601)
+    assert found.candidate_threshold <= found.query_threshold
     assert 0.6 * 0.39 < found.confident < 0.6 * 0.4
     effect = effect_of(found, [*relevant, *rest])
     assert (effect.passing, effect.stopped, effect.clean) == (0.99, 1.0, 1.0)
@@ -108,9 +110,9 @@ def test_thresholds_are_kept_by_fingerprint(tmp_path: Path) -> None:
     write_calibration(folder, PROFILE, measured)
     write_calibration(folder, other, NOW)
     read = read_calibration(folder, PROFILE)
-    assert (read.floor, read.gate, read.keyword, read.confident) == (0.1, 0.2, 1.5, 0.6)
+    assert (read.candidate_threshold, read.query_threshold, read.keyword, read.confident) == (0.1, 0.2, 1.5, 0.6)
     assert (read.fingerprint, read.duplicate) == (PROFILE.fingerprint, 0.92)
-    assert read_calibration(folder, other).gate == 0.25
+    assert read_calibration(folder, other).query_threshold == 0.25
     assert Thresholds.of(read, 9.9) == measured
     assert Thresholds.of(PROFILE, 9.9) == Thresholds(0.25, 0.25, 9.9, 0.5)
 

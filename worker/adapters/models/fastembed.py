@@ -138,7 +138,7 @@ def _profile(model: str, description: dict[str, Any], path: Path | None) -> Embe
         name=f"fastembed/{model}",
         revision=_revision(description, path),
         dimension=int(description["dim"]),
-        floor=FLOOR,
+        candidate_threshold=FLOOR,
         confident=CONFIDENT,
         duplicate=DUPLICATE,
         query_prefix=prefixes[0],

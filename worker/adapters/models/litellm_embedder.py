@@ -53,7 +53,7 @@ class _Family:
     dimension: int | None = None
     query_prefix: str = ""
     passage_prefix: str = ""
-    floor: float = FLOOR
+    candidate_threshold: float = FLOOR
     confident: float = CONFIDENT
     duplicate: float = DUPLICATE
 
@@ -68,7 +68,7 @@ _FAMILIES = (
     _Family("e5-small", 384, *_E5_PREFIXES, *_E5_THRESHOLDS),
     _Family("e5-base", 768, *_E5_PREFIXES, *_E5_THRESHOLDS),
     _Family("e5-large", 1024, *_E5_PREFIXES, *_E5_THRESHOLDS),
-    _Family("all-minilm", 384, floor=0.25, confident=0.50, duplicate=0.92),
+    _Family("all-minilm", 384, candidate_threshold=0.25, confident=0.50, duplicate=0.92),
     _Family("mxbai-embed-large", 1024, "Represent this sentence for searching relevant passages: "),
     _Family("bge-m3", 1024),
     _Family("text-embedding-3-small", 1536),
@@ -116,7 +116,7 @@ class LiteLLMEmbedder:
             name=f"litellm/{self._model}",
             revision=self._revision,
             dimension=self._dimension,
-            floor=self._family.floor,
+            candidate_threshold=self._family.candidate_threshold,
             confident=self._family.confident,
             duplicate=self._family.duplicate,
             query_prefix=self._family.query_prefix,

@@ -38,11 +38,11 @@ PROFILE = EmbedderProfile(
     name="all-MiniLM-L6-v2-int8",
     revision=MODEL_SHA256[:12],
     dimension=384,
-    floor=0.085,
+    candidate_threshold=0.085,
     confident=0.51,
     duplicate=0.92,
     keyword=2.16,
-    gate=0.30,
+    query_threshold=0.30,
 )
 """Thresholds were measured on labelled worlds: `docs/choosing.md`."""
 

@@ -1,7 +1,7 @@
-"""The judge's file: loaded without network, checked, and run in one thread of its own.
+"""The relevance model's file: loaded without network, checked, and run in one thread of its own.
 
-It comes from the distribution `meeseeks-judge`, else from inside this package, else from the checkout. Two files:
-`card.json` says what it is (version, SHA-256, the embedder it was made for, thresholds), `judge.npz` holds the numbers.
+It comes from the distribution `meeseeks-relevance`, else from inside this package, else from the checkout. Two files:
+`card.json` says what it is (version, SHA-256, the embedder it was made for, thresholds), `model.npz` holds the numbers.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from worker.relevance.trees import from_arrays
 
 from .minilm import TOKENIZER_FILE, TOKENIZER_PACKAGE, TOKENIZER_SHA256, read_checked
 
-DISTRIBUTION, PACKAGE, CARD, NUMBERS = "meeseeks-judge", "meeseeks_judge", "card.json", "judge.npz"
+DISTRIBUTION, PACKAGE, CARD, NUMBERS = "meeseeks-relevance", "meeseeks_relevance", "card.json", "model.npz"
 FORMAT = 2
 """Counts changes of the file's form."""
 
@@ -109,29 +109,29 @@ class PieceCutter:
 
 @dataclass(frozen=True, slots=True)
 class RelevanceFile:
-    """What was read: the judge, its table, and its card."""
+    """What was read: the relevance model, its table, and its card."""
 
-    judge: RelevanceModel
+    relevance_model: RelevanceModel
     table: PieceTable
     card: Mapping[str, Any]
 
 
 def find_folder() -> Path | None:
-    """Where the judge's files are, if they are there."""
+    """Where the relevance model's files are, if they are there."""
     try:
         installed = import_module(PACKAGE).__file__
     except ImportError:
         installed = None
     places = [Path(installed).parent] if installed else []
-    places += [PACKAGE_ROOT / "_judge", PACKAGE_ROOT.parent / "judge" / PACKAGE]
+    places += [PACKAGE_ROOT / "_relevance", PACKAGE_ROOT.parent / "relevance" / PACKAGE]
     return next((place for place in places if (place / CARD).is_file()), None)
 
 
 def read_relevance_model(folder: Path | None = None) -> RelevanceFile:
-    """The judge in `folder`, else where it is found. Raises `RelevanceError` saying what is wrong and what to do."""
+    """The model in `folder`, else where it is found. Raises `RelevanceError` saying what is wrong and what to do."""
     place = folder or find_folder()
     if place is None:
-        raise RelevanceError(f"the judge's files are not installed; `pip install {DISTRIBUTION}` brings them")
+        raise RelevanceError(f"the relevance model's files are not installed; `pip install {DISTRIBUTION}` brings them")
     try:
         card = json.loads((place / CARD).read_text(encoding="utf-8"))
         data = (place / NUMBERS).read_bytes()
@@ -142,13 +142,13 @@ def read_relevance_model(folder: Path | None = None) -> RelevanceFile:
         raise RelevanceError(str(error)) from error
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         anew = f"`pip install --force-reinstall {DISTRIBUTION}` brings it anew"
-        raise RelevanceError(f"{place}: the judge's file cannot be used ({error}); {anew}") from error
+        raise RelevanceError(f"{place}: the relevance model's file cannot be used ({error}); {anew}") from error
 
 
 def _check(card: Mapping[str, Any], data: bytes) -> None:
     if card["format"] != FORMAT:
         raise RelevanceError(
-            f"version {card['version']} of the judge has form {card['format']}, this service reads form {FORMAT}:"
+            f"version {card['version']} of the model has form {card['format']}, this service reads form {FORMAT}:"
             f" update the service, or install the {DISTRIBUTION} that was made for it"
         )
     found = hashlib.sha256(data).hexdigest()
@@ -161,7 +161,7 @@ def _read(card: Mapping[str, Any], arrays: Arrays) -> RelevanceFile:
     points = {RelevanceProfile(name): Threshold(**values) for name, values in card["thresholds"].items()}
     if set(points) != set(RelevanceProfile):
         raise ValueError("a threshold is missing")
-    judge = RelevanceModel(
+    relevance_model = RelevanceModel(
         version=str(card["version"]),
         fingerprint=str(card["embedder"]["fingerprint"]),
         columns=columns,
@@ -171,30 +171,30 @@ def _read(card: Mapping[str, Any], arrays: Arrays) -> RelevanceFile:
         shift=float(card["shift"]),
         thresholds=points,
     )
-    return RelevanceFile(judge, table_from(arrays, make_tokenizer().get_vocab_size()), card)
+    return RelevanceFile(relevance_model, table_from(arrays, make_tokenizer().get_vocab_size()), card)
 
 
 class RelevanceProcess:
-    """A judge in a thread of its own, one request after the other."""
+    """A relevance model in a thread of its own, one request after the other."""
 
     def __init__(self, file: RelevanceFile, change: Adjustment | None = None) -> None:
-        self.judge = file.judge
-        self._adjusted = with_adjustment(file.judge, change)
+        self.relevance_model = file.relevance_model
+        self._adjusted = with_adjustment(file.relevance_model, change)
         self._cut = PieceCutter(file.table, make_tokenizer())
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge")
 
-    async def probabilities(self, judged: RelevanceInput) -> Column:
+    async def probabilities(self, inputs: RelevanceInput) -> Column:
         """How likely each candidate belongs in the context, 0..1. Raises `RelevanceError`, also after `close`."""
-        return await self._run(lambda: self._adjusted.probabilities(judged, self._cut))
+        return await self._run(lambda: self._adjusted.probabilities(inputs, self._cut))
 
-    async def scores(self, judged: RelevanceInput) -> Scores:
+    async def scores(self, inputs: RelevanceInput) -> Scores:
         """The calibrated scores that probabilities are made from. Raises `RelevanceError`, also after `close`."""
-        return await self._run(lambda: self.judge.scores(judged, self._cut))
+        return await self._run(lambda: self.relevance_model.scores(inputs, self._cut))
 
     async def warm(self) -> None:
         """Judges something once: the first time takes some tenths of a second."""
         memory = Memory(id="warm", content="warm", created_at=WARM_AT)
-        vector = np.zeros(len(self.judge.head.vector), dtype=np.float32)
+        vector = np.zeros(len(self.relevance_model.head.vector), dtype=np.float32)
         task = SelectionTask("warm", None, (), "warm", WARM_AT)
         candidate = Candidate(memory, 0.0, None, 0.0, 0.0, tuple(vector.tolist()))
         await self.probabilities(RelevanceInput(task, (candidate,), 1, vector))
@@ -204,12 +204,12 @@ class RelevanceProcess:
             try:
                 return work()
             except (ValueError, KeyError, IndexError, FloatingPointError) as error:
-                raise RelevanceError(f"the judge failed ({type(error).__name__}: {error})") from error
+                raise RelevanceError(f"the relevance model failed ({type(error).__name__}: {error})") from error
 
         try:
             future = self._thread.submit(guarded)
         except RuntimeError as error:
-            raise RelevanceError("the judge is closed") from error
+            raise RelevanceError("the relevance model is closed") from error
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:

@@ -23,16 +23,16 @@ AgentId = Annotated[Key, Path(description="The agent.")]
 ALL, ONE = "/v1/settings", "/v1/agents/{agent_id:segment}/settings"
 
 
-def add_administration(app: FastAPI, door: OperationExecutor) -> None:
-    _add_settings(app, door)
-    _add_agent_settings(app, door)
-    _add_status(app, door)
+def add_administration(app: FastAPI, executor: OperationExecutor) -> None:
+    _add_settings(app, executor)
+    _add_agent_settings(app, executor)
+    _add_status(app, executor)
 
 
-def _add_settings(app: FastAPI, door: OperationExecutor) -> None:
+def _add_settings(app: FastAPI, executor: OperationExecutor) -> None:
     async def ask(request: Request, operation: str, payload: dict[str, Any]) -> Response:
         only_for_all(request)
-        return await door.answer(request, operation, payload)
+        return await executor.answer(request, operation, payload)
 
     @app.get(ALL, tags=["settings"], operation_id="get_settings", response_model=SettingsView)
     async def get(request: Request) -> Response:
@@ -50,10 +50,10 @@ def _add_settings(app: FastAPI, door: OperationExecutor) -> None:
         return await ask(request, SETTINGS_RESET, {})
 
 
-def _add_agent_settings(app: FastAPI, door: OperationExecutor) -> None:
+def _add_agent_settings(app: FastAPI, executor: OperationExecutor) -> None:
     async def ask(request: Request, operation: str, payload: dict[str, Any]) -> Response:
         only_for_all(request)
-        return await door.answer(request, operation, payload)
+        return await executor.answer(request, operation, payload)
 
     @app.get(ONE, tags=["settings"], operation_id="get_agent_settings", response_model=SettingsView)
     async def get(request: Request, agent_id: AgentId) -> Response:
@@ -71,7 +71,7 @@ def _add_agent_settings(app: FastAPI, door: OperationExecutor) -> None:
         return await ask(request, SETTINGS_RESET, {"agent_id": agent_id})
 
 
-def _add_status(app: FastAPI, door: OperationExecutor) -> None:
+def _add_status(app: FastAPI, executor: OperationExecutor) -> None:
     @app.get("/healthz", tags=["status"], operation_id="healthz", response_model=ServiceStatus)
     async def healthz() -> Response:
         """Whether the process lives. Needs no token."""
@@ -81,7 +81,7 @@ def _add_status(app: FastAPI, door: OperationExecutor) -> None:
     async def readyz(request: Request) -> Response:
         """Whether requests are served: a worker and the memory store answer. Needs no token."""
         try:
-            await door.ask(request, HEALTH, {}, budget=READY_S)
+            await executor.ask(request, HEALTH, {}, budget=READY_S)
         except MeeseeksError as error:
             reason = problem_of(error).reason
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "not ready", reason=reason) from error
@@ -97,11 +97,11 @@ def _add_status(app: FastAPI, door: OperationExecutor) -> None:
     async def metrics(request: Request) -> Response:
         """Numbers for Prometheus, of every tenant together."""
         only_for_all(request)
-        door.metrics.queue(await door.look())
+        executor.metrics.queue(await executor.look())
         try:
-            health = (await door.ask(request, HEALTH, {}, budget=READY_S)).body
+            health = (await executor.ask(request, HEALTH, {}, budget=READY_S)).body
         except MeeseeksError:
-            door.metrics.store(None)
+            executor.metrics.store(None)
         else:
-            door.metrics.store(health["store"]["points"])
-        return Response(door.metrics.text(), media_type=CONTENT_TYPE)
+            executor.metrics.store(health["store"]["points"])
+        return Response(executor.metrics.text(), media_type=CONTENT_TYPE)

@@ -17,12 +17,12 @@ from worker.operations.job import reason_of
 from worker.operations.receipts import MOST_LISTED, USAGE
 
 
-def add_answering(app: FastAPI, door: OperationExecutor) -> None:
-    _add_report(app, door)
-    _add_usage(app, door)
+def add_answering(app: FastAPI, executor: OperationExecutor) -> None:
+    _add_report(app, executor)
+    _add_usage(app, executor)
 
 
-def _add_report(app: FastAPI, door: OperationExecutor) -> None:
+def _add_report(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post("/v1/answers", tags=["run"], operation_id="report_answer", response_model=AnswerReportResult)
     async def report(
         request: Request, body: AnswerReport, deadline_ms: Limit = None, x_deadline_ms: LimitHeader = None
@@ -37,7 +37,7 @@ def _add_report(app: FastAPI, door: OperationExecutor) -> None:
         payload = body.model_dump(mode="json", exclude_none=True) | {"deadline_ms": limit}
         payload["tenant"] = tenant_of(request, body.tenant)
         try:
-            answer = await door.ask(request, POST_EXECUTION, payload, budget=left, ack=ACK_TIMEOUT)
+            answer = await executor.ask(request, POST_EXECUTION, payload, budget=left, ack=ACK_TIMEOUT)
         except MeeseeksError as error:
             if reason_of(error) is Reason.BAD_REQUEST:
                 raise problem_of(error) from error
@@ -45,7 +45,7 @@ def _add_report(app: FastAPI, door: OperationExecutor) -> None:
         return JsonAnswer(answer.body)
 
 
-def _add_usage(app: FastAPI, door: OperationExecutor) -> None:
+def _add_usage(app: FastAPI, executor: OperationExecutor) -> None:
     @app.get("/v1/usage", tags=["memories"], operation_id="list_usage", response_model=UsageList)
     async def usage(
         request: Request,
@@ -56,4 +56,4 @@ def _add_usage(app: FastAPI, door: OperationExecutor) -> None:
     ) -> Response:
         """How often memories were injected and used, the most neglected first, as far as answers were reported."""
         payload = {"tenant": tenant_of(request, tenant), "never_used": never_used, "min_injected": min_injected}
-        return await door.answer(request, USAGE, {**payload, "limit": limit})
+        return await executor.answer(request, USAGE, {**payload, "limit": limit})

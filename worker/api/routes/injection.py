@@ -19,14 +19,14 @@ LATE = frozenset({Reason.NO_WORKER, Reason.NO_ACK, Reason.BUSY, Reason.DEADLINE}
 RECALL_DEADLINE_MS = 10_000
 
 
-def add_injecting(app: FastAPI, door: OperationExecutor) -> None:
-    _add_inject(app, door)
-    _add_hooks(app, door)
-    _add_sessions(app, door)
-    _add_recall(app, door)
+def add_injecting(app: FastAPI, executor: OperationExecutor) -> None:
+    _add_inject(app, executor)
+    _add_hooks(app, executor)
+    _add_sessions(app, executor)
+    _add_recall(app, executor)
 
 
-def _add_inject(app: FastAPI, door: OperationExecutor) -> None:
+def _add_inject(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post("/v1/inject", tags=["run"], operation_id="inject", response_model=InjectionResult)
     async def inject(
         request: Request, body: InjectionRequest, deadline_ms: Limit = None, x_deadline_ms: LimitHeader = None
@@ -41,14 +41,14 @@ def _add_inject(app: FastAPI, door: OperationExecutor) -> None:
         payload = body.model_dump(mode="json", exclude_none=True) | {"deadline_ms": limit}
         payload["scope"]["tenant"] = tenant_of(request, body.scope.tenant)
         try:
-            answer = await door.ask(request, INJECT, payload, budget=left, ack=ACK_TIMEOUT)
+            answer = await executor.ask(request, INJECT, payload, budget=left, ack=ACK_TIMEOUT)
         except MeeseeksError as error:
             result = _without_block(error, body)
-            door.metrics.injected(result)
+            executor.metrics.injected(result)
             return JsonAnswer(result.model_dump(mode="json"))
-        if door.counts:
-            door.metrics.injected(InjectionResult.model_validate(answer.body))
-        return door.delivery(answer, ends)
+        if executor.counts:
+            executor.metrics.injected(InjectionResult.model_validate(answer.body))
+        return executor.delivery(answer, ends)
 
 
 def _without_block(error: MeeseeksError, body: InjectionRequest) -> InjectionResult:
@@ -60,7 +60,7 @@ def _without_block(error: MeeseeksError, body: InjectionRequest) -> InjectionRes
     return InjectionResult.nothing(outcome, reason, turn_id=body.turn_id)
 
 
-def _add_recall(app: FastAPI, door: OperationExecutor) -> None:
+def _add_recall(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post("/v1/recall", tags=["memories"], operation_id="recall", response_model=RecallView)
     async def recall(
         request: Request, body: RecallPayload, deadline_ms: Limit = None, x_deadline_ms: LimitHeader = None
@@ -70,7 +70,7 @@ def _add_recall(app: FastAPI, door: OperationExecutor) -> None:
         payload = body.model_dump(mode="json", exclude_none=True)
         payload["scope"]["tenant"] = tenant_of(request, body.scope.tenant)
         try:
-            answer = await door.ask(request, RECALL, payload, budget=left)
+            answer = await executor.ask(request, RECALL, payload, budget=left)
         except MeeseeksError as error:
             raise problem_of(error) from error
         return JsonAnswer(answer.body)

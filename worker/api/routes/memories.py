@@ -32,29 +32,29 @@ ONE = "/v1/memories/{memory_id:memory}"
 TAGS: list[Any] = ["memories"]
 
 
-def add_memories(app: FastAPI, door: OperationExecutor) -> None:
-    _add_listing(app, door)
-    _add_remember(app, door)
-    _add_single(app, door)
+def add_memories(app: FastAPI, executor: OperationExecutor) -> None:
+    _add_listing(app, executor)
+    _add_remember(app, executor)
+    _add_single(app, executor)
 
 
 class Memories:
     """What the endpoints of one memory do, wherever its id stands."""
 
-    def __init__(self, door: OperationExecutor) -> None:
-        self._door = door
+    def __init__(self, executor: OperationExecutor) -> None:
+        self._executor = executor
 
     async def show(self, request: Request, memory_id: str, tenant: str) -> Response:
-        return await self._door.answer(request, SHOW, {"tenant": tenant_of(request, tenant), "id": memory_id})
+        return await self._executor.answer(request, SHOW, {"tenant": tenant_of(request, tenant), "id": memory_id})
 
     async def update(self, request: Request, memory_id: str, body: UpdateBody) -> Response:
         payload = {"tenant": tenant_of(request, body.tenant), "id": memory_id, "changes": _changes(body.changes)}
-        return await self._door.answer(request, UPDATE, payload)
+        return await self._executor.answer(request, UPDATE, payload)
 
     async def forget(self, request: Request, memory_id: str, tenant: str) -> Response:
         payload = {"tenant": tenant_of(request, tenant), "ids": [memory_id]}
         try:
-            done = await self._door.ask(request, FORGET, payload)
+            done = await self._executor.ask(request, FORGET, payload)
         except MeeseeksError as error:
             raise problem_of(error) from error
         if not done.body["forgotten"]:
@@ -63,10 +63,10 @@ class Memories:
 
     async def relate(self, request: Request, memory_id: str, body: RelateBody) -> Response:
         payload = {"tenant": tenant_of(request, body.tenant), "source": memory_id}
-        return await self._door.answer(request, RELATE, {**payload, "kind": body.kind, "target": body.target})
+        return await self._executor.answer(request, RELATE, {**payload, "kind": body.kind, "target": body.target})
 
 
-def _add_listing(app: FastAPI, door: OperationExecutor) -> None:
+def _add_listing(app: FastAPI, executor: OperationExecutor) -> None:
     @app.get("/v1/memories", tags=TAGS, operation_id="list_memories", response_model=MemoryPage)
     async def listing(
         request: Request,
@@ -78,10 +78,10 @@ def _add_listing(app: FastAPI, door: OperationExecutor) -> None:
     ) -> Response:
         """List memories page by page, superseded ones too, in no order that means anything."""
         payload = {"tenant": tenant_of(request, tenant), "types": types or [], "user": user}
-        return await door.answer(request, EXPORT, {**payload, "limit": limit, "cursor": cursor})
+        return await executor.answer(request, EXPORT, {**payload, "limit": limit, "cursor": cursor})
 
 
-def _add_remember(app: FastAPI, door: OperationExecutor) -> None:
+def _add_remember(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post(
         "/v1/memories",
         tags=TAGS,
@@ -93,15 +93,15 @@ def _add_remember(app: FastAPI, door: OperationExecutor) -> None:
         """Remember one thing; it is stored once this is answered. Saying the same twice stores it once."""
         memory = body.memory.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         payload = {"tenant": tenant_of(request, body.tenant), "memory": memory}
-        return await door.answer(request, REMEMBER, payload, status=_created)
+        return await executor.answer(request, REMEMBER, payload, status=_created)
 
 
 def _created(body: dict[str, Any]) -> int:
     return HTTPStatus.CREATED if body["stored"] == "created" else HTTPStatus.OK
 
 
-def _add_single(app: FastAPI, door: OperationExecutor) -> None:
-    memories = Memories(door)
+def _add_single(app: FastAPI, executor: OperationExecutor) -> None:
+    memories = Memories(executor)
 
     @app.get(ONE, tags=TAGS, operation_id="show_memory", response_model=MemoryHistory)
     async def show(request: Request, memory_id: MemoryId, tenant: Tenant = "default") -> Response:

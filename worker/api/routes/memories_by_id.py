@@ -18,8 +18,8 @@ MemoryId = Annotated[Key, Query(alias="id", description="Which memory; any id th
 ONE = "/v1/memory"
 
 
-def add_memories_by_id(app: FastAPI, door: OperationExecutor) -> None:
-    memories = Memories(door)
+def add_memories_by_id(app: FastAPI, executor: OperationExecutor) -> None:
+    memories = Memories(executor)
 
     @app.get(ONE, tags=TAGS, operation_id="show_memory_by_id", response_model=MemoryHistory)
     async def show(request: Request, memory_id: MemoryId, tenant: Tenant = "default") -> Response:

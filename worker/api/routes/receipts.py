@@ -29,25 +29,25 @@ LEAST_S = 0.05
 ReceiptId = Annotated[Key, Path(description="Which; results name theirs.")]
 
 
-def add_receipts(app: FastAPI, door: OperationExecutor) -> None:
-    _add_looking(app, door)
-    _add_replay(app, door)
-    _add_replays(app, door)
-    _add_label(app, door)
+def add_receipts(app: FastAPI, executor: OperationExecutor) -> None:
+    _add_looking(app, executor)
+    _add_replay(app, executor)
+    _add_replays(app, executor)
+    _add_label(app, executor)
 
 
-def _add_looking(app: FastAPI, door: OperationExecutor) -> None:
+def _add_looking(app: FastAPI, executor: OperationExecutor) -> None:
     @app.get("/v1/receipts", tags=TAGS, operation_id="list_receipts", response_model=ReceiptList)
     async def receipts(request: Request, wanted: Annotated[ReceiptsQuery, Query()]) -> Response:
         """The latest requests of a tenant, each with all that was considered, or in `brief`."""
         where = _known(wanted).model_dump(mode="json", exclude_none=True)
         payload = {"tenant": tenant_of(request, wanted.tenant), "limit": wanted.limit, "brief": wanted.brief}
-        return await door.answer(request, RECEIPTS, {**payload, "where": where})
+        return await executor.answer(request, RECEIPTS, {**payload, "where": where})
 
     @app.get("/v1/receipts/{receipt_id}", tags=TAGS, operation_id="show_receipt", response_model=Receipt)
     async def receipt(request: Request, receipt_id: ReceiptId, tenant: Tenant = "default") -> Response:
         """One request explained: what was considered, chosen and dropped, why, and how long it took."""
-        return await door.answer(request, RECEIPT, {"tenant": tenant_of(request, tenant), "id": receipt_id})
+        return await executor.answer(request, RECEIPT, {"tenant": tenant_of(request, tenant), "id": receipt_id})
 
 
 def _known(where: ReceiptFilter) -> ReceiptFilter:
@@ -57,20 +57,22 @@ def _known(where: ReceiptFilter) -> ReceiptFilter:
     return ReceiptFilter.model_validate(where.model_dump(include=set(ReceiptFilter.model_fields)))
 
 
-def _add_replay(app: FastAPI, door: OperationExecutor) -> None:
+def _add_replay(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post("/v1/receipts/{receipt_id}/replay", tags=TAGS, operation_id="replay_receipt", response_model=Replay)
     async def replay(request: Request, receipt_id: ReceiptId, body: ReplayBody) -> Response:
         """Run a receipt's request again, at its time and without a trace, and say what comes out otherwise."""
         payload = {"tenant": tenant_of(request, body.tenant), "id": receipt_id}
-        wish = ReplayRequest.model_validate(body.model_dump(include=set(ReplayRequest.model_fields)))
+        requested = ReplayRequest.model_validate(body.model_dump(include=set(ReplayRequest.model_fields)))
         try:
-            done = await door.ask(request, REPLAY, {**payload, "wish": _allowed(request, wish)}, budget=REPLAY_S)
+            done = await executor.ask(
+                request, REPLAY, {**payload, "changes": _allowed(request, requested)}, budget=REPLAY_S
+            )
         except MeeseeksError as error:
             raise problem_of(error) from error
         return JsonAnswer(done.body)
 
 
-def _add_replays(app: FastAPI, door: OperationExecutor) -> None:
+def _add_replays(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post("/v1/replays", tags=TAGS, operation_id="replay_receipts", response_model=ReplaySummary)
     async def replays(request: Request, body: ReplaysBody) -> Response:
         """Run the newest receipts that are wanted again, one after the other, within a time, and sum up what changes.
@@ -79,19 +81,19 @@ def _add_replays(app: FastAPI, door: OperationExecutor) -> None:
         """
         ends = time.monotonic() + body.within_ms / 1000
         tenant, where = tenant_of(request, body.tenant), _known(body.where).model_dump(mode="json", exclude_none=True)
-        wish = _allowed(request, body.wish)
+        requested = _allowed(request, body.changes)
         listed = {"tenant": tenant, "limit": body.limit, "where": where, "brief": True}
         try:
-            found = (await door.ask(request, RECEIPTS, listed)).body["receipts"]
+            found = (await executor.ask(request, RECEIPTS, listed)).body["receipts"]
         except MeeseeksError as error:
             raise problem_of(error) from error
         ids = [entry["id"] for entry in found]
-        done = await _replayed(door, request, {"tenant": tenant, "wish": wish}, ids, ends)
+        done = await _replayed(executor, request, {"tenant": tenant, "changes": requested}, ids, ends)
         return JsonAnswer(summed_up(done, ids[len(done) :]).model_dump(mode="json"))
 
 
 async def _replayed(
-    door: OperationExecutor, request: Request, payload: dict[str, Any], ids: Sequence[str], ends: float
+    executor: OperationExecutor, request: Request, payload: dict[str, Any], ids: Sequence[str], ends: float
 ) -> list[dict[str, Any]]:
     """What came of the first of these receipts, as far as the time until `ends` goes."""
     done: list[dict[str, Any]] = []
@@ -100,21 +102,21 @@ async def _replayed(
         if left < LEAST_S:
             break
         try:
-            asked = door.ask(request, REPLAY, {**payload, "id": receipt_id}, budget=min(REPLAY_S, left))
+            asked = executor.ask(request, REPLAY, {**payload, "id": receipt_id}, budget=min(REPLAY_S, left))
             done.append((await asked).body)
         except MeeseeksError as error:
             done.append({"receipt_id": receipt_id, "error": str(error)})
     return done
 
 
-def _allowed(request: Request, wish: ReplayRequest) -> dict[str, Any]:
-    """The wish as it is sent. Raises `Problem` where a token of one tenant names models, which all tenants pay for."""
-    if wish.model not in (None, NO_MODEL) or "models" in wish.settings:
+def _allowed(request: Request, requested: ReplayRequest) -> dict[str, Any]:
+    """Return the changes as JSON. Raise `Problem` if a token of one tenant names models, which all tenants pay for."""
+    if requested.model not in (None, NO_MODEL) or "models" in requested.settings:
         only_for_all(request)
-    return wish.model_dump(mode="json")
+    return requested.model_dump(mode="json")
 
 
-def _add_label(app: FastAPI, door: OperationExecutor) -> None:
+def _add_label(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post("/v1/receipts/{receipt_id}/label", tags=TAGS, operation_id="label_receipt", response_model=LabelledCase)
     async def label(request: Request, receipt_id: ReceiptId, body: LabelBody) -> Response:
         """The labelled case that a receipt makes: a task and its memories, each a line of a case file.
@@ -123,4 +125,4 @@ def _add_label(app: FastAPI, door: OperationExecutor) -> None:
         """
         labels = body.model_dump(mode="json", exclude={"tenant", "nothing"})
         payload = {"tenant": tenant_of(request, body.tenant), "id": receipt_id}
-        return await door.answer(request, LABEL, {**payload, "labels": labels})
+        return await executor.answer(request, LABEL, {**payload, "labels": labels})

@@ -42,7 +42,7 @@ NATIVE_ANSWER: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _add_hooks(app: FastAPI, door: OperationExecutor) -> None:
+def _add_hooks(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post(
         "/v1/hooks/{host}",
         tags=["run"],
@@ -74,10 +74,10 @@ def _add_hooks(app: FastAPI, door: OperationExecutor) -> None:
         payload = {"host": host, "event": await _event(request), "deadline_ms": limit, "scope": said}
         left, ends = seconds_left(request, limit)
         try:
-            answer = await door.ask(request, HOST_HOOK, payload, budget=left, ack=ACK_TIMEOUT)
+            answer = await executor.ask(request, HOST_HOOK, payload, budget=left, ack=ACK_TIMEOUT)
         except MeeseeksError as error:
             raise problem_of(error) from error
-        return door.delivery(answer, ends)
+        return executor.delivery(answer, ends)
 
 
 async def _event(request: Request) -> Any:
@@ -86,7 +86,7 @@ async def _event(request: Request) -> Any:
     return read_json(await request.body())
 
 
-def _add_sessions(app: FastAPI, door: OperationExecutor) -> None:
+def _add_sessions(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post(
         "/v1/sessions/{session_id:segment}/events",
         tags=["run"],
@@ -110,7 +110,7 @@ def _add_sessions(app: FastAPI, door: OperationExecutor) -> None:
             raise invalid(error, "body") from error
         left, _ = seconds_left(request, limit)
         try:
-            answer = await door.ask(request, SESSION_EVENT, payload, budget=left, ack=ACK_TIMEOUT)
+            answer = await executor.ask(request, SESSION_EVENT, payload, budget=left, ack=ACK_TIMEOUT)
         except MeeseeksError as error:
             if reason_of(error) is Reason.BAD_REQUEST:
                 raise problem_of(error) from error
@@ -121,4 +121,4 @@ def _add_sessions(app: FastAPI, door: OperationExecutor) -> None:
     async def show(request: Request, session_id: SessionId, tenant: Tenant = "default") -> Response:
         """The memories that the agents of a session have in their context, as far as the service knows."""
         payload = {"tenant": tenant_of(request, tenant), "session_id": session_id}
-        return await door.answer(request, SESSION_SHOW, payload)
+        return await executor.answer(request, SESSION_SHOW, payload)

@@ -56,12 +56,12 @@ EXPORTED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def add_transfers(app: FastAPI, door: OperationExecutor) -> None:
-    _add_import(app, door)
-    _add_export(app, door)
+def add_transfers(app: FastAPI, executor: OperationExecutor) -> None:
+    _add_import(app, executor)
+    _add_export(app, executor)
 
 
-def _add_import(app: FastAPI, door: OperationExecutor) -> None:
+def _add_import(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post(IMPORT, tags=TAGS, operation_id="import_memories", response_model=ImportReport, openapi_extra=FILE)
     async def take(
         request: Request,
@@ -74,7 +74,7 @@ def _add_import(app: FastAPI, door: OperationExecutor) -> None:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in FORMATS:
             raise unsupported(*FORMATS)
-        importing = _Import(door, request, tenant, mask=mask or door.mask, dry_run=dry_run)
+        importing = _Import(executor, request, tenant, mask=mask or executor.mask, dry_run=dry_run)
         file, name = await asyncio.to_thread(tempfile.mkstemp, "", "meeseeks-import-")
         path = Path(name)
         try:
@@ -94,8 +94,10 @@ async def _spool(request: Request, file: int) -> None:
 class _Import:
     """One file on its way in."""
 
-    def __init__(self, door: OperationExecutor, request: Request, tenant: str, *, mask: bool, dry_run: bool) -> None:
-        self._door = door
+    def __init__(
+        self, executor: OperationExecutor, request: Request, tenant: str, *, mask: bool, dry_run: bool
+    ) -> None:
+        self._executor = executor
         self._receive = request.receive
         self._tenant = tenant_of(request, tenant)
         self._mask = mask
@@ -140,7 +142,7 @@ class _Import:
         if self._dry_run:
             return
         try:
-            stored = await put_batch(self._door.backend, self._tenant, batch, mask=self._mask)
+            stored = await put_batch(self._executor.backend, self._tenant, batch, mask=self._mask)
         except MeeseeksError as error:
             problem = problem_of(error)
             done = report.created + report.updated + report.unchanged
@@ -150,7 +152,7 @@ class _Import:
             setattr(report, name, getattr(report, name, 0) + count)
 
 
-def _add_export(app: FastAPI, door: OperationExecutor) -> None:
+def _add_export(app: FastAPI, executor: OperationExecutor) -> None:
     @app.get(
         "/v1/memories/export",
         tags=TAGS,
@@ -167,7 +169,7 @@ def _add_export(app: FastAPI, door: OperationExecutor) -> None:
         ] = OutputFormat.JSONL,
     ) -> Response:
         """Every memory of a tenant as a file, which can be imported again."""
-        pieces = written(door.backend, tenant_of(request, tenant), wanted)
+        pieces = written(executor.backend, tenant_of(request, tenant), wanted)
         try:
             first = await _up_to_the_first_memory(pieces)
         except MeeseeksError as error:

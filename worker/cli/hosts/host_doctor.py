@@ -101,25 +101,25 @@ def _handlers(host: HostProfile, settings: Settings, around: HostEnvironment) ->
 
 
 async def _canaries(host: HostProfile, handlers: Sequence[Handler], backend: OperationClient) -> list[Check]:
-    canary = DeliveryCheck(uuid.uuid4().hex[:8])
-    memory = {"id": f"canary-{canary.code}", "content": canary.text}
+    delivery_check = DeliveryCheck(uuid.uuid4().hex[:8])
+    memory = {"id": f"canary-{delivery_check.code}", "content": delivery_check.text}
     await backend.call(REMEMBER, {"tenant": CANARY_TENANT, "memory": memory})
     try:
-        checks = [await _injects(host, handler, canary) for handler in handlers]
+        checks = [await _injects(host, handler, delivery_check) for handler in handlers]
     finally:
         await backend.call(FORGET, {"tenant": CANARY_TENANT, "ids": [memory["id"]]})
     return [*checks, *[await _stays_silent(host, handler) for handler in handlers]]
 
 
-async def _injects(host: HostProfile, handler: Handler, canary: DeliveryCheck) -> Check:
+async def _injects(host: HostProfile, handler: Handler, delivery_check: DeliveryCheck) -> Check:
     """A prompt that the canary belongs to: it must come, in a form that the host takes, every time."""
     runs: list[CommandRun] = []
     faults: list[str] = []
     for _ in range(1 + WARM_RUNS):
-        event = host.example(_session(), QUESTION.format(code=canary.code))
+        event = host.example(_session(), QUESTION.format(code=delivery_check.code))
         ran = await _run(host, handler, event)
         runs.append(ran)
-        faults = findings(host, handler, event, ran, canary.text)
+        faults = findings(host, handler, event, ran, delivery_check.text)
         if faults:
             break
     if faults:

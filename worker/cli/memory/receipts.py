@@ -18,7 +18,7 @@ from worker.receipts.search import ReceiptFilter
 
 WHY = {
     CandidateVerdict.CHOSEN: "it is in the block",
-    CandidateVerdict.BELOW_FLOOR: "it is too far from the message",
+    CandidateVerdict.BELOW_THRESHOLD: "it is too far from the message",
     CandidateVerdict.SUPERSEDED: "another memory has replaced it",
     CandidateVerdict.NAMESAKE: "it is about somebody else of that name",
     CandidateVerdict.OVER_POOL: "pool_limit better ones were found",

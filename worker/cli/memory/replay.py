@@ -60,15 +60,15 @@ def replay(
         fail("say the id of a receipt, or --all", as_json=as_json)
     settings = settings_of(context, as_json=as_json)
     where = filter_of(session, agent, outcome, reason, engine, degraded, since, until)
-    wish = _wish(prompt, own_folder(settings), model, set_, mode, current, deadline_ms, as_json=as_json)
+    changes = _changes(prompt, own_folder(settings), model, set_, mode, current, deadline_ms, as_json=as_json)
 
     async def work() -> dict[str, Any]:
         async with open_client(settings, with_model=True) as backend:
             if receipt_id is not None:
-                return await _one(backend, tenant, receipt_id, wish)
+                return await _one(backend, tenant, receipt_id, changes)
             listed = {"tenant": tenant, "limit": limit, "where": where, "brief": True}
             ids = [entry["id"] for entry in (await backend.call(RECEIPTS, listed))["receipts"]]
-            return summed_up(await _many(backend, tenant, ids, wish, quiet=as_json)).model_dump(exclude={"not_run"})
+            return summed_up(await _many(backend, tenant, ids, changes, quiet=as_json)).model_dump(exclude={"not_run"})
 
     found = run(work(), as_json=as_json)
     if as_json:
@@ -77,7 +77,7 @@ def replay(
         _tell_all(found) if every else _tell(found)
 
 
-def _wish(
+def _changes(
     prompt: Path | None,
     folders: Sequence[Path],
     model: str | None,
@@ -93,16 +93,16 @@ def _wish(
         values = dict(map(setting, set_ or ()))
     except (PromptError, SettingsError) as error:
         fail(str(error), as_json=as_json)
-    wish = {"prompt": text, "model": model, "mode": mode, "settings": values, "current": current}
-    return {**wish, "deadline_ms": deadline_ms}
+    changes = {"prompt": text, "model": model, "mode": mode, "settings": values, "current": current}
+    return {**changes, "deadline_ms": deadline_ms}
 
 
-async def _one(backend: OperationClient, tenant: str, receipt_id: str, wish: dict[str, Any]) -> dict[str, Any]:
-    return await backend.call(REPLAY, {"tenant": tenant, "id": receipt_id, "wish": wish}, budget=REPLAY_S)
+async def _one(backend: OperationClient, tenant: str, receipt_id: str, changes: dict[str, Any]) -> dict[str, Any]:
+    return await backend.call(REPLAY, {"tenant": tenant, "id": receipt_id, "changes": changes}, budget=REPLAY_S)
 
 
 async def _many(
-    backend: OperationClient, tenant: str, ids: Sequence[str], wish: dict[str, Any], *, quiet: bool
+    backend: OperationClient, tenant: str, ids: Sequence[str], changes: dict[str, Any], *, quiet: bool
 ) -> list[dict[str, Any]]:
     """Replays one after the other, so that their times mean something; what fails says so in its place."""
     found: list[dict[str, Any]] = []
@@ -110,7 +110,7 @@ async def _many(
     with Progress(*columns, console=errors, disable=quiet, transient=True) as progress:
         for receipt_id in progress.track(ids):
             try:
-                found.append(await _one(backend, tenant, receipt_id, wish))
+                found.append(await _one(backend, tenant, receipt_id, changes))
             except MeeseeksError as error:
                 found.append({"receipt_id": receipt_id, "error": str(error)})
     return found
@@ -140,12 +140,14 @@ def _tell(found: dict[str, Any]) -> None:
         say(_tried(tried))
     for note in after["notes"]:
         say(f"note: {note}")
-    changed = [one for one in found["fates"] if _fate(one, "before") != _fate(one, "after") or one["place_after"]]
+    changed = [
+        one for one in found["outcomes"] if _outcome(one, "before") != _outcome(one, "after") or one["place_after"]
+    ]
     show(
         table(
             None,
             ["before", "now", "id", "memory"],
-            [[_fate(one, "before"), _fate(one, "after"), one["id"], one["text"]] for one in changed],
+            [[_outcome(one, "before"), _outcome(one, "after"), one["id"], one["text"]] for one in changed],
         )
     )
     for one in found["changed_memories"]:
@@ -161,6 +163,6 @@ def _tried(tried: dict[str, Any]) -> str:
     return f"{place}: not used, the choice was not made by such a model (see --set strategy={tried['strategy']})"
 
 
-def _fate(one: dict[str, Any], side: str) -> str:
+def _outcome(one: dict[str, Any], side: str) -> str:
     place = one[f"place_{side}"]
     return f"{one[side] or 'not found'}{f' ({place}.)' if place else ''}"

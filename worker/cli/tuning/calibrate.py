@@ -16,13 +16,11 @@ from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
 from worker.cli.output import errors, print_json, say, show, table
 from worker.domain.errors import RelevanceError, SettingsError
 from worker.domain.memory import EmbedderProfile
-from worker.domain.receipt import ReceiptPage
-from worker.operations.requests import RECALL, RECEIPTS
-from worker.recall.ranking import KEYWORD_FLOOR
+from worker.operations.requests import RECALL
+from worker.recall.ranking import KEYWORD_THRESHOLD
 from worker.recall.thresholds import Thresholds, read_calibration, write_calibration
 from worker.settings.injection import Settings
 from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
-from worker.tuning.recorded_requests import LEAST_TASKS, Recorded, recorded
 from worker.tuning.relevance_fit import RelevanceFit
 from worker.tuning.search_thresholds import (
     LEAST_MEMORIES,
@@ -41,8 +39,7 @@ from .labelled_service import BUDGET_S, recall_of, store_world, worlds_service
 from .relevance_common import fit_fields, fitted, kept, scored_tasks, show_fit, worlds_of
 
 MOST_SEEN = 60
-MOST_RECEIPTS = 300
-"""Recorded tasks that are looked at, the newest."""
+NEEDS_LABELS = "adjusting it takes labelled tasks: --cases"
 
 WORDS = {
     "passing": "tasks with relevant memories that get candidates",
@@ -65,11 +62,11 @@ class ThresholdComparison:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured for an embedder: the gate, and the judge or what is recorded of it; or why they were not."""
+    """What was measured for an embedder: the search thresholds and the relevance model, or why they were not."""
 
     profile: EmbedderProfile
-    gate: ThresholdComparison | str
-    judge: RelevanceFit | Recorded | str
+    search: ThresholdComparison | str
+    relevance_model: RelevanceFit | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +82,8 @@ class _Asker:
 class Written:
     """The files that hold what was measured, where it was kept."""
 
-    gate: Path | None = None
-    judge: Path | None = None
+    search: Path | None = None
+    relevance_model: Path | None = None
 
 
 def calibrate(
@@ -111,7 +108,7 @@ def calibrate(
     agent: Agent = "main",
     as_json: AsJson = False,
 ) -> None:
-    """Adjust the gate of the search and the judge to labelled tasks, or the gate alone to what is stored."""
+    """Adjust the gate of the search and the relevance model to labelled tasks, or the gate alone to what is stored."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> Measured:
@@ -138,29 +135,31 @@ def _profile(settings: Settings) -> EmbedderProfile:
 async def _by_labels(
     settings: Settings, profile: EmbedderProfile, worlds: Sequence[LabelledWorld], *, quiet: bool
 ) -> Measured:
-    """Gate and judge, the judge behind the gate that was measured. Raises `SettingsError` where neither can be."""
+    """Gate and judge, the model behind the gate that was measured. Raises `SettingsError` where neither can be."""
     observed = await _on_worlds(settings, worlds, quiet=quiet)
-    before = Thresholds.of(profile, KEYWORD_FLOOR)
-    gate: ThresholdComparison | str
+    before = Thresholds.of(profile, KEYWORD_THRESHOLD)
+    search: ThresholdComparison | str
     try:
         after = from_labelled(observed)
-        gate = ThresholdComparison(len(observed), before, after, effect_of(before, observed), labelled_effect(observed))
+        search = ThresholdComparison(
+            len(observed), before, after, effect_of(before, observed), labelled_effect(observed)
+        )
     except SettingsError as error:
-        gate = str(error)
-    behind = gate.after.applied(profile) if isinstance(gate, ThresholdComparison) else profile
-    judge = await _fitted(settings, behind, worlds, quiet=quiet)
-    if isinstance(gate, str) and isinstance(judge, str):
-        raise SettingsError(f"nothing can be adjusted. gate: {gate}. judge: {judge}")
-    return Measured(profile, gate, judge)
+        search = str(error)
+    behind = search.after.applied(profile) if isinstance(search, ThresholdComparison) else profile
+    relevance_model = await _fitted(settings, behind, worlds, quiet=quiet)
+    if isinstance(search, str) and isinstance(relevance_model, str):
+        raise SettingsError(f"nothing can be adjusted. gate: {search}. judge: {relevance_model}")
+    return Measured(profile, search, relevance_model)
 
 
 async def _fitted(
     settings: Settings, profile: EmbedderProfile, worlds: Sequence[LabelledWorld], *, quiet: bool
 ) -> RelevanceFit | str:
-    """The judge fitted to the labels, or why it is not."""
+    """The relevance model fitted to the labels, or why it is not."""
     try:
         file = read_relevance_model()
-        if file.judge.fingerprint != profile.fingerprint:
+        if file.relevance_model.fingerprint != profile.fingerprint:
             return f"it is off: it is made for {file.card['embedder']['name']}, the embedder is {profile.name}"
         return fitted(settings, file, await scored_tasks(file, worlds, profile, quiet=quiet))
     except (RelevanceError, SettingsError) as error:
@@ -168,34 +167,31 @@ async def _fitted(
 
 
 async def _by_store(settings: Settings, profile: EmbedderProfile, asker: _Asker, *, quiet: bool) -> Measured:
-    """The gate, and for how many of the recorded tasks the judge finds something."""
+    """Measure the search thresholds; the relevance model needs labels."""
     async with open_client(settings) as backend:
         observed = await _on_store(backend, asker, quiet=quiet)
-        wanted = {"tenant": asker.tenant, "limit": MOST_RECEIPTS}
-        page = ReceiptPage.model_validate(await backend.call(RECEIPTS, wanted, budget=BUDGET_S))
-    before = Thresholds.of(profile, KEYWORD_FLOOR)
+    before = Thresholds.of(profile, KEYWORD_THRESHOLD)
     measure = partial(from_off_topic, now=before)
     after = measure(observed)
-    gate = ThresholdComparison(
+    search = ThresholdComparison(
         len(observed), before, after, effect_of(before, observed), unseen_effect(observed, measure)
     )
-    try:
-        return Measured(profile, gate, recorded(page.receipts, read_relevance_model().judge.thresholds))
-    except RelevanceError as error:
-        return Measured(profile, gate, str(error))
+    return Measured(profile, search, NEEDS_LABELS)
 
 
 def _keep(settings: Settings, measured: Measured) -> Written:
-    """Write what was measured; a fit of the judge that does not help stays out."""
-    gate = measured.gate
+    """Write what was measured; a fit of the relevance model that does not help stays out."""
+    search = measured.search
     file = (
-        write_calibration(settings.service.home, measured.profile, gate.after)
-        if isinstance(gate, ThresholdComparison)
+        write_calibration(settings.service.home, measured.profile, search.after)
+        if isinstance(search, ThresholdComparison)
         else None
     )
     return Written(
         file,
-        kept(settings, read_relevance_model(), measured.judge) if isinstance(measured.judge, RelevanceFit) else None,
+        kept(settings, read_relevance_model(), measured.relevance_model)
+        if isinstance(measured.relevance_model, RelevanceFit)
+        else None,
     )
 
 
@@ -248,61 +244,51 @@ def _seen(body: dict[str, Any], relevant: frozenset[str]) -> Observation:
 
 
 def _print_fields(measured: Measured, written: Written) -> None:
-    gate, judge = measured.gate, measured.judge
+    search, relevance_model = measured.search, measured.relevance_model
     print_json(
         {
             "embedder": measured.profile.name,
             "fingerprint": measured.profile.fingerprint,
-            "gate": {"refused": gate} if isinstance(gate, str) else _gate_fields(gate, written.gate),
-            "judge": {"refused": judge} if isinstance(judge, str) else _judge_fields(judge, written.judge),
+            "search": {"refused": search} if isinstance(search, str) else _search_fields(search, written.search),
+            "relevance_model": {"refused": relevance_model}
+            if isinstance(relevance_model, str)
+            else fit_fields(relevance_model, written.relevance_model),
         }
     )
 
 
-def _gate_fields(gate: ThresholdComparison, path: Path | None) -> dict[str, Any]:
+def _search_fields(search: ThresholdComparison, path: Path | None) -> dict[str, Any]:
     return {
-        "tasks": gate.tasks,
-        "before": asdict(gate.before) | {"effect": asdict(gate.effect_before)},
-        "after": asdict(gate.after) | {"effect": asdict(gate.effect_after)},
+        "tasks": search.tasks,
+        "before": asdict(search.before) | {"effect": asdict(search.effect_before)},
+        "after": asdict(search.after) | {"effect": asdict(search.effect_after)},
         "written": str(path) if path else None,
     }
 
 
-def _judge_fields(judge: RelevanceFit | Recorded, path: Path | None) -> dict[str, Any]:
-    return {"recorded": asdict(judge)} if isinstance(judge, Recorded) else fit_fields(judge, path)
-
-
 def _show(measured: Measured, written: Written) -> None:
-    gate, judge = measured.gate, measured.judge
-    if isinstance(gate, ThresholdComparison):
-        _show_gate(gate, measured.profile.name)
-        say(_told("gate", written.gate))
+    search, relevance_model = measured.search, measured.relevance_model
+    if isinstance(search, ThresholdComparison):
+        _show_search(search, measured.profile.name)
+        say(_told("search", written.search))
     else:
-        say(f"gate: {gate}")
-    if isinstance(judge, RelevanceFit):
-        show_fit(judge, written.judge)
+        say(f"gate: {search}")
+    if isinstance(relevance_model, RelevanceFit):
+        show_fit(relevance_model, written.relevance_model)
     else:
-        say(f"judge: {judge}" if isinstance(judge, str) else _shares(judge))
+        say(f"relevance model: {relevance_model}")
 
 
-def _show_gate(gate: ThresholdComparison, embedder: str) -> None:
-    before, after = asdict(gate.before), asdict(gate.after)
+def _show_search(search: ThresholdComparison, embedder: str) -> None:
+    before, after = asdict(search.before), asdict(search.after)
     rows = [[name, f"{before[name]:.3f}", f"{after[name]:.3f}"] for name in before]
-    before, after = asdict(gate.effect_before), asdict(gate.effect_after)
+    before, after = asdict(search.effect_before), asdict(search.effect_after)
     rows += [
         [words, f"{before[name]:.1%}", f"{after[name]:.1%}"]
         for name, words in WORDS.items()
         if before[name] is not None
     ]
-    show(table(f"gate: {embedder}, {gate.tasks} tasks; shares on tasks left out", ["", "before", "after"], rows))
-
-
-def _shares(judge: Recorded) -> str:
-    """What is recorded of the judge, in words."""
-    if judge.opened is None:
-        return f"judge: {judge.tasks} recorded tasks are too few to say anything of it; it takes {LEAST_TASKS}"
-    shares = ", ".join(f"{point} {share:.0%}" for point, share in judge.opened.items())
-    return f"judge: of {judge.tasks} recorded tasks it finds something for {shares}; adjusting it takes --cases"
+    show(table(f"gate: {embedder}, {search.tasks} tasks; shares on tasks left out", ["", "before", "after"], rows))
 
 
 def _told(part: str, path: Path | None) -> str:

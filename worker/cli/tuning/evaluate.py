@@ -76,7 +76,7 @@ def evaluation(
     loaded = settings_of(context, as_json=as_json)
 
     async def work() -> Report:
-        wish = EvaluationRequest(
+        requested = EvaluationRequest(
             model=model,
             model_api_base=model_api_base,
             strategy=strategy,
@@ -89,7 +89,7 @@ def evaluation(
             deadline_ms=deadline_ms,
         )
         file = read_chooser(prompt, *own_folder(loaded)) if prompt else None
-        return await measured(loaded, wish, file, fresh=fresh, quiet=as_json)
+        return await measured(loaded, requested, file, fresh=fresh, quiet=as_json)
 
     report = run(work(), as_json=as_json)
     summaries = summaries_of(report)
@@ -115,8 +115,8 @@ def comparison(
     loaded = settings_of(context, as_json=as_json)
 
     async def work() -> tuple[Report, Report, EvaluationComparison]:
-        shelf = archive_of(loaded)
-        first, second = shelf.find(before), shelf.find(after)
+        archive = archive_of(loaded)
+        first, second = archive.find(before), archive.find(after)
         return first, second, compared(first, second)
 
     first, second, found = run(work(), as_json=as_json)
@@ -125,22 +125,22 @@ def comparison(
 
 
 async def measured(
-    loaded: Settings, wish: EvaluationRequest, prompt: PromptFile | None, *, fresh: bool, quiet: bool
+    loaded: Settings, requested: EvaluationRequest, prompt: PromptFile | None, *, fresh: bool, quiet: bool
 ) -> Report:
-    """The evaluation of a wish, kept under its id."""
-    plan = await plan_of(loaded, wish, prompt)
-    shelf = archive_of(loaded)
+    """Run an evaluation and keep it under its id."""
+    plan = await plan_of(loaded, requested, prompt)
+    archive = archive_of(loaded)
     with Progress(console=errors, disable=quiet, transient=True) as progress:
         task = progress.add_task(f"evaluating {plan.prompts[0].prompt.name}", total=plan.runs)
         report = await evaluate(
             plan,
             _service,
-            shelf=shelf,
+            archive=archive,
             fresh=fresh,
             advance=lambda done: progress.advance(task, done),
             now=utc_now(),
         )
-    shelf.keep(report)
+    archive.keep(report)
     return report
 
 

@@ -103,7 +103,7 @@ def promote(
     loaded = settings_of(context, as_json=as_json)
 
     async def work() -> tuple[Promotion, Path | None]:
-        wish = EvaluationRequest(
+        requested = EvaluationRequest(
             model=model,
             model_api_base=model_api_base,
             strategy=strategy,
@@ -116,7 +116,7 @@ def promote(
             deadline_ms=deadline_ms,
         )
         folder = _folder(loaded, to)
-        promotion = await _tried(loaded, wish, read_chooser(file, folder), folder, force, quiet=as_json)
+        promotion = await _tried(loaded, requested, read_chooser(file, folder), folder, force, quiet=as_json)
         return promotion, install(promotion, folder, utc_now()) if promotion.passes else None
 
     promotion, target = run(work(), as_json=as_json)
@@ -139,7 +139,7 @@ def _folder(loaded: Settings, to: Path | None) -> Path:
 
 
 async def _tried(
-    loaded: Settings, wish: EvaluationRequest, new: PromptFile, folder: Path, force: str | None, *, quiet: bool
+    loaded: Settings, requested: EvaluationRequest, new: PromptFile, folder: Path, force: str | None, *, quiet: bool
 ) -> Promotion:
     """Both prompts evaluated in the same way, and the verdict."""
     if force is not None and not force.strip():
@@ -150,9 +150,9 @@ async def _tried(
     wrong = [one.words for one in problems(new.prompt, loaded.service.model_context) if one.severity is Severity.ERROR]
     if wrong:
         raise PromptError(f"{new.path}: {wrong[0]}")
-    if not (await plan_of(loaded, wish, new)).models:
+    if not (await plan_of(loaded, requested, new)).models:
         raise SettingsError("without a model no prompt is used, so there is nothing to judge; name one with --model")
-    before, after = [await measured(loaded, wish, one, fresh=False, quiet=quiet) for one in (old, new)]
+    before, after = [await measured(loaded, requested, one, fresh=False, quiet=quiet) for one in (old, new)]
     if before.missing or after.missing:
         raise SettingsError(f"not every task was run: {after.stopped or before.stopped}")
     return Promotion(new, old, before, after, accept(compared(before, after)), force)

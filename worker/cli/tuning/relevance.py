@@ -1,4 +1,4 @@
-"""`meeseeks judge`: what the judge is, what it is worth on labelled tasks beside others, and fitting it to them."""
+"""`meeseeks relevance`: what the model is, what it is worth on labelled tasks beside others, and fitting it to them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -27,33 +27,35 @@ from .relevance_common import (
     effect_rows,
     fit_fields,
     fitted,
-    gate_in_force,
     kept,
     scored_tasks,
     show_fit,
+    thresholds_in_force,
     worlds_of,
 )
 
-judge = typer.Typer(no_args_is_help=True, help="The relevance model that decides where no other model is configured.")
+relevance_model = typer.Typer(
+    no_args_is_help=True, help="The relevance model that decides where no other model is configured."
+)
 
 COMPARED = ("precision", "recall", "clean", "forbidden", "items")
 """The measures that are compared."""
 
 
-@judge.command("show")
-def show_judge(context: typer.Context, as_json: AsJson = False) -> None:
-    """What the judge is: version, digest, thresholds, and what was fitted to your own labels."""
+@relevance_model.command("show")
+def show_relevance_model(context: typer.Context, as_json: AsJson = False) -> None:
+    """What the relevance model is: version, digest, thresholds, and what was fitted to your own labels."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> tuple[RelevanceFile, Adjustment | None]:
         file = read_relevance_model()
-        return file, read_adjustment(settings.service.home, file.judge)
+        return file, read_adjustment(settings.service.home, file.relevance_model)
 
     file, change = run(work(), as_json=as_json)
     facts = {name: value for name, value in file.card.items() if name not in ("columns", "thresholds")}
-    facts |= {"columns": len(file.judge.columns), "point": settings.memory_injection.judge_point.value}
+    facts |= {"columns": len(file.relevance_model.columns), "point": settings.memory_injection.relevance_profile.value}
     facts |= {"fitted": asdict(change) if change else None}
-    thresholds = {point.value: asdict(threshold) for point, threshold in file.judge.thresholds.items()}
+    thresholds = {point.value: asdict(threshold) for point, threshold in file.relevance_model.thresholds.items()}
     if as_json:
         print_json({**facts, "thresholds": thresholds})
         return
@@ -68,19 +70,19 @@ def _told(value: Any) -> str:
     return "nothing" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-@judge.command("eval")
-def eval_judge(context: typer.Context, cases: Labelled, as_json: AsJson = False) -> None:
-    """What the judge would inject for labelled tasks, at each of its points."""
+@relevance_model.command("eval")
+def evaluate_relevance_model(context: typer.Context, cases: Labelled, as_json: AsJson = False) -> None:
+    """What the relevance model would inject for labelled tasks, at each of its points."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> dict[str, ChoiceEffect]:
         file = read_relevance_model()
-        change = read_adjustment(settings.service.home, file.judge) or Adjustment()
-        scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=as_json)
+        change = read_adjustment(settings.service.home, file.relevance_model) or Adjustment()
+        scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings), quiet=as_json)
         most = settings.memory_injection.max_items
         return {
             point.value: effect(scored, [change] * len(scored), threshold, most)
-            for point, threshold in file.judge.thresholds.items()
+            for point, threshold in file.relevance_model.thresholds.items()
         }
 
     effects = run(work(), as_json=as_json)
@@ -91,8 +93,8 @@ def eval_judge(context: typer.Context, cases: Labelled, as_json: AsJson = False)
     show(table(str(cases), ["", *names], rows))
 
 
-@judge.command("fit")
-def fit_judge(
+@relevance_model.command("fit")
+def fit_relevance_model(
     context: typer.Context,
     cases: Labelled,
     write: Annotated[
@@ -100,12 +102,12 @@ def fit_judge(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fit the judge's last step to your own labelled tasks; the effect is measured on tasks that were left out."""
+    """Fit the model's last step to your own labelled tasks; the effect is measured on tasks that were left out."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> tuple[RelevanceFit, RelevanceFile]:
         file = read_relevance_model()
-        scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=as_json)
+        scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings), quiet=as_json)
         return fitted(settings, file, scored), file
 
     found, file = run(work(), as_json=as_json)
@@ -115,7 +117,7 @@ def fit_judge(
 
 @dataclass(frozen=True, slots=True)
 class RelevanceComparison:
-    """The judge and the search's scores on labelled tasks, and what a model made of the same ones, where one was asked.
+    """The model and the search's scores on labelled tasks, and what a model made of the same ones, where one was asked.
 
     `missing` are tasks that it was not asked, for the money had run out.
     """
@@ -128,8 +130,8 @@ class RelevanceComparison:
     missing: int = 0
 
 
-@judge.command("compare")
-def compare_judge(
+@relevance_model.command("compare")
+def compare_relevance_model(
     context: typer.Context,
     cases: Labelled,
     model: Annotated[
@@ -139,7 +141,7 @@ def compare_judge(
     max_cost: MaxCost = None,
     as_json: AsJson = False,
 ) -> None:
-    """The judge beside the scores of the search and a model, on the same labelled tasks."""
+    """The relevance model beside the scores of the search and a model, on the same labelled tasks."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> RelevanceComparison:
@@ -147,10 +149,10 @@ def compare_judge(
         name = model or settings.service.model or "none"
         if name == "none":
             return found
-        wish = EvaluationRequest(
+        requested = EvaluationRequest(
             model=name, model_api_base=model_api_base, strategy=Strategy.AUTO, worlds=cases, max_cost=max_cost
         )
-        report = await measured(settings, wish, None, fresh=False, quiet=as_json)
+        report = await measured(settings, requested, None, fresh=False, quiet=as_json)
         return replace(found, model=report.setup.model, effect=_effect_of(report), missing=report.missing)
 
     found = run(work(), as_json=as_json)
@@ -159,15 +161,15 @@ def compare_judge(
 
 async def _compared(settings: Settings, cases: Path, *, quiet: bool) -> RelevanceComparison:
     file, injection = read_relevance_model(), settings.memory_injection
-    change = read_adjustment(settings.service.home, file.judge) or Adjustment()
-    scored = await scored_tasks(file, worlds_of(cases), gate_in_force(settings), quiet=quiet)
-    threshold = file.judge.thresholds[injection.judge_point]
+    change = read_adjustment(settings.service.home, file.relevance_model) or Adjustment()
+    scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings), quiet=quiet)
+    threshold = file.relevance_model.thresholds[injection.relevance_profile]
     found = rater_scores([one.rated(change) for one in scored], threshold, injection.max_items)
-    return RelevanceComparison(len(scored), injection.judge_point, found)
+    return RelevanceComparison(len(scored), injection.relevance_profile, found)
 
 
 def _effect_of(report: Report) -> ChoiceEffect:
-    """The measures of an evaluation that the judge's effects have, too."""
+    """The measures of an evaluation that the relevance model's effects have, too."""
     found = MeasureTable.of(report.runs)
     return ChoiceEffect(
         found.value(Measure.PRECISION),
@@ -197,7 +199,7 @@ def _show_comparison(found: RelevanceComparison) -> None:
         rows.append([found.model, "-", "-", *_cells(found.effect)])
     columns = ["", "AUROC", "of tasks", *COMPARED]
     show(table(f"{found.tasks} tasks, point {found.point}", columns, rows))
-    say("the scores of the search have the threshold that keeps as many of these turns clean as the judge does")
+    say("the scores of the search have the threshold that keeps as many of these turns clean as the model does")
     if found.missing:
         say(f"STOPPED: {found.model} was not asked {found.missing} of the tasks")
 

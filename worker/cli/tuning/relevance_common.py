@@ -1,4 +1,4 @@
-"""What commands about the judge have in common: labelled tasks with its scores, and how a fit is told."""
+"""What commands about the relevance model have in common: labelled tasks with its scores, and how a fit is told."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -47,40 +47,40 @@ def worlds_of(cases: Path) -> tuple[LabelledWorld, ...]:
     return worlds
 
 
-def gate_in_force(settings: Settings) -> EmbedderProfile:
-    """The thresholds of the embedder that the judge is made for, as a service would take them now."""
+def thresholds_in_force(settings: Settings) -> EmbedderProfile:
+    """The thresholds of the embedder that the relevance model is made for, as a service would take them now."""
     return read_calibration(settings.service.home, PROFILE)
 
 
 async def scored_tasks(
     file: RelevanceFile, worlds: Sequence[LabelledWorld], profile: EmbedderProfile, *, quiet: bool
 ) -> list[Scored]:
-    """The tasks with the judge's scores, on a store of their own behind the gate that `profile` says."""
+    """The tasks with the relevance model's scores, on a store of their own behind the gate that `profile` says."""
     model = RelevanceProcess(file)
     found: list[Scored] = []
     with (
-        tempfile.TemporaryDirectory(prefix="meeseeks-judge-") as folder,
+        tempfile.TemporaryDirectory(prefix="meeseeks-relevance-") as folder,
         Progress(console=errors, disable=quiet, transient=True) as progress,
     ):
         bar = progress.add_task("judging", total=sum(len(world.tasks) for world in worlds))
-        async with open_world_store(Path(folder), profile) as stand:
+        async with open_world_store(Path(folder), profile) as world_store:
             for world in worlds:
-                for case in await stand.cases(world, lambda: progress.advance(bar)):
-                    scores = await model.scores(case.judged) if case.judged else None
+                for case in await world_store.cases(world, lambda: progress.advance(bar)):
+                    scores = await model.scores(case.inputs) if case.inputs else None
                     found.append(Scored(case, scores))
     model.close()
     return found
 
 
 def fitted(settings: Settings, file: RelevanceFile, scored: Sequence[Scored]) -> RelevanceFit:
-    """The judge fitted at the point that is configured. Raises `SettingsError` where there are too few labels."""
-    point, most = settings.memory_injection.judge_point, settings.memory_injection.max_items
-    return fit_to(scored, file.judge.thresholds, point, most)
+    """The model fitted at the point that is configured. Raises `SettingsError` where there are too few labels."""
+    point, most = settings.memory_injection.relevance_profile, settings.memory_injection.max_items
+    return fit_to(scored, file.relevance_model.thresholds, point, most)
 
 
 def kept(settings: Settings, file: RelevanceFile, found: RelevanceFit) -> Path | None:
     """The file that a fit was written to; one that does not help is not written."""
-    return write_adjustment(settings.service.home, file.judge, found.change) if found.helps else None
+    return write_adjustment(settings.service.home, file.relevance_model, found.change) if found.helps else None
 
 
 def fit_fields(found: RelevanceFit, path: Path | None) -> dict[str, Any]:
@@ -91,13 +91,19 @@ def fit_fields(found: RelevanceFit, path: Path | None) -> dict[str, Any]:
 def show_fit(found: RelevanceFit, path: Path | None) -> None:
     """A fit for people."""
     columns = effect_rows({"as it ships": found.before, "fitted": found.after})
-    show(table(f"judge: {found.tasks} tasks, point {found.point}", ["on tasks left out", *columns[0]], columns[1]))
+    show(
+        table(
+            f"relevance model: {found.tasks} tasks, point {found.point}", ["on tasks left out", *columns[0]], columns[1]
+        )
+    )
     if not found.helps:
-        say("judge: fitting makes the labels of tasks that were left out no likelier, so it stays as it ships")
+        say(
+            "relevance model: fitting makes the labels of tasks that were left out no likelier, so it stays as it ships"
+        )
     elif path:
-        say(f"judge: written to {path}; services take it when they start")
+        say(f"relevance model: written to {path}; services take it when they start")
     else:
-        say("judge: nothing written; --write keeps it")
+        say("relevance model: nothing written; --write keeps it")
 
 
 def effect_rows(effects: Mapping[str, ChoiceEffect]) -> tuple[list[str], list[list[str]]]:

@@ -30,7 +30,7 @@ LIBRARIES = ("litellm", "numpy", "onnxruntime", "qdrant-edge-py", "tokenizers", 
 
 PLACES = frozenset({"data_dir", "redis_url", "qdrant_url", "qdrant_api_key", "collection", "prompts_dir"})
 FITTED = (CALIBRATION, SCALES, ADJUSTMENT)
-"""Files in the data folder that were made by measuring: thresholds, scales of decision models, what fits the judge."""
+"""Files in the data folder that were made by measuring: thresholds, scales of decision models, what fits the model."""
 
 UNCONCERNED = frozenset({"model_api_key", "receipt_ttl_s", "ledger_ttl_s", "max_jobs", "mask_secrets_at_write"})
 """Settings of the process on which no answer depends, besides where things are and how it is reached."""
@@ -155,11 +155,11 @@ def files_hash(folder: Path) -> str:
     return digest(part for name, content in parts for part in (name.encode(), content))
 
 
-def pipeline_hash(package: Path, judge: Path | None) -> str:
-    """Of the code that makes answers, of the judge's files, and of the versions of what they build on."""
+def pipeline_hash(package: Path, relevance_model: Path | None) -> str:
+    """Of the code that makes answers, of the relevance model's files, and of the versions of what they build on."""
     sources = sorted(path for path in package.rglob("*") if path.is_file() and not _apart(path, package))
     code = (part for path in sources for part in (path.relative_to(package).as_posix().encode(), path.read_bytes()))
-    model = (part for path in _files(judge) for part in (path.name.encode(), path.read_bytes()))
+    model = (part for path in _files(relevance_model) for part in (path.name.encode(), path.read_bytes()))
     return digest((*code, *model, *(f"{name} {_version(name)}".encode() for name in LIBRARIES)))
 
 

@@ -40,14 +40,14 @@ class EvaluationRequest:
     deadline_ms: int | None = None
 
 
-async def plan_of(loaded: Settings, wish: EvaluationRequest, prompt: PromptFile | None = None) -> EvaluationPlan:
-    """The plan of a wish; `prompt` is asked with instead of the one in force.
+async def plan_of(loaded: Settings, requested: EvaluationRequest, prompt: PromptFile | None = None) -> EvaluationPlan:
+    """Return the plan of an evaluation; `prompt` is asked with instead of the one in force.
 
     Raises `SettingsError` and `PromptError` for what is wrong with it.
     """
-    worlds, hashes = read_labelled(wish.worlds or default_prompts_dir() / CASES)
-    service = _service(loaded.service, wish)
-    config = own_config(loaded, {"verdict_cache_s": 0.0, **_overrides(wish)})
+    worlds, hashes = read_labelled(requested.worlds or default_prompts_dir() / CASES)
+    service = _service(loaded.service, requested)
+    config = own_config(loaded, _overrides(requested))
     config |= _naming(prompt, config)
     configured = config.pop("deadline_ms", InjectionConfig().deadline_ms)
     plan = EvaluationPlan(
@@ -58,12 +58,12 @@ async def plan_of(loaded: Settings, wish: EvaluationRequest, prompt: PromptFile 
         worlds=worlds,
         hashes=hashes,
         fitted=fitted_files(service.home),
-        repeat=wish.repeat,
-        parallel=wish.parallel,
-        max_cost=wish.max_cost,
-        deadline_ms=wish.deadline_ms or configured,
+        repeat=requested.repeat,
+        parallel=requested.parallel,
+        max_cost=requested.max_cost,
+        deadline_ms=requested.deadline_ms or configured,
     )
-    return within(plan, wish.only)
+    return within(plan, requested.only)
 
 
 def _naming(prompt: PromptFile | None, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,21 +82,21 @@ def _prompts(service: ServiceSettings, config: Mapping[str, Any], prompt: Prompt
     return with_first(known, prompt or chooser_in_force(known, usual))
 
 
-def _service(service: ServiceSettings, wish: EvaluationRequest) -> ServiceSettings:
-    changes = {"model": wish.model, "model_api_base": wish.model_api_base}
+def _service(service: ServiceSettings, requested: EvaluationRequest) -> ServiceSettings:
+    changes = {"model": requested.model, "model_api_base": requested.model_api_base}
     return service.model_copy(update={name: value for name, value in changes.items() if value is not None})
 
 
-def _overrides(wish: EvaluationRequest) -> dict[str, Any]:
-    """What the wish says about `[memory_injection]`; a choice is not taken from one that was made before."""
-    named = {"strategy": wish.strategy, "models": () if wish.model is not None else None}
-    return {**{key: value for key, value in named.items() if value is not None}, **(wish.settings or {})}
+def _overrides(requested: EvaluationRequest) -> dict[str, Any]:
+    """Return the settings of `[memory_injection]` that were asked for."""
+    named = {"strategy": requested.strategy, "models": () if requested.model is not None else None}
+    return {**{key: value for key, value in named.items() if value is not None}, **(requested.settings or {})}
 
 
 async def _models(service: ServiceSettings, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The models that are asked, in order. Raises `SettingsError` where the strategy needs one and there is none."""
     strategy = Strategy(config.get("strategy", Strategy.AUTO))
-    if strategy in (Strategy.DETERMINISTIC, Strategy.JUDGE):
+    if strategy in (Strategy.DETERMINISTIC, Strategy.RELEVANCE):
         return ()
     usual = await choose_model(service)
     found = tuple(config.get("models", ())) or ((usual,) if usual else ())

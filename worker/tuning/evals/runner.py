@@ -77,10 +77,10 @@ class Evaluation:
 
     plan: EvaluationPlan
     open_service: Opener
-    shelf: EvaluationArchive | None
+    archive: EvaluationArchive | None
     fresh: bool
     advance: Advance
-    purse: CostBudget
+    cost_budget: CostBudget
     runs: list[TaskRun] = field(default_factory=list)
     cached: int = 0
 
@@ -89,7 +89,7 @@ async def evaluate(
     plan: EvaluationPlan,
     open_service: Opener,
     *,
-    shelf: EvaluationArchive | None,
+    archive: EvaluationArchive | None,
     advance: Advance,
     now: datetime,
     fresh: bool = False,
@@ -98,30 +98,30 @@ async def evaluate(
 
     Raises `MeeseeksError` for a service that cannot be opened; a request that fails is a run that says so.
     """
-    evaluation = Evaluation(plan, open_service, shelf, fresh, advance, CostBudget(plan.max_cost))
+    evaluation = Evaluation(plan, open_service, archive, fresh, advance, CostBudget(plan.max_cost))
     for world in plan.worlds:
         evaluation.runs += await _world(evaluation, world)
     return _report(evaluation, now)
 
 
 async def _world(evaluation: Evaluation, world: LabelledWorld) -> list[TaskRun]:
-    plan, shelf = evaluation.plan, evaluation.shelf
+    plan, archive = evaluation.plan, evaluation.archive
     key = plan.key_of(world)
-    known = shelf.results(key) if shelf and not evaluation.fresh else {}
+    known = archive.results(key) if archive and not evaluation.fresh else {}
     wanted = [(task, repeat) for task in world.tasks for repeat in range(plan.repeat)]
     kept = [known[task.key, repeat] for task, repeat in wanted if (task.key, repeat) in known]
     missing = [(task, repeat) for task, repeat in wanted if (task.key, repeat) not in known]
     evaluation.cached += len(kept)
     evaluation.advance(len(kept))
-    if not missing or evaluation.purse.empty:
+    if not missing or evaluation.cost_budget.empty:
         return kept
     made: list[TaskRun] = []
     try:
         await _run(evaluation, world, missing, made)
     finally:
         sound = [run for run in made if not run.degraded]  # a model that was away is to be asked again
-        if shelf and sound:
-            shelf.keep_results(key, sorted((*known.values(), *sound), key=lambda run: (run.task, run.repeat)))
+        if archive and sound:
+            archive.keep_results(key, sorted((*known.values(), *sound), key=lambda run: (run.task, run.repeat)))
     return kept + made
 
 
@@ -138,9 +138,9 @@ async def _run(
 
             async def one(task: LabelledTask, repeat: int) -> None:
                 async with slots:
-                    if not evaluation.purse.empty:
+                    if not evaluation.cost_budget.empty:
                         run = await ask(backend, world, task, repeat, evaluation.plan.deadline_ms)
-                        evaluation.purse.pay(run.cost)
+                        evaluation.cost_budget.pay(run.cost)
                         made.append(run)
                         evaluation.advance(1)
 
@@ -162,8 +162,8 @@ async def _wake(evaluation: Evaluation, backend: Backend, world: LabelledWorld) 
         return
     for _ in range(WAKE_TRIES):
         run = await ask(backend, world, first, -1, evaluation.plan.deadline_ms)
-        evaluation.purse.pay(run.cost)
-        if run.reason not in STILL_WAKING or evaluation.purse.empty:
+        evaluation.cost_budget.pay(run.cost)
+        if run.reason not in STILL_WAKING or evaluation.cost_budget.empty:
             return
         await asyncio.sleep(WAKE_PAUSE_S)
 
@@ -248,7 +248,9 @@ def _report(evaluation: Evaluation, now: datetime) -> Report:
         },
         memories=_memories(plan, runs),
         missing=missing,
-        stopped=f"{evaluation.purse.spent:.4f} dollars were spent, {plan.max_cost} is the most" if missing else None,
+        stopped=f"{evaluation.cost_budget.spent:.4f} dollars were spent, {plan.max_cost} is the most"
+        if missing
+        else None,
         cached=evaluation.cached,
     )
 

@@ -21,7 +21,7 @@ from worker.domain.errors import ModelError
 from worker.domain.memory import Recalled, Selection
 from worker.domain.model_profile import SchemaKind
 from worker.ports.models import ChatModel
-from worker.settings.injection import FirstRecall, InjectionConfig
+from worker.settings.injection import InjectionConfig
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -50,15 +50,13 @@ async def vendor(double: HttpDouble, exchange: dict[str, Any], **options: Any) -
     await model.aclose()
 
 
-async def choose(
-    model: ChatModel, notes: tuple[Any, ...] = NOTES, first: FirstRecall = FirstRecall.SERVICE
-) -> tuple[Selection, Memories]:
-    recall = Memories({"pier": Recalled("pier", BOTH if first is FirstRecall.MODEL else (FOUND,))})
+async def choose(model: ChatModel, notes: tuple[Any, ...] = NOTES) -> tuple[Selection, Memories]:
+    recall = Memories({"pier": Recalled("pier", (FOUND,))})
     selection = await selector(model).select(
         task("Where does the regatta start?"),
         Recalled("regatta", notes),
         recall,
-        InjectionConfig(first_recall=first),
+        InjectionConfig(),
         Deadline.after(60),
     )
     return selection, recall
@@ -101,17 +99,6 @@ async def test_something_is_missing_it_is_searched_for_and_chosen(double: HttpDo
     usage = selection.usage
     assert usage is not None
     assert [usage.input_tokens, usage.output_tokens, usage.cached_tokens] == [3 * n for n in exchange["tokens"]]
-
-
-@pytest.mark.parametrize("name", EXCHANGES)
-async def test_the_model_searches_first_and_then_chooses(double: HttpDouble, name: str) -> None:
-    exchange = EXCHANGES[name]
-    double.queue = [exchange["search"], exchange["choice"]]
-    async with vendor(double, exchange) as model:
-        selection, recall = await choose(model, first=FirstRecall.MODEL)
-    assert ids(selection) == ["m2"]
-    assert [query.query for query in recall.asked] == ["pier"]
-    assert [tool for _, tool in turns(double, exchange)] == [True, True]  # it may search again, and chooses instead
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The judge as it ships: its file, its speed, its place in a service and its commands; real store, real embedder."""
+"""The model as it ships: its file, its speed, its place in a service and its commands; real store, real embedder."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ def _candidate(place: int, text: str, vector: tuple[float, ...], query: tuple[fl
 
 
 async def no_recall(query: RecallQuery) -> Recalled:
-    raise AssertionError(f"the judge searched for {query.query}")
+    raise AssertionError(f"the relevance model searched for {query.query}")
 
 
 async def select(
@@ -88,12 +88,12 @@ class TestFile:
         assert folder is not None
         assert (folder / NUMBERS).stat().st_size <= 25 * 2**20
         file = read_relevance_model()
-        assert file.judge.fingerprint == PROFILE.fingerprint
+        assert file.relevance_model.fingerprint == PROFILE.fingerprint
         assert file.card["license"] == "Apache-2.0"
         assert file.card["fitted_to"]["worlds"] == 48
         points = [
-            file.judge.thresholds[point]
-            for point in (RelevanceProfile.CLEAN98, RelevanceProfile.BALANCED, RelevanceProfile.RECALL)
+            file.relevance_model.thresholds[point]
+            for point in (RelevanceProfile.CAUTIOUS, RelevanceProfile.BALANCED, RelevanceProfile.GENEROUS)
         ]
         assert points[0].opens >= points[1].opens > points[2].opens > 0.0
 
@@ -126,7 +126,7 @@ class TestFile:
 class TestChoosing:
     async def test_what_is_useful_is_likelier_than_what_is_not(self, runner: RelevanceProcess) -> None:
         chosen = await select(selector_of(runner))
-        assert chosen.engine is Engine.JUDGE
+        assert chosen.engine is Engine.RELEVANCE_MODEL
         assert set(chosen.probabilities) == {"m0", "m1", "m2"}
         assert max(chosen.probabilities, key=lambda key: chosen.probabilities[key]) == "m0"
         assert all(0.0 <= likely <= 1.0 for likely in chosen.probabilities.values())
@@ -144,7 +144,8 @@ class TestChoosing:
     async def test_points_choose_more_or_less(self, runner: RelevanceProcess) -> None:
         selector = selector_of(runner)
         numbers = [
-            len((await select(selector, judge_point=point)).chosen) for point in ("clean98", "balanced", "recall")
+            len((await select(selector, relevance_profile=point)).chosen)
+            for point in ("cautious", "balanced", "generous")
         ]
         assert numbers == sorted(numbers)
 
@@ -167,10 +168,10 @@ class TestChoosing:
 
 
 class Slow:
-    """A judge that takes its time, or fails."""
+    """A relevance model that takes its time, or fails."""
 
-    def __init__(self, judge: RelevanceModel, seconds: float = 0.0, fault: str | None = None) -> None:
-        self.judge = judge
+    def __init__(self, relevance_model: RelevanceModel, seconds: float = 0.0, fault: str | None = None) -> None:
+        self.relevance_model = relevance_model
         self.seen: list[int] = []
         self._seconds = seconds
         self._fault = fault
@@ -184,10 +185,10 @@ class Slow:
 
 
 class Told:
-    """A judge that says what it is told to: of the candidates in their order, and 0 of those beyond."""
+    """A relevance model that says what it is told to: of the candidates in their order, and 0 of those beyond."""
 
-    def __init__(self, judge: RelevanceModel, likely: tuple[float, ...]) -> None:
-        self.judge = judge
+    def __init__(self, relevance_model: RelevanceModel, likely: tuple[float, ...]) -> None:
+        self.relevance_model = relevance_model
         self._likely = likely
 
     async def probabilities(self, judged: RelevanceInput) -> Column:
@@ -197,7 +198,7 @@ class Told:
 
 class TestLimits:
     async def test_without_time_the_plain_gate_decides_at_once(self) -> None:
-        slow = Slow(read_relevance_model().judge)
+        slow = Slow(read_relevance_model().relevance_model)
         chosen = await select(selector_of(slow), seconds=0.01)
         assert chosen.engine is Engine.DETERMINISTIC
         assert slow.seen == []
@@ -205,18 +206,18 @@ class TestLimits:
 
     async def test_a_judge_that_hangs_is_left(self) -> None:
         begun = time.monotonic()
-        chosen = await select(selector_of(Slow(read_relevance_model().judge, seconds=30.0), most_s=0.2))
+        chosen = await select(selector_of(Slow(read_relevance_model().relevance_model, seconds=30.0), most_s=0.2))
         assert chosen.engine is Engine.DETERMINISTIC
         assert "not done in time" in chosen.notes[0]
         assert time.monotonic() - begun < 5.0
 
     async def test_a_judge_that_fails_leaves_the_plain_gate(self) -> None:
-        chosen = await select(selector_of(Slow(read_relevance_model().judge, fault="out of numbers")))
+        chosen = await select(selector_of(Slow(read_relevance_model().relevance_model, fault="out of numbers")))
         assert chosen.engine is Engine.DETERMINISTIC
-        assert chosen.notes == ("judge: out of numbers",)
+        assert chosen.notes == ("relevance model: out of numbers",)
 
     async def test_what_there_is_no_time_for_is_not_judged(self) -> None:
-        slow = Slow(read_relevance_model().judge)
+        slow = Slow(read_relevance_model().relevance_model)
         task, recalled = await pool(MESSAGE)
         many = tuple(
             replace(recalled.candidates[0], memory=Memory(id=f"n{n}", content=f"note {n}")) for n in range(200)
@@ -224,7 +225,7 @@ class TestLimits:
         chosen = await selector_of(slow, most_s=0.06).select(
             task, replace(recalled, candidates=many), no_recall, InjectionConfig(), Deadline.after(30)
         )
-        assert chosen.engine is Engine.JUDGE
+        assert chosen.engine is Engine.RELEVANCE_MODEL
         assert 1 <= slow.seen[0] <= 30
         assert {one.candidate.memory.id for one in chosen.dropped if one.verdict is CandidateVerdict.NOT_SELECTED} >= {
             "n199"
@@ -256,17 +257,17 @@ class TestService:
     async def test_it_decides_and_the_receipt_tells_the_probabilities(
         self, tmp_path: Path, runner: RelevanceProcess
     ) -> None:
-        async with open_service(tmp_path, judge=selector_of(runner)) as service:
+        async with open_service(tmp_path, relevance_model=selector_of(runner)) as service:
             await service.put(MEMORIES)
             result = await service.ask(MESSAGE)
-            assert result.engine in (Engine.JUDGE, Engine.NONE)
+            assert result.engine in (Engine.RELEVANCE_MODEL, Engine.NONE)
             assert set(ids(result)) <= {"m0"}
             receipt = await service.receipt(result)
             likely = {one.id: one.probability for one in receipt.considered}
             assert likely["m0"] is not None
 
     async def test_strategy_deterministic_does_without(self, tmp_path: Path, runner: RelevanceProcess) -> None:
-        async with open_service(tmp_path, judge=selector_of(runner), strategy="deterministic") as service:
+        async with open_service(tmp_path, relevance_model=selector_of(runner), strategy="deterministic") as service:
             await service.put(MEMORIES)
             receipt = await service.receipt(await service.ask(MESSAGE))
             assert all(one.probability is None for one in receipt.considered)
@@ -276,12 +277,12 @@ class TestBesideAModel:
     """A scripted judge, so that it is known what it says; the numbers go from the best candidate of the search down."""
 
     @staticmethod
-    def judge(*likely: float) -> RelevanceSelector:
-        return selector_of(Told(read_relevance_model().judge, likely))
+    def relevance_model(*likely: float) -> RelevanceSelector:
+        return selector_of(Told(read_relevance_model().relevance_model, likely))
 
     async def test_a_model_is_shown_what_may_matter_likeliest_first(self, tmp_path: Path) -> None:
         model = ScriptedModel(['{"relevant":[1]}'])
-        async with open_service(tmp_path, model=model, judge=self.judge(0.1, 0.6, 0.0)) as service:
+        async with open_service(tmp_path, model=model, relevance_model=self.relevance_model(0.1, 0.6, 0.0)) as service:
             await service.put(MEMORIES)
             result = await service.ask(MESSAGE)
             receipt = await service.receipt(result)
@@ -294,7 +295,7 @@ class TestBesideAModel:
 
     async def test_where_nothing_may_matter_no_model_is_asked(self, tmp_path: Path) -> None:
         model = ScriptedModel(['{"relevant":[1]}'])
-        async with open_service(tmp_path, model=model, judge=self.judge(0.0, 0.0, 0.0)) as service:
+        async with open_service(tmp_path, model=model, relevance_model=self.relevance_model(0.0, 0.0, 0.0)) as service:
             await service.put(MEMORIES)
             result = await service.ask(MESSAGE)
         assert result.items == ()
@@ -303,22 +304,26 @@ class TestBesideAModel:
     @pytest.mark.parametrize(("best", "asked"), [(0.05, 0), (0.4, 1), (0.97, 0)])
     async def test_escalate_asks_where_the_judge_is_unsure(self, tmp_path: Path, best: float, asked: int) -> None:
         model = ScriptedModel(['{"relevant":[]}'])
-        async with open_service(tmp_path, model=model, judge=self.judge(best, 0.01), mode="escalate") as service:
+        async with open_service(
+            tmp_path, model=model, relevance_model=self.relevance_model(best, 0.01), mode="escalate"
+        ) as service:
             await service.put(MEMORIES)
             await service.ask(MESSAGE)
         assert len(model.requests) == asked
 
     async def test_when_the_model_fails_the_judge_has_decided(self, tmp_path: Path) -> None:
         model = ScriptedModel([Say(error=Reason.MODEL_ERROR)])
-        async with open_service(tmp_path, model=model, judge=self.judge(0.95, 0.1, 0.1)) as service:
+        async with open_service(tmp_path, model=model, relevance_model=self.relevance_model(0.95, 0.1, 0.1)) as service:
             await service.put(MEMORIES)
             result = await service.ask(MESSAGE)
-        assert (result.engine, result.degraded, result.reason) == (Engine.JUDGE, True, Reason.MODEL_ERROR)
+        assert (result.engine, result.degraded, result.reason) == (Engine.RELEVANCE_MODEL, True, Reason.MODEL_ERROR)
         assert len(result.items) == 1
 
     async def test_mode_deterministic_asks_nobody(self, tmp_path: Path) -> None:
         model = ScriptedModel(['{"relevant":[1]}'])
-        async with open_service(tmp_path, model=model, judge=self.judge(0.95), mode="deterministic") as service:
+        async with open_service(
+            tmp_path, model=model, relevance_model=self.relevance_model(0.95), mode="deterministic"
+        ) as service:
             await service.put(MEMORIES)
             receipt = await service.receipt(await service.ask(MESSAGE))
         assert model.requests == []

@@ -32,20 +32,20 @@ SCOPE = RecallScope("t1", Visibility(valid_at=NOW), NOW)
 class Watched:
     """A tenant's store that notes its requests, and may hold listings back until `gate` lets them go."""
 
-    def __init__(self, store: MemoryStore, gate: "Gate") -> None:
+    def __init__(self, store: MemoryStore, query_threshold: "Gate") -> None:
         self._store = store
-        self._gate = gate
+        self._query_threshold = query_threshold
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def search_many(self, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
-        self._gate.requests["search"] += 1
+        self._query_threshold.requests["search"] += 1
         return await self._store.search_many(queries)
 
     async def ordered(self, where: MemoryFilter, by: SortKey, *, limit: int) -> list[Hit]:
-        self._gate.requests["listing"] += 1
-        await self._gate.arrive()
+        self._query_threshold.requests["listing"] += 1
+        await self._query_threshold.arrive()
         return await self._store.ordered(where, by, limit=limit)
 
 
@@ -65,30 +65,30 @@ class Gate:
 
 
 class WatchedEngine:
-    def __init__(self, engine: StoreEngine, gate: Gate) -> None:
+    def __init__(self, engine: StoreEngine, query_threshold: Gate) -> None:
         self._engine = engine
-        self._gate = gate
+        self._query_threshold = query_threshold
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def tenant(self, name: str) -> Any:
-        return Watched(self._engine.tenant(name), self._gate)
+        return Watched(self._engine.tenant(name), self._query_threshold)
 
 
 class GatedEmbedder(HashingEmbedder):
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, query_threshold: Gate) -> None:
         super().__init__()
-        self._gate = gate
+        self._query_threshold = query_threshold
 
     async def embed_query(self, text: str) -> Vector:
-        await self._gate.arrive()
+        await self._query_threshold.arrive()
         return await super().embed_query(text)
 
 
-async def recalled_through(service: Service, gate: Gate, embedder: HashingEmbedder) -> list[str]:
+async def recalled_through(service: Service, query_threshold: Gate, embedder: HashingEmbedder) -> list[str]:
     """The ids of one recall with pins, everything it asks the store for noted by `gate`."""
-    recall = Recall(WatchedEngine(service.engine, gate), service.recall._sparse, embedder)
+    recall = Recall(WatchedEngine(service.engine, query_threshold), service.recall._sparse, embedder)
     query = RecallQuery("when does the ferry to Vestmanna leave", pinned=True)
     found = await recall(query, SCOPE, service.config, Deadline.after(5), Stages())
     return [candidate.memory.id for candidate in found.candidates]
@@ -104,10 +104,13 @@ FERRY = [
 async def test_p1_one_search_brings_everything_once(tmp_path: Path) -> None:
     async with open_service(tmp_path, embedder=HashingEmbedder(), **OPEN, **PINS) as service:
         await service.put(FERRY)
-        gate, embedder = Gate(0), HashingEmbedder()
-        found = await recalled_through(service, gate, embedder)
+        query_threshold, embedder = Gate(0), HashingEmbedder()
+        found = await recalled_through(service, query_threshold, embedder)
     assert sorted(found) == sorted({"ferry", "pass", "tea"})  # what is pinned, important and found is there once
-    assert gate.requests == {"search": 2, "listing": 2}  # the legs, what they lead to, and one listing per pinned type
+    assert query_threshold.requests == {
+        "search": 2,
+        "listing": 2,
+    }  # the legs, what they lead to, and one listing per pinned type
     assert embedder.queries == ["when does the ferry to Vestmanna leave"]
 
 
@@ -116,7 +119,7 @@ async def test_p2_search_limit_is_what_every_leg_brings(tmp_path: Path, limit: i
     async with open_service(tmp_path, embedder=HashingEmbedder(), **OPEN, search_limit=limit) as service:
         await service.put([fact(f"m{n:02}", f"gull {n:02} counted", created_at="2025-01-01") for n in range(30)])
         receipt = await service.receipt(await service.ask("How many gulls were counted, gull by gull?"))
-    by_leg = Counter(leg for memory in receipt.considered for leg in memory.legs)
+    by_leg = Counter(search_kind for memory in receipt.considered for search_kind in memory.legs)
     assert limit <= by_leg[SearchKind.MESSAGE] <= 2 * limit  # by meaning and by words, which may differ
     assert len(receipt.considered) <= 2 * limit
 
@@ -132,9 +135,9 @@ async def test_p3_one_cap_holds_over_all_sources(tmp_path: Path) -> None:
 async def test_p4_sources_are_asked_at_the_same_time(tmp_path: Path) -> None:
     async with open_service(tmp_path, embedder=HashingEmbedder(), **OPEN, **PINS) as service:
         await service.put(FERRY)
-        gate = Gate(parties=3)  # two listings and the embedder, each of which waits for the others
+        query_threshold = Gate(parties=3)  # two listings and the embedder, each of which waits for the others
         async with asyncio.timeout(4):
-            found = await recalled_through(service, gate, GatedEmbedder(gate))
+            found = await recalled_through(service, query_threshold, GatedEmbedder(query_threshold))
     assert sorted(found) == ["ferry", "pass", "tea"]
 
 

@@ -158,7 +158,7 @@ class Shard:
             SearchResults(self._usable(query.dense), found.get((place, DENSE), []), found.get((place, SPARSE), []))
             for place, query in enumerate(queries)
         )
-        return [leg.hits() for leg in legs]
+        return [search_kind.hits() for search_kind in legs]
 
     def _requests(self, tenant: str, place: int, query: HybridQuery) -> _Requests:
         """The legs of the query at `place`; none for a query without terms and without a usable vector."""

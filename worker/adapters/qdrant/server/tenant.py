@@ -74,7 +74,7 @@ class ServerTenant:
             )
             for place, query in enumerate(queries)
         )
-        return [leg.hits() for leg in legs]
+        return [search_kind.hits() for search_kind in legs]
 
     def _requests(self, place: int, query: HybridQuery) -> _Requests:
         """The legs of the query at `place`; none for a query without terms and without a usable vector."""
