@@ -121,7 +121,7 @@ async def open_house(
             elsewhere=elsewhere or nowhere,
             receipts=FileReceipts(folder / "receipts"),
             journal=journal,
-            query_threshold=host.query_threshold,
+            write_barrier=host.write_barrier,
             clock=lambda: NOW,
         )
         yield Kept(host, used, StoreMaintenance(house), Progress())

@@ -194,7 +194,7 @@ def _maintenance_context(
         elsewhere=elsewhere,
         receipts=parts.receipts,
         journal=parts.journal,
-        query_threshold=host.query_threshold,
+        write_barrier=host.write_barrier,
         clock=utc_now,
     )
 

@@ -39,8 +39,8 @@ class LiveCore:
         self._assemble = assemble
         self._sparse = sparse
         self._retiring: set[asyncio.Task[None]] = set()
-        self.query_threshold = WriteBarrier()
-        self._switch = OperationSwitch(self.query_threshold, WRITES, first.operations)
+        self.write_barrier = WriteBarrier()
+        self._switch = OperationSwitch(self.write_barrier, WRITES, first.operations)
 
     @property
     def serving(self) -> Serving:

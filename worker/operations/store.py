@@ -64,8 +64,8 @@ class _Job:
 class StoreOperations:
     """Decode, start, encode. Close it before the store."""
 
-    def __init__(self, memory_service: StoreMaintenance) -> None:
-        self._memory_service = memory_service
+    def __init__(self, maintenance: StoreMaintenance) -> None:
+        self._maintenance = maintenance
         self._job: _Job | None = None
 
     def table(self) -> dict[str, Operation]:
@@ -73,7 +73,7 @@ class StoreOperations:
         return {STORE_INFO: self.info, STORE_JOB_START: self.start, STORE_JOB_STATUS: self.status}
 
     async def info(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        return OperationAnswer({**await self._memory_service.info(), "job": self._status()})
+        return OperationAnswer({**await self._maintenance.info(), "job": self._status()})
 
     async def start(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         """Begin a job. Raises `StoreError` while another one runs."""
@@ -97,21 +97,21 @@ class StoreOperations:
 
     def _work(self, wanted: JobPayload, progress: Progress) -> _Work:
         """What is to be done, not begun yet. Raises `MemoryRejected` where something is missing."""
-        memory_service = self._memory_service
+        maintenance = self._maintenance
         match wanted:
             case JobPayload(kind=JobKind.REINDEX):
                 options: dict[str, Any] = {"force": wanted.force, "min_overlap": wanted.min_overlap}
-                return partial(memory_service.reindex, progress, embedder=wanted.embedder, **options)
+                return partial(maintenance.reindex, progress, embedder=wanted.embedder, **options)
             case JobPayload(kind=JobKind.ROLLBACK):
-                return partial(memory_service.rollback, progress, embedder=wanted.embedder)
+                return partial(maintenance.rollback, progress, embedder=wanted.embedder)
             case JobPayload(kind=JobKind.PRUNE):
-                return partial(memory_service.prune, progress)
+                return partial(maintenance.prune, progress)
             case JobPayload(kind=JobKind.BACKUP, path=Path() as path):
-                return partial(memory_service.backup, progress, path)
+                return partial(maintenance.backup, progress, path)
             case JobPayload(kind=JobKind.RESTORE, path=Path() as path):
-                return partial(memory_service.restore, progress, path, force=wanted.force)
+                return partial(maintenance.restore, progress, path, force=wanted.force)
             case JobPayload(kind=JobKind.MIGRATE, to=str() as to):
-                return partial(memory_service.migrate, progress, to, force=wanted.force)
+                return partial(maintenance.migrate, progress, to, force=wanted.force)
         raise MemoryRejected(f"a {wanted.kind} needs to know where")
 
     def _status(self) -> dict[str, Any]:

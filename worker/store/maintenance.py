@@ -57,7 +57,7 @@ class MaintenanceContext:
     elsewhere: Elsewhere
     receipts: ReceiptStore
     journal: ChangeLog
-    query_threshold: WriteBarrier
+    write_barrier: WriteBarrier
     clock: Callable[[], datetime]
 
 
@@ -128,7 +128,7 @@ class StoreMaintenance:
             made_by = await store.record()
             vectors = made_by.embedder is not None
             await _list_to(writer, store, progress, vectors=vectors)
-            async with context.query_threshold.closed():
+            async with context.write_barrier.closed():
                 await _append_changes(writer, store, context.journal.take())
                 memories = (await store.health()).points
             size = await asyncio.to_thread(writer.finish, made_by, memories, context.clock())
@@ -154,7 +154,7 @@ class StoreMaintenance:
             found = (await candidate.store.health()).points
             if found != reader.manifest.memories:
                 raise StoreError(f"{found} memories were restored, the backup says {reader.manifest.memories}")
-            async with context.query_threshold.closed():
+            async with context.write_barrier.closed():
                 await self._promote(candidate, maker)
         return {"restored": found, "replaced": held}
 
@@ -175,7 +175,7 @@ class StoreMaintenance:
                 raise StoreError(f"{to} cannot take these memories as it is: {fault}")
             copier = Copier(source, target, maker, progress)
             await copier.everything()
-            async with context.query_threshold.closed():
+            async with context.write_barrier.closed():
                 await copier.some(context.journal.take())
                 found = await check_counts(source, target, copier.unreadable)
             await target.flush()
@@ -235,7 +235,7 @@ class StoreMaintenance:
             if min_overlap is not None:
                 report.demand(min_overlap)
             progress.enter("switching")
-            async with context.query_threshold.closed():
+            async with context.write_barrier.closed():
                 await copier.some(context.journal.take())
                 if not context.generation_store.shared:
                     await check_counts(source, target, copier.unreadable)

@@ -73,9 +73,9 @@ class OperationSwitch:
     """Stands in for a table of operations; `writes` names those that go through the gate."""
 
     def __init__(
-        self, query_threshold: WriteBarrier, writes: Collection[str], operations: Mapping[str, Operation]
+        self, write_barrier: WriteBarrier, writes: Collection[str], operations: Mapping[str, Operation]
     ) -> None:
-        self._query_threshold = query_threshold
+        self._write_barrier = write_barrier
         self._writes = frozenset(writes)
         self._current = _Table(operations)
 
@@ -90,7 +90,7 @@ class OperationSwitch:
 
     async def _call(self, name: str, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         if name in self._writes:
-            async with self._query_threshold.writing():
+            async with self._write_barrier.writing():
                 return await self._run(name, payload, deadline)
         return await self._run(name, payload, deadline)
 

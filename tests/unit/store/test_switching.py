@@ -17,20 +17,20 @@ async def soon(event: asyncio.Event) -> bool:
 
 
 async def test_the_gate_waits_for_writers_and_then_makes_writers_wait() -> None:
-    query_threshold, wrote, closed, release = WriteBarrier(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    write_barrier, wrote, closed, release = WriteBarrier(), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def first() -> None:
-        async with query_threshold.writing():
+        async with write_barrier.writing():
             await release.wait()
 
     async def close() -> None:
-        async with query_threshold.closed():
+        async with write_barrier.closed():
             closed.set()
             await asyncio.sleep(0.01)
             assert not wrote.is_set()
 
     async def second() -> None:
-        async with query_threshold.writing():
+        async with write_barrier.writing():
             wrote.set()
 
     writer = asyncio.create_task(first())
@@ -46,11 +46,11 @@ async def test_the_gate_waits_for_writers_and_then_makes_writers_wait() -> None:
 
 
 async def test_the_gate_opens_again_when_what_it_was_closed_for_fails() -> None:
-    query_threshold, written = WriteBarrier(), False
+    write_barrier, written = WriteBarrier(), False
     with pytest.raises(KeyError):
-        async with query_threshold.closed():
+        async with write_barrier.closed():
             raise KeyError
-    async with asyncio.timeout(1), query_threshold.writing():
+    async with asyncio.timeout(1), write_barrier.writing():
         written = True
     assert written
 
@@ -83,9 +83,9 @@ async def test_only_writes_wait_at_the_gate() -> None:
     async def operation(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
         return OperationAnswer({})
 
-    query_threshold = WriteBarrier()
-    table = OperationSwitch(query_threshold, {"write"}, {"read": operation, "write": operation}).table()
-    async with query_threshold.closed():
+    write_barrier = WriteBarrier()
+    table = OperationSwitch(write_barrier, {"write"}, {"read": operation, "write": operation}).table()
+    async with write_barrier.closed():
         await asyncio.wait_for(table["read"]({}, Deadline.after(5)), 1)
         writing = asyncio.create_task(table["write"]({}, Deadline.after(5)))
         await asyncio.sleep(0.01)

@@ -32,24 +32,24 @@ SCOPE = RecallScope("t1", Visibility(valid_at=NOW), NOW)
 class Watched:
     """A tenant's store that notes its requests, and may hold listings back until `gate` lets them go."""
 
-    def __init__(self, store: MemoryStore, query_threshold: "Gate") -> None:
+    def __init__(self, store: MemoryStore, barrier: "Barrier") -> None:
         self._store = store
-        self._query_threshold = query_threshold
+        self._barrier = barrier
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def search_many(self, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
-        self._query_threshold.requests["search"] += 1
+        self._barrier.requests["search"] += 1
         return await self._store.search_many(queries)
 
     async def ordered(self, where: MemoryFilter, by: SortKey, *, limit: int) -> list[Hit]:
-        self._query_threshold.requests["listing"] += 1
-        await self._query_threshold.arrive()
+        self._barrier.requests["listing"] += 1
+        await self._barrier.arrive()
         return await self._store.ordered(where, by, limit=limit)
 
 
-class Gate:
+class Barrier:
     """Opens once `parties` have arrived, and not before: who would come one after another waits for ever."""
 
     def __init__(self, parties: int) -> None:
@@ -65,30 +65,30 @@ class Gate:
 
 
 class WatchedEngine:
-    def __init__(self, engine: StoreEngine, query_threshold: Gate) -> None:
+    def __init__(self, engine: StoreEngine, barrier: Barrier) -> None:
         self._engine = engine
-        self._query_threshold = query_threshold
+        self._barrier = barrier
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def tenant(self, name: str) -> Any:
-        return Watched(self._engine.tenant(name), self._query_threshold)
+        return Watched(self._engine.tenant(name), self._barrier)
 
 
 class GatedEmbedder(HashingEmbedder):
-    def __init__(self, query_threshold: Gate) -> None:
+    def __init__(self, barrier: Barrier) -> None:
         super().__init__()
-        self._query_threshold = query_threshold
+        self._barrier = barrier
 
     async def embed_query(self, text: str) -> Vector:
-        await self._query_threshold.arrive()
+        await self._barrier.arrive()
         return await super().embed_query(text)
 
 
-async def recalled_through(service: Service, query_threshold: Gate, embedder: HashingEmbedder) -> list[str]:
+async def recalled_through(service: Service, barrier: Barrier, embedder: HashingEmbedder) -> list[str]:
     """The ids of one recall with pins, everything it asks the store for noted by `gate`."""
-    recall = Recall(WatchedEngine(service.engine, query_threshold), service.recall._sparse, embedder)
+    recall = Recall(WatchedEngine(service.engine, barrier), service.recall._sparse, embedder)
     query = RecallQuery("when does the ferry to Vestmanna leave", pinned=True)
     found = await recall(query, SCOPE, service.config, Deadline.after(5), Stages())
     return [candidate.memory.id for candidate in found.candidates]
@@ -104,10 +104,10 @@ FERRY = [
 async def test_p1_one_search_brings_everything_once(tmp_path: Path) -> None:
     async with open_service(tmp_path, embedder=HashingEmbedder(), **OPEN, **PINS) as service:
         await service.put(FERRY)
-        query_threshold, embedder = Gate(0), HashingEmbedder()
-        found = await recalled_through(service, query_threshold, embedder)
+        barrier, embedder = Barrier(0), HashingEmbedder()
+        found = await recalled_through(service, barrier, embedder)
     assert sorted(found) == sorted({"ferry", "pass", "tea"})  # what is pinned, important and found is there once
-    assert query_threshold.requests == {
+    assert barrier.requests == {
         "search": 2,
         "listing": 2,
     }  # the legs, what they lead to, and one listing per pinned type
@@ -135,9 +135,9 @@ async def test_p3_one_cap_holds_over_all_sources(tmp_path: Path) -> None:
 async def test_p4_sources_are_asked_at_the_same_time(tmp_path: Path) -> None:
     async with open_service(tmp_path, embedder=HashingEmbedder(), **OPEN, **PINS) as service:
         await service.put(FERRY)
-        query_threshold = Gate(parties=3)  # two listings and the embedder, each of which waits for the others
+        barrier = Barrier(parties=3)  # two listings and the embedder, each of which waits for the others
         async with asyncio.timeout(4):
-            found = await recalled_through(service, query_threshold, GatedEmbedder(query_threshold))
+            found = await recalled_through(service, barrier, GatedEmbedder(barrier))
     assert sorted(found) == ["ferry", "pass", "tea"]
 
 
