@@ -1,4 +1,4 @@
-# The service in an image: locked, hash-checked packages, no compiler, no root.
+# Image of the service: locked, hash-checked packages, no compiler, no root.
 
 FROM python:3.11-slim AS build
 WORKDIR /build

@@ -1,4 +1,4 @@
-# Each target sets up what it needs in .venv by itself; a second run finds it there.
+# Each target installs what it needs into .venv on its first run.
 
 BIN := .venv/bin
 SERVICE := .venv/.installed-service
@@ -12,28 +12,28 @@ LOCKED := pyproject.toml requirements/build.txt
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(DEV) $(LOCAL_LLM) ## Install everything that the other targets need
+setup: $(DEV) $(LOCAL_LLM) ## Install everything for the other targets
 
-run: $(SERVICE) ## Start everything here and send labelled tasks through the hook (MEESEEKS_MODEL=... for a model)
+run: $(SERVICE) ## Start a service and send ten example tasks through the hook (MEESEEKS_MODEL=... for a model)
 	@$(BIN)/meeseeks demo
 
-run-local-llm: $(SERVICE) $(LOCAL_LLM) ## The same with a tiny local model: shows that the parts fit, not quality
+run-local-llm: $(SERVICE) $(LOCAL_LLM) ## Do the same with a tiny local model (shows that everything works, not quality)
 	@$(BIN)/python .ci/local_llm_demo.py
 
-test: $(DEV) ## Run the tests, two files at a time (the packaging tests have a target of their own)
+test: $(DEV) ## Run the tests except the packaging tests (ARGS=... for pytest options)
 	@$(BIN)/pytest -q -n 2 --dist loadfile --ignore=tests/packaging $(ARGS)
 
-packaging: $(DEV) ## Build both distributions, install them into empty environments and use them
+packaging: $(DEV) ## Build both packages, install them into empty environments and test them
 	@$(BIN)/pytest -q tests/packaging $(ARGS)
 
-fuzz: $(DEV) ## Send the HTTP service everything for a quarter of an hour (FUZZ_SECONDS=... FUZZ_SEED=...)
+fuzz: $(DEV) ## Fuzz the HTTP API for 15 minutes (FUZZ_SECONDS=... FUZZ_SEED=...)
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-900} $(BIN)/pytest -q tests/e2e/test_http_fuzz.py $(ARGS)
 
 lint: $(DEV) ## Check style and formatting
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-contracts: $(DEV) ## Check which module may import which
+contracts: $(DEV) ## Check the import order of modules
 	@$(BIN)/lint-imports
 
 types: $(DEV) ## Check types
@@ -42,16 +42,16 @@ types: $(DEV) ## Check types
 bench: $(DEV) ## Run the benchmarks
 	@$(BIN)/python -m bench $(ARGS)
 
-ci: ## Everything that has to pass before a change lands
+ci: ## Run all checks that a change must pass
 	@bash .ci/run
 
-lock: ## Write requirements/*.txt anew (UPGRADE=1 takes the newest versions)
+lock: ## Update requirements/*.txt (UPGRADE=1 for the newest versions)
 	@bash .ci/lock.sh
 
-meeseeks.toml: worker/settings/injection.py .ci/example_config.py $(SERVICE) ## Write the example settings anew
+meeseeks.toml: worker/settings/injection.py .ci/example_config.py $(SERVICE) ## Update the example settings
 	@$(BIN)/python .ci/example_config.py $@
 
-clean: ## Remove the environment and what builds and tools leave behind
+clean: ## Remove .venv, builds and caches
 	rm -rf .venv build dist hooks/build hooks/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(DEV): requirements/dev.txt $(LOCKED)

@@ -1,4 +1,4 @@
-"""Writes meeseeks.toml: every setting with its default and its description, commented out."""
+"""Write meeseeks.toml with every setting, its description and its default, commented out."""
 
 import json
 import sys
@@ -12,19 +12,19 @@ from worker.settings.injection import InjectionConfig
 from worker.settings.service import ENV_PREFIX, ServiceSettings
 
 HEAD = f"""\
-# Settings of Meeseeks. Every line that begins with "#" and a name shows a default; take the "# " away to change it.
-# Another place for the file: --config or {ENV_PREFIX}CONFIG. Service settings can be given as variables as well,
-# which win: {ENV_PREFIX}REDIS_URL for redis_url, and so on. Keep keys out of this file: use the variables.
+# Settings of Meeseeks. Lines such as "# name = value" show defaults; remove the "# " to change a value.
+# Use --config or {ENV_PREFIX}CONFIG for another file. Environment variables override [service]:
+# {ENV_PREFIX}REDIS_URL for redis_url, and so on. Use the variables for API keys; do not write keys to this file.
 """
 MODELS = """\
-# What a model can do and where it is: one table for each, every key of it in docs/settings.md.
+# Address and capabilities of a model, one table for each; see docs/settings.md for all keys.
 # [[service.models]]
 #   name = "openai/qwen3-4b"
 #   api_base = "http://127.0.0.1:8080/v1"
 #   output = "pattern"
 """
 AGENTS = """\
-# Every setting of [memory_injection] can be given for one agent alone.
+# Every setting of [memory_injection] can be set for a single agent.
 # [[agents]]
 # id = "researcher"
 # max_items = 8
@@ -32,7 +32,6 @@ AGENTS = """\
 
 
 def example() -> str:
-    """The text of the file."""
     service = "\n".join(_lines(ServiceSettings))
     injection = "\n".join(_lines(InjectionConfig))
     return f"{HEAD}\n[service]\n{service}\n\n[memory_injection]\n{injection}\n\n{AGENTS}\n{MODELS}"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Install locked packages into .venv, every file checked against its hash: install.sh SET, where SET is one of
-#   service    what the service runs on, and the project itself
-#   dev        that, and what tests, checks and benchmarks need
+# Install locked, hash-checked packages into .venv: install.sh SET, where SET is one of
+#   service    the project and the packages that the service needs
+#   dev        the same, and the packages for tests, checks and benchmarks
 #   local-llm  the small local model (after service or dev)
-# Uses uv where it is installed, else pip: .venv's own, or the one of $PYTHON where .venv has none.
+# Uses uv if installed, else the pip of .venv or of $PYTHON.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 set_name=$1
@@ -15,10 +15,10 @@ fail() { echo "install: $*" >&2; exit 1; }
 
 make_venv() {
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
-        fail "$python is missing or older than 3.11; name another one with PYTHON=..."
+        fail "$python is missing or older than 3.11; set PYTHON=... to another one"
     rm -rf .venv
     if "$python" -m venv .venv 2>/dev/null; then return; fi
-    # Debian leaves out what `venv` needs to bring pip along; another pip can install into the environment as well.
+    # On Debian, venv cannot install pip; the pip of another Python can install into the environment too.
     rm -rf .venv
     "$python" -m venv --without-pip .venv || fail "$python cannot make a virtual environment"
 }
@@ -44,7 +44,7 @@ install() {
 "$venv_python" -c '' 2>/dev/null || make_venv
 case $set_name in
 service | dev)
-    echo "installing the locked packages ($set_name) into .venv"
+    echo "installing packages ($set_name) into .venv"
     install --require-hashes -r requirements/build.txt -r "requirements/$set_name.txt"
     install --no-deps --no-build-isolation --editable .
     ;;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Write requirements/*.txt anew from pyproject.toml. Pins that still fit are kept; UPGRADE=1 takes the newest.
+# Update requirements/*.txt from pyproject.toml. Valid pins are kept; UPGRADE=1 updates them to the newest versions.
 #
-# uv makes them because it resolves for every platform and Python version at once (--universal); pip-compile resolves
-# for the machine that it runs on. Only this script needs uv. It is installed into a folder of its own.
+# This uses uv because it resolves for all platforms and Python versions (--universal); pip-compile resolves only for
+# the current machine. uv is installed into build/lock-tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=build/lock-tools
@@ -16,7 +16,7 @@ lock() {
     echo "requirements/$output.txt: $(grep -c == "requirements/$output.txt") packages"
 }
 
-# dev first: what the tests ran with is what the service gets.
+# dev first, so that the service gets the versions that the tests use.
 lock dev pyproject.toml --extra dev --extra fastembed
 lock service pyproject.toml --constraint requirements/dev.txt
 lock build requirements/build.in --constraint requirements/dev.txt

@@ -1,4 +1,1 @@
-"""Benchmarks of the service on the machine at hand, against the numbers that it is meant to reach.
-
-`python -m bench` runs them all; see `python -m bench --help`.
-"""
+"""Benchmarks of the service against its performance targets. Run `python -m bench --help`."""

@@ -1,4 +1,4 @@
-"""`python -m bench`: runs benchmarks, prints what they found, and keeps it in files."""
+"""Run benchmarks, print the results and save them to files."""
 
 import argparse
 import logging
@@ -24,14 +24,13 @@ BENCHMARKS: dict[str, Run] = {
     module.NAME: module.run for module in (queue, deterministic, hook_command, http, model, imports)
 }
 
-
 ON_WORLDS: dict[str, Run] = {module.NAME: module.run for module in (pool, choosing)}
-"""Measured on labelled worlds, and only when they are named."""
+"""Benchmarks on labelled worlds; they run only when named."""
 
 
 def main() -> int:
     arguments = _arguments()
-    logging.getLogger("hooks").setLevel(logging.CRITICAL)  # what the hook would warn of is counted here
+    logging.getLogger("hooks").setLevel(logging.CRITICAL)  # the benchmarks count failures themselves
     options = Options(arguments.out, arguments.quick, arguments.full, arguments.worlds)
     try:
         reports = [] if arguments.publish and not arguments.names else _run_all(arguments, options)
@@ -45,26 +44,26 @@ def main() -> int:
     return 0
 
 
-_NAMES = f"which to run: {', '.join(BENCHMARKS)} (all of these by default), {', '.join(ON_WORLDS)}"
+_NAMES = f"benchmarks to run: {', '.join(BENCHMARKS)} (the default), {', '.join(ON_WORLDS)}"
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=_NAMES)
-    parser.add_argument("--quick", action="store_true", help="measure little, to see that it works")
-    parser.add_argument("--full", action="store_true", help="also measure what takes minutes to prepare")
+    parser.add_argument("--quick", action="store_true", help="run briefly, to check that everything works")
+    parser.add_argument("--full", action="store_true", help="include cases that take minutes to prepare")
     parser.add_argument(
         "--worlds", type=Path, default=WORLDS, help=f"folder of labelled worlds, for {', '.join(ON_WORLDS)}"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON and no tables")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), help="folder for results")
     parser.add_argument(
-        "--publish", action="store_true", help="write docs/benchmarks.md from saved results; runs only what is named"
+        "--publish", action="store_true", help="write docs/benchmarks.md from saved results; run only named benchmarks"
     )
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in {**BENCHMARKS, **ON_WORLDS}]
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join((*BENCHMARKS, *ON_WORLDS))}")
+        parser.error(f"unknown: {', '.join(unknown)}; use {', '.join((*BENCHMARKS, *ON_WORLDS))}")
     return arguments
 
 
@@ -82,13 +81,13 @@ def _run_all(arguments: argparse.Namespace, options: Options) -> list[Report]:
 
 
 def _run(benchmark: Run, options: Options, progress: Progress) -> Report:
-    started_at, begun, before = datetime.now(UTC), time.perf_counter(), conditions()
+    started_at, start, before = datetime.now(UTC), time.perf_counter(), conditions()
     result = benchmark(options, progress)
     return Report(
         result=result,
         quick=options.quick,
         started_at=started_at.strftime("%Y-%m-%d %H:%M UTC"),
-        seconds=round(time.perf_counter() - begun, 1),
+        seconds=round(time.perf_counter() - start, 1),
         environment=environment(),
         before=before,
         after=conditions(),

@@ -1,4 +1,4 @@
-"""What is injected without a model, on labelled worlds: with no gate, with the gate, and with sessions as well."""
+"""Injection without a model on labelled worlds: without thresholds, with thresholds, and with sessions."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -34,14 +34,14 @@ from .worlds import Opened, opened
 NAME = "choosing"
 DEADLINE_S = 30.0
 
-NO_GATE = {"contextual_min_score": -1.0, "recall_min_score": -1.0, "keyword_min_score": 0.0}
+NO_THRESHOLDS = {"contextual_min_score": -1.0, "recall_min_score": -1.0, "keyword_min_score": 0.0}
 NO_CHOICE = {"confident_score": 0.0, "relative_cut": 0.0}
 NO_DEDUP = {"semantic_threshold": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to choose: its settings, and whether the tasks of a person in a channel are one session."""
+    """One configuration, and whether the tasks of a person in a channel share a session."""
 
     name: str
     settings: dict[str, float]
@@ -49,17 +49,16 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("no gate", {**NO_GATE, **NO_CHOICE, **NO_DEDUP}),
-    Variant("gate", NO_DEDUP),
-    Variant("gate, dedup and ledger", {}, sessions=True),
+    Variant("no thresholds", {**NO_THRESHOLDS, **NO_CHOICE, **NO_DEDUP}),
+    Variant("thresholds", NO_DEDUP),
+    Variant("thresholds, dedup and ledger", {}, sessions=True),
 )
-
 
 SHOWN = (Measure.PRECISION, Measure.RECALL, Measure.CLEAN, Measure.FORBIDDEN, Measure.ITEMS)
 
 
 def run(options: Options, progress: Progress) -> Result:
-    """Every task of every world, once per variant, through the whole service."""
+    """Run every task of every world through the whole service, once per variant."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
     return asyncio.run(_run(options, progress))
 
@@ -84,13 +83,13 @@ async def _service(
 ) -> AsyncIterator[tuple[InjectionService, MemoryLedger]]:
     config = InjectionConfig.model_validate({**variant.settings, "shared_users": world.shared_users})
     profile, ledger = world_store.embedder.profile, MemoryLedger()
-    with scratch() as place:
+    with scratch() as folder:
         service = InjectionService(
             InjectionParts(
                 recall=Recall(world_store.engine, world_store.sparse, world_store.embedder),
                 strategies=Strategies(SearchOnlySelector(profile)),
                 ledger=ledger,
-                receipts=FileReceipts(Path(place)),
+                receipts=FileReceipts(Path(folder)),
                 config_for=lambda _: config,
                 clock=lambda: datetime.now(UTC),
                 profile=profile,
@@ -103,7 +102,7 @@ async def _service(
 async def _ask_all(
     service: InjectionService, ledger: MemoryLedger, world: LabelledWorld, variant: Variant
 ) -> list[TaskRun]:
-    """The tasks in the order of their time; every block counts as delivered."""
+    """Run the tasks in order of time; every block counts as shown."""
     seen: dict[str, set[str]] = {}
     runs = []
     for task in world.tasks:
@@ -142,27 +141,27 @@ def _clean(runs: Sequence[TaskRun]) -> float:
 def _result(options: Options, worlds: int, runs: dict[str, list[TaskRun]]) -> Result:
     heads = ("", "precision", "recall of essential", "clean turns", "forbidden", "items per task")
     rows = tuple(_row(name, found) for name, found in runs.items())
-    gated, plain = runs[VARIANTS[-1].name], runs[VARIANTS[0].name]
+    filtered, plain = runs[VARIANTS[-1].name], runs[VARIANTS[0].name]
     return Result(
         name=NAME,
-        title="What is injected without a model",
+        title="Injection without a model",
         method=(
             f"Labelled worlds ({worlds}), every task at its own time, through the whole service, without a model. No "
-            "gate: the best candidates up to `max_items`. Gate: default settings, every task a session of its own, "
-            "repeats allowed. With dedup and ledger: the tasks of one person in one channel are a session, in order of "
-            "time, and each block counts as shown; what is essential and was shown before counts as found. "
-            "Precision: injected memories that are essential or useful. Clean turns: tasks without relevant memories "
-            "for which nothing was injected. Forbidden: tasks with a memory that must not be injected."
+            "thresholds: the best candidates up to `max_items`. Thresholds: default settings, one session per task, "
+            "repeats allowed. With dedup and ledger: the tasks of one person in one channel share a session, in order "
+            "of time, and each block counts as shown; essential memories shown before count as found. Precision: share "
+            "of injected memories that are essential or useful. Clean turns: tasks without relevant memories for which "
+            "nothing was injected. Forbidden: tasks with an injected memory that must not be injected."
         ),
         checks=(
             Check(
-                name="clean turns with the gate, against none",
-                measured=_clean(gated),
+                name="clean turns with thresholds, against none",
+                measured=_clean(filtered),
                 limit=_clean(plain),
                 unit="%",
                 at_least=True,
             ),
         ),
         series=tuple(Series.of(name, [run.elapsed_ms for run in found]) for name, found in runs.items()),
-        tables=(Shown(title=f"Choice without a model ({options.worlds.name})", heads=heads, rows=rows),),
+        tables=(Shown(title=f"Selection without a model ({options.worlds.name})", heads=heads, rows=rows),),
     )

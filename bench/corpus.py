@@ -1,4 +1,4 @@
-"""Made-up memories, and messages about them: the same on every machine, and as many as are wanted."""
+"""Any number of generated memories and messages about them, the same on every machine."""
 
 import hashlib
 import random
@@ -10,7 +10,7 @@ from worker.domain.memory import Memory, MemoryType, Relation
 
 TENANT = "bench"
 RECIPE = 2
-"""Goes up with every change of the texts."""
+"""Version of the texts; increase it with every change."""
 
 _START = datetime(2025, 1, 1, 9, tzinfo=UTC)
 _DAYS = 420
@@ -97,24 +97,24 @@ _ABOUT_NOTHING = (
 _NAMES = _WORDS["person"] + _WORDS["project"] + _WORDS["place"]
 RELATED = "related_to"
 LINKED_SHARE = 0.3
-"""Share of memories that are linked to an earlier one."""
+"""Share of memories linked to an earlier one."""
 
 UNRELATED_EVERY = 4
-"""Every so many messages, one is about nothing that is remembered."""
+"""One in this many messages is unrelated to all memories."""
 
 
 def memories(number: int) -> Iterator[Memory]:
-    """The first memories of an endless list."""
+    """Return the first `number` memories."""
     return (_memory(index) for index in range(number))
 
 
 def messages(first: int = 0) -> Iterator[str]:
-    """Messages without end, no two alike, from the given place in their list on."""
+    """Yield distinct messages without end, starting at index `first`."""
     return (_message(index) for index in count(first))
 
 
 def related_messages(first: int = 0) -> Iterator[str]:
-    """Those that are about things that are remembered."""
+    """Yield only messages related to memories."""
     return (_message(index) for index in count(first) if index % UNRELATED_EVERY)
 
 
@@ -151,5 +151,5 @@ def _filled(template: str, chance: random.Random) -> str:
 
 
 def digest(texts: list[str]) -> str:
-    """Names exactly these texts."""
+    """Return a short hash of the texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The whole answer without a model: hook, queue, embedder, store, choice, ledger, and back."""
+"""Full injection without a model: hook, queue, embedder, store, selection and ledger."""
 
 import asyncio
 import time
@@ -24,20 +24,20 @@ from .stores import EMBEDDED, make_store
 NAME = "deterministic"
 CALLERS = 8
 WARM_UP = 5
-BLOCK = 20
-"""Messages in a row to the same service: one alone would find the processor's caches full of the others' memory."""
+BATCH = 20
+"""Messages in a row to the same service; fewer would start with the CPU caches of another service."""
 
 SIZE = 10_000
-LEAST_RATE = 100.0
+MIN_RATE = 100.0
 EVERYTHING = """[memory_injection]
 ambient_enabled = true
 pinned_types = ["todo", "goal", "identity"]
 """
-TELLING = (Outcome.INJECTED, Outcome.NONE_RELEVANT, Outcome.ALL_DUPLICATE)
+ANSWERED = (Outcome.INJECTED, Outcome.NONE_RELEVANT, Outcome.ALL_DUPLICATE)
 
 
 class Tap(QueueClient):
-    """The hook's own way to the queue; keeps how long the service says that it took."""
+    """Queue client that records the time reported by the service."""
 
     service_ms = 0.0
 
@@ -49,8 +49,10 @@ class Tap(QueueClient):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A store of so many memories, and how it is used: every message of a session of its own, or with everything on,
-    which is pinned types and a session that goes on, so that the ledger has shown memories to look through."""
+    """A store of `memories`, with one session per message, or with `everything` on.
+
+    That means pinned types and longer sessions, so that the ledger contains shown memories.
+    """
 
     memories: int
     everything: bool = False
@@ -64,7 +66,7 @@ class Case:
         return EVERYTHING if self.everything else ""
 
     def session(self, number: int) -> str:
-        return f"session {number // BLOCK if self.everything else number}"
+        return f"session {number // BATCH if self.everything else number}"
 
 
 LIMITS: Mapping[Case, Mapping[str, float]] = {
@@ -73,19 +75,18 @@ LIMITS: Mapping[Case, Mapping[str, float]] = {
     Case(100_000): {"p95": 100.0},
 }
 
-
 METHOD = (
-    "From the call of the hook to the block, its commit to the ledger included, against `meeseeks up` with the "
-    "embedded store and the embedder in process. Every message is new to the embedder and of a new session; "
-    "one in four is about nothing that is remembered. Everything on: pinned types as well, and sessions of "
-    f"{BLOCK} messages, each with a ledger. One service per case, all running, asked in shuffled "
-    f"order, {BLOCK} messages in a row. Full load: {CALLERS} callers who ask again once they are answered."
+    "From the call of the hook to the block, including the commit to the ledger, against `meeseeks up` with the "
+    "embedded store and the embedder in process. Every message is new to the embedder and in a new session; "
+    "one in four is unrelated to all memories. Everything on: with pinned types and sessions of "
+    f"{BATCH} messages. One service per case, all running at once, called in shuffled "
+    f"order, {BATCH} messages in a row. Full load: {CALLERS} callers without pauses."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
-    """One service that is measured, and what was measured: milliseconds in all, and per part."""
+class Probe:
+    """A measured service and its measurements in milliseconds, in total and per part."""
 
     case: Case
     service: Service
@@ -94,9 +95,9 @@ class Stand:
     total: list[float] = field(default_factory=list)
     parts: dict[str, list[float]] = field(default_factory=dict)
     outcomes: "Counter[str]" = field(default_factory=Counter)
-    """How the answers ended, those under load included."""
+    """Counts of outcomes, including those under load."""
     processor_ms: list[float] = field(default_factory=list)
-    """What the service used per answer; empty where the system does not say."""
+    """Processor time of the service per answer; empty if the system does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def _plan(options: Options) -> Plan:
 
 
 def run(options: Options, progress: Progress) -> Result:
-    """One service per case, all running at the same time, asked in turn."""
+    """Start one service per case, all at once, and measure them in turn."""
     plan = _plan(options)
     with ExitStack() as stack:
         services = {}
@@ -128,99 +129,89 @@ def run(options: Options, progress: Progress) -> Result:
 async def _measure(services: dict[Case, Service], plan: Plan, progress: Progress) -> Result:
     texts = enumerate(messages())
     async with AsyncExitStack() as stack:
-        stands = []
+        probes = []
         for case, service in services.items():
             tap = Tap(service.url)
-            stands.append(Stand(case, service, tap, await stack.enter_async_context(PreExecutionHook(queue=tap))))
-        for world_store in interleaved(stands, WARM_UP):
-            await _ask(world_store, *next(texts))
-        used = [world_store.service.processor_ms() for world_store in stands]
-        with bar(progress, "deterministic: one caller", plan.rounds * len(stands)) as advance:
-            for world_store in interleaved(stands, plan.rounds // BLOCK):
-                for _ in range(BLOCK):
-                    _note(world_store, *await _ask(world_store, *next(texts)))
+            probes.append(Probe(case, service, tap, await stack.enter_async_context(PreExecutionHook(queue=tap))))
+        for probe in interleaved(probes, WARM_UP):
+            await _ask(probe, *next(texts))
+        used = [probe.service.processor_ms() for probe in probes]
+        with bar(progress, "deterministic: one caller", plan.rounds * len(probes)) as advance:
+            for probe in interleaved(probes, plan.rounds // BATCH):
+                for _ in range(BATCH):
+                    _note(probe, *await _ask(probe, *next(texts)))
                     advance()
-        for world_store, before in zip(stands, used, strict=True):
-            after = world_store.service.processor_ms()
+        for probe, before in zip(probes, used, strict=True):
+            after = probe.service.processor_ms()
             if before is not None and after is not None:
-                world_store.processor_ms.append((after - before) / plan.rounds)
+                probe.processor_ms.append((after - before) / plan.rounds)
         rates = {}
-        with bar(progress, "deterministic: full load", len(stands)) as advance:
-            for world_store in stands:
-                rates[world_store.case] = await _load(world_store, texts, plan.load_s)
+        with bar(progress, "deterministic: full load", len(probes)) as advance:
+            for probe in probes:
+                rates[probe.case] = await _load(probe, texts, plan.load_s)
                 advance()
-    return _result(stands, rates)
+    return _result(probes, rates)
 
 
-async def _ask(world_store: Stand, number: int, message: str) -> tuple[InjectionResult, float]:
-    """An answer, and the milliseconds until the caller had it."""
-    begun = time.perf_counter()
-    request = {"session_id": world_store.case.session(number), "message": message, "scope": {"tenant": TENANT}}
-    result = await world_store.hook(request)
-    spent = (time.perf_counter() - begun) * 1000
-    world_store.outcomes[result.outcome.value if _is_whole(result) else str(result.reason)] += 1
-    return result, spent
+async def _ask(probe: Probe, number: int, message: str) -> tuple[InjectionResult, float]:
+    """Return a result and its latency in milliseconds."""
+    start = time.perf_counter()
+    request = {"session_id": probe.case.session(number), "message": message, "scope": {"tenant": TENANT}}
+    result = await probe.hook(request)
+    elapsed = (time.perf_counter() - start) * 1000
+    probe.outcomes[result.outcome.value if _is_complete(result) else str(result.reason)] += 1
+    return result, elapsed
 
 
-def _is_whole(result: InjectionResult) -> bool:
-    return result.outcome in TELLING and not result.degraded
+def _is_complete(result: InjectionResult) -> bool:
+    return result.outcome in ANSWERED and not result.degraded
 
 
-def _note(world_store: Stand, result: InjectionResult, spent: float) -> None:
-    if not _is_whole(result):
+def _note(probe: Probe, result: InjectionResult, elapsed: float) -> None:
+    if not _is_complete(result):
         return
-    service = world_store.tap.service_ms
+    service = probe.tap.service_ms
     parts = {
         **result.stages,
         "rest of the service": service - sum(result.stages.values()),
-        "queue and hook": spent - service,
+        "queue and hook": elapsed - service,
     }
-    world_store.total.append(spent)
+    probe.total.append(elapsed)
     for name, part in parts.items():
-        world_store.parts.setdefault(name, []).append(part)
+        probe.parts.setdefault(name, []).append(part)
 
 
-async def _load(world_store: Stand, texts: Iterator[tuple[int, str]], seconds: float) -> tuple[float, list[float]]:
-    """Answers per second, and the milliseconds of each, for callers who ask again as soon as they have an answer."""
-    begun, spent = time.perf_counter(), list[float]()
+async def _load(probe: Probe, texts: Iterator[tuple[int, str]], seconds: float) -> tuple[float, list[float]]:
+    """Return answers per second and their latencies, for callers without pauses."""
+    start, elapsed = time.perf_counter(), list[float]()
 
     async def caller() -> None:
-        while time.perf_counter() - begun < seconds:
-            result, took = await _ask(world_store, *next(texts))
-            if _is_whole(result):
-                spent.append(took)
+        while time.perf_counter() - start < seconds:
+            result, latency = await _ask(probe, *next(texts))
+            if _is_complete(result):
+                elapsed.append(latency)
 
     await asyncio.gather(*(caller() for _ in range(CALLERS)))
-    return len(spent) / (time.perf_counter() - begun), spent
+    return len(elapsed) / (time.perf_counter() - start), elapsed
 
 
-def _series(name: str, values: list[float], world_store: Stand) -> Series:
+def _series(name: str, values: list[float], probe: Probe) -> Series:
     if not values:
-        raise BenchError(f"{name}: no whole answer, but {dict(world_store.outcomes)}")
+        raise BenchError(f"{name}: no complete answers, only {dict(probe.outcomes)}")
     return Series.of(name, values)
 
 
-def _result(stands: list[Stand], rates: dict[Case, tuple[float, list[float]]]) -> Result:
-    alone = {
-        world_store.case: _series(world_store.case.label, world_store.total, world_store) for world_store in stands
-    }
-    crowd = [
-        _series(f"{world_store.case.label}, {CALLERS} callers", rates[world_store.case][1], world_store)
-        for world_store in stands
-    ]
-    rate = [
-        Series.of(f"{world_store.case.label}, full load", [rates[world_store.case][0]], "answers/s")
-        for world_store in stands
-    ]
+def _result(probes: list[Probe], rates: dict[Case, tuple[float, list[float]]]) -> Result:
+    alone = {probe.case: _series(probe.case.label, probe.total, probe) for probe in probes}
+    crowd = [_series(f"{probe.case.label}, {CALLERS} callers", rates[probe.case][1], probe) for probe in probes]
+    rate = [Series.of(f"{probe.case.label}, full load", [rates[probe.case][0]], "answers/s") for probe in probes]
     parts = [
-        Series.of(f"{world_store.case.label}: {name}", values)
-        for world_store in stands
-        for name, values in world_store.parts.items()
+        Series.of(f"{probe.case.label}: {name}", values) for probe in probes for name, values in probe.parts.items()
     ]
     parts += [
-        Series.of(f"{world_store.case.label}: processor time of the service per answer", world_store.processor_ms)
-        for world_store in stands
-        if world_store.processor_ms
+        Series.of(f"{probe.case.label}: processor time of the service per answer", probe.processor_ms)
+        for probe in probes
+        if probe.processor_ms
     ]
     checks = [
         check
@@ -231,18 +222,18 @@ def _result(stands: list[Stand], rates: dict[Case, tuple[float, list[float]]]) -
     if Case(SIZE) in rates:
         name = f"answers without a model, {Case(SIZE).label}, {CALLERS} callers"
         rate_now = round(rates[Case(SIZE)][0], 1)
-        checks.append(Check(name=name, measured=rate_now, limit=LEAST_RATE, unit="/s", at_least=True))
+        checks.append(Check(name=name, measured=rate_now, limit=MIN_RATE, unit="/s", at_least=True))
     return Result(
         name=NAME,
-        title="The whole answer without a model",
+        title="Full answer without a model",
         method=METHOD,
         checks=tuple(checks),
         series=(*alone.values(), *crowd, *rate, *parts),
-        notes=_notes(stands),
+        notes=_notes(probes),
         ranges=(
             RangeChart(
                 name="latency",
-                title="The whole answer without a model",
+                title="Full answer without a model",
                 series=(*(series.name for series in alone.values()), *(series.name for series in crowd)),
                 limits={"p50 target, 10,000": 25.0, "p95 target, 10,000": 60.0},
             ),
@@ -250,10 +241,9 @@ def _result(stands: list[Stand], rates: dict[Case, tuple[float, list[float]]]) -
         stacks=(
             StackChart(
                 name="stages",
-                title="Where the time goes, medians of one caller",
+                title="Time per stage, medians of one caller",
                 bars={
-                    world_store.case.label: {name: median(values) for name, values in world_store.parts.items()}
-                    for world_store in stands
+                    probe.case.label: {name: median(values) for name, values in probe.parts.items()} for probe in probes
                 },
             ),
         ),
@@ -264,15 +254,15 @@ def _counts(outcomes: "Counter[str]") -> str:
     return ", ".join(f"{count} {name}" for name, count in outcomes.most_common())
 
 
-def _notes(stands: list[Stand]) -> tuple[str, ...]:
+def _notes(probes: list[Probe]) -> tuple[str, ...]:
     notes = [
-        f"Answers of {world_store.case.label}: {_counts(world_store.outcomes)}. "
-        "Only whole answers (injected, none_relevant, all_duplicate) are counted above."
-        for world_store in stands
+        f"Answers of {probe.case.label}: {_counts(probe.outcomes)}. "
+        "The numbers above include complete answers only (injected, none_relevant, all_duplicate)."
+        for probe in probes
     ]
-    if any(world_store.case.memories > EMBEDDED for world_store in stands):
+    if any(probe.case.memories > EMBEDDED for probe in probes):
         notes.append(
-            f"Beyond the first {EMBEDDED:,} memories, vectors are those of the first ones with noise added, and not "
-            "the embedder's; texts and keyword vectors are real throughout."
+            f"Beyond the first {EMBEDDED:,} memories, vectors are copies of the first ones with noise added instead of "
+            "real embeddings; texts and keyword vectors are always real."
         )
     return tuple(notes)

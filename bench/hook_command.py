@@ -1,4 +1,4 @@
-"""The stand-alone command: a fresh process per question, as hosts run it."""
+"""The stand-alone command: a new process per request, as hosts run it."""
 
 import json
 import sys
@@ -33,8 +33,8 @@ MEMORIES, QUICK_MEMORIES = 1_000, 100
 
 SCRIPT = "meeseeks-hook"
 SHIM = "python -I -S hooks/shim.py"
-SHIM_WHOLE = "python -I -S hooks/shim.py, whole answer"
-NATIVE_WHOLE = "meeseeks-hook claude-code, whole answer"
+SHIM_WHOLE = "python -I -S hooks/shim.py, full answer"
+NATIVE_WHOLE = "meeseeks-hook claude-code, full answer"
 BARE = "python -c pass"
 BARE_ISOLATED = "python -I -S -c pass"
 REDIS = "python -c 'import redis'"
@@ -56,12 +56,12 @@ def commands() -> Mapping[str, list[str]]:
     }
 
 
-ASKING = (SCRIPT, SHIM, SHIM_WHOLE, NATIVE_WHOLE)
+REQUESTING = (SCRIPT, SHIM, SHIM_WHOLE, NATIVE_WHOLE)
 WHOLE = (SHIM_WHOLE, NATIVE_WHOLE)
 
 
 def run(options: Options, progress: Progress) -> Result:
-    """A worker whose job does nothing, a whole service, and fresh processes that ask the one or the other."""
+    """Run the command against a worker whose job does nothing and against a full service."""
     rounds = QUICK_ROUNDS if options.quick else ROUNDS
     with ExitStack() as stack:
         url = stack.enter_context(running_valkey())
@@ -81,15 +81,15 @@ def _measure(urls: dict[str, str], rounds: int, progress: Progress) -> dict[str,
         for number, name in enumerate(interleaved(tuple(found), rounds + 1)):
             message = next(texts) if name in WHOLE else "0"
             ask = _ask_natively if name == NATIVE_WHOLE else _ask
-            took = ask(found[name], urls.get(name), message)
+            finished = ask(found[name], urls.get(name), message)
             if number >= len(found):
-                spent[name].append(took)
+                spent[name].append(finished)
             advance()
     return spent
 
 
 def _ask(command: list[str], url: str | None, message: str) -> Finished:
-    """One process; whoever asks must have printed an answer."""
+    """Run one process. Drop its output unless it is an answer."""
     request = {"session_id": message, "message": message, "scope": {"tenant": TENANT}}
     variables = environ(MEESEEKS_REDIS_URL=url) if url else environ()
     done = run_timed(command, variables, json.dumps(request).encode())
@@ -98,7 +98,7 @@ def _ask(command: list[str], url: str | None, message: str) -> Finished:
 
 
 def _ask_natively(command: list[str], url: str | None, message: str) -> Finished:
-    """One process with a host's own event; an answer is the host's own output with a block in it."""
+    """Run one process with a native event. Drop its output unless it contains a block."""
     event = {"hook_event_name": "UserPromptSubmit", "session_id": message, "prompt": message}
     variables = environ(MEESEEKS_REDIS_URL=url or "", MEESEEKS_TENANT=TENANT)
     done = run_timed(command, variables, json.dumps(event).encode())
@@ -106,10 +106,10 @@ def _ask_natively(command: list[str], url: str | None, message: str) -> Finished
 
 
 def _walls(name: str, finished: list[Finished]) -> list[float]:
-    """Of those that asked, only those that were answered count."""
-    walls = [entry.wall for entry in finished if entry.output or name not in ASKING]
+    """Return the wall times; of requests, only the answered ones."""
+    walls = [entry.wall for entry in finished if entry.output or name not in REQUESTING]
     if not walls:
-        raise BenchError(f"{name} was never answered")
+        raise BenchError(f"{name} got no answers")
     return walls
 
 
@@ -124,24 +124,22 @@ def _result(finished: dict[str, list[Finished]]) -> Result:
         name=NAME,
         title="The stand-alone command",
         method=(
-            "Fresh processes, from their start to their end, in shuffled order. The first two ask a worker whose job "
-            "does nothing, so that what is measured is the command; the next two get whole answers without a model "
-            "from a store of 1,000 memories, one of them to a host's native event. The others ask nobody: they show "
-            "what Python and a Redis client cost to start."
+            "New processes, from start to exit, in shuffled order. The first two call a worker whose job does nothing, "
+            "to measure the command alone; the next two get full answers without a model from a store of 1,000 "
+            "memories, one of them for a native event. The others make no request: they show the startup time of "
+            "Python and of a Redis client."
         ),
         checks=(
-            *latency_checks("`meeseeks-hook`, a fresh process, there and back", series[SCRIPT], **LIMITS),
+            *latency_checks("`meeseeks-hook`, a new process with its answer", series[SCRIPT], **LIMITS),
             *latency_checks("`python -I -S hooks/shim.py`, the same", series[SHIM], **LIMITS),
-            *latency_checks(
-                "`meeseeks-hook claude-code` with a whole answer, the same", series[NATIVE_WHOLE], **LIMITS
-            ),
+            *latency_checks("`meeseeks-hook claude-code` with a full answer, the same", series[NATIVE_WHOLE], **LIMITS),
         ),
         series=(*series.values(), *processor),
         notes=(_comparison(spent), _unanswered(spent, finished)),
         ranges=(
             RangeChart(
                 name="latency",
-                title="A fresh process, start to end",
+                title="A new process, start to exit",
                 series=tuple(series),
                 limits={"p50 target": LIMITS["p50"]},
             ),
@@ -152,14 +150,13 @@ def _result(finished: dict[str, list[Finished]]) -> Result:
 def _comparison(spent: dict[str, list[float]]) -> str:
     return (
         f"Medians: a process that only imports redis takes {ratio(spent[REDIS], spent[SCRIPT]):.1f} times as long "
-        f"as `meeseeks-hook` with its answer, and {ratio(spent[REDIS], spent[SHIM]):.1f} times as long as the file "
-        f"run by itself, which takes {ratio(spent[SHIM], spent[BARE_ISOLATED]):.1f} times as long as Python takes "
-        "to start and end."
+        f"as `meeseeks-hook` with its answer, and {ratio(spent[REDIS], spent[SHIM]):.1f} times as long as the bare "
+        f"file, which takes {ratio(spent[SHIM], spent[BARE_ISOLATED]):.1f} times as long as an empty Python process."
     )
 
 
 def _unanswered(spent: dict[str, list[float]], finished: dict[str, list[Finished]]) -> str:
-    missing = "; ".join(f"{name}: {len(finished[name]) - len(spent[name])} of {len(finished[name])}" for name in ASKING)
-    return (
-        f"Processes that ended in time without an answer, or natively without a block, and are not counted: {missing}."
+    missing = "; ".join(
+        f"{name}: {len(finished[name]) - len(spent[name])} of {len(finished[name])}" for name in REQUESTING
     )
+    return f"Processes without an answer, or without a block for native events, which are not counted: {missing}."

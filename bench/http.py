@@ -1,4 +1,4 @@
-"""What HTTP adds: the same messages through the hook in process and over HTTP, to one service."""
+"""Latency of HTTP: the same messages through the hook in process and over HTTP, to one service."""
 
 import asyncio
 import json
@@ -32,17 +32,17 @@ INJECT = "POST /v1/inject"
 HOST = "POST /v1/hooks/claude-code"
 CLIENT = "MeeseeksClient, over HTTP"
 
-MOST_MORE = 5.0
-"""Milliseconds that HTTP may add to the median."""
+MAX_ADDED_MS = 5.0
+"""Maximum milliseconds that HTTP may add to the median."""
 
-TELLING = (Outcome.INJECTED, Outcome.NONE_RELEVANT, Outcome.ALL_DUPLICATE)
+ANSWERED = (Outcome.INJECTED, Outcome.NONE_RELEVANT, Outcome.ALL_DUPLICATE)
 
 Ask = Callable[[str, str], Awaitable[bool]]
-"""Asks for the memory of a message in a session; whether it was answered, with a block or with nothing."""
+"""Requests memory for a session and message. Returns whether the service answered, with or without a block."""
 
 
 class Connection:
-    """One connection that is kept, as hosts keep theirs: what is measured is the service, not a client's library."""
+    """A keep-alive connection, to measure the service and not a client library."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -52,14 +52,14 @@ class Connection:
         self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The JSON object that is answered; `None` after trouble."""
+        """Return the JSON object of a successful response, else `None`."""
         content = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
         self._writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
-        told = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-        length = int(told.partition("content-length:")[2].partition("\r\n")[0])
+        reply_head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+        length = int(reply_head.partition("content-length:")[2].partition("\r\n")[0])
         answer: dict[str, Any] = json.loads(await self._reader.readexactly(length))
-        return answer if " 200 " in told.partition("\r\n")[0] and "meeseeks-reason" not in told else None
+        return answer if " 200 " in reply_head.partition("\r\n")[0] and "meeseeks-reason" not in reply_head else None
 
     async def close(self) -> None:
         self._writer.close()
@@ -68,14 +68,14 @@ class Connection:
 
 @dataclass(slots=True)
 class Tally:
-    """Milliseconds of the calls that were answered, and how many were not."""
+    """Latencies of answered calls in milliseconds, and counts of answered and unanswered calls."""
 
     spent: list[float] = field(default_factory=list)
     outcomes: "Counter[bool]" = field(default_factory=Counter)
 
 
 def run(options: Options, progress: Progress) -> Result:
-    """One service, asked in every way in turn."""
+    """Call one service in every way in turn."""
     with scratch() as data_dir:
         memories = QUICK_MEMORIES if options.quick else MEMORIES
         make_store(data_dir, memories, options.out / "cache", progress)
@@ -86,15 +86,15 @@ def run(options: Options, progress: Progress) -> Result:
 
 async def _measure(service: Service, rounds: int, progress: Progress) -> dict[str, Tally]:
     texts = enumerate(messages())
-    async with _ways(service) as ways:
-        tallies = {name: Tally() for name in ways}
-        with bar(progress, "http: one caller", (rounds + WARM_UP) * len(ways)) as advance:
-            for turn, name in enumerate(interleaved(tuple(ways), rounds + WARM_UP)):
+    async with _callers(service) as callers:
+        tallies = {name: Tally() for name in callers}
+        with bar(progress, "http: one caller", (rounds + WARM_UP) * len(callers)) as advance:
+            for turn, name in enumerate(interleaved(tuple(callers), rounds + WARM_UP)):
                 number, message = next(texts)
-                begun = time.perf_counter()
-                answered = await ways[name](f"session {number}", message)
-                spent = (time.perf_counter() - begun) * 1000
-                if turn >= WARM_UP * len(ways):
+                start = time.perf_counter()
+                answered = await callers[name](f"session {number}", message)
+                spent = (time.perf_counter() - start) * 1000
+                if turn >= WARM_UP * len(callers):
                     tallies[name].outcomes[answered] += 1
                     tallies[name].spent += [spent] if answered else []
                 advance()
@@ -102,7 +102,7 @@ async def _measure(service: Service, rounds: int, progress: Progress) -> dict[st
 
 
 @asynccontextmanager
-async def _ways(service: Service) -> AsyncIterator[dict[str, Ask]]:
+async def _callers(service: Service) -> AsyncIterator[dict[str, Ask]]:
     if service.http is None:
         raise BenchError("the service does not serve HTTP")
     async with AsyncExitStack() as stack:
@@ -120,14 +120,14 @@ def _request(session: str, message: str) -> dict[str, Any]:
 
 def _hook(hook: PreExecutionHook) -> Ask:
     async def ask(session: str, message: str) -> bool:
-        return (await hook(_request(session, message))).outcome in TELLING
+        return (await hook(_request(session, message))).outcome in ANSWERED
 
     return ask
 
 
 def _client(client: MeeseeksClient) -> Ask:
     async def ask(session: str, message: str) -> bool:
-        return (await client.inject(_request(session, message))).outcome in TELLING
+        return (await client.inject(_request(session, message))).outcome in ANSWERED
 
     return ask
 
@@ -135,7 +135,7 @@ def _client(client: MeeseeksClient) -> Ask:
 def _inject(connection: Connection) -> Ask:
     async def ask(session: str, message: str) -> bool:
         answer = await connection.post("/v1/inject", _request(session, message))
-        return answer is not None and answer["outcome"] in TELLING
+        return answer is not None and answer["outcome"] in ANSWERED
 
     return ask
 
@@ -151,19 +151,19 @@ def _host(connection: Connection) -> Ask:
 def _result(tallies: Mapping[str, Tally], memories: int) -> Result:
     for name, tally in tallies.items():
         if not tally.spent:
-            raise BenchError(f"{name} was never answered")
+            raise BenchError(f"{name} got no answers")
     series = {name: Series.of(name, tally.spent) for name, tally in tallies.items()}
     more = {name: round(median(tallies[name].spent) - median(tallies[HOOK].spent), 3) for name in (INJECT, HOST)}
     return Result(
         name=NAME,
-        title="What HTTP adds",
+        title="Latency of HTTP",
         method=(
-            f"One service without a model, a store of {memories:,} memories, one caller, a session per message, in "
-            "shuffled order: the hook in process, which asks through Redis; the same request over HTTP; a host's "
-            "native event over HTTP; and the Python client over HTTP. Connections are kept."
+            f"One service without a model, a store of {memories:,} memories, one caller, one session per message, in "
+            "shuffled order: the hook in process, through Redis; the same request over HTTP; a host's native event "
+            "over HTTP; and the Python client over HTTP. Connections are kept alive."
         ),
         checks=tuple(
-            Check(name=f"`{name}`, p50 beyond that of the hook in process", measured=spent, limit=MOST_MORE)
+            Check(name=f"`{name}`, p50 above the hook in process", measured=spent, limit=MAX_ADDED_MS)
             for name, spent in more.items()
         ),
         series=tuple(series.values()),
@@ -174,4 +174,4 @@ def _result(tallies: Mapping[str, Tally], memories: int) -> Result:
 
 def _notes(tallies: Mapping[str, Tally]) -> str:
     shares = "; ".join(f"{name}: {tally.outcomes[True]} of {tally.outcomes.total()}" for name, tally in tallies.items())
-    return f"Calls that were answered: {shares}. Over HTTP there is no queue between the request and the answer."
+    return f"Answered calls: {shares}. HTTP requests do not go through the queue."

@@ -1,4 +1,4 @@
-"""What imports cost: fresh processes that import something and end, against those that import nothing."""
+"""Import time: new processes that import something, against those that import nothing."""
 
 import sys
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 }
 
 LIMITS = {HOOKS: (BARE, 300.0), SHIM: (BARE_ISOLATED, 25.0)}
-"""For each: what it is measured against, and the most milliseconds that it may take longer."""
+"""The baseline of each, and the maximum milliseconds above it."""
 
 
 def run(options: Options, progress: Progress) -> Result:
@@ -53,22 +53,22 @@ def _result(spent: dict[str, list[Finished]]) -> Result:
         Series.of(f"{name}: processor time", [entry.processor for entry in entries]) for name, entries in spent.items()
     ]
     checks = tuple(
-        Check(name=f"{name}, beyond {base}, p50", measured=round(wall[name].p50 - wall[base].p50, 1), limit=limit)
+        Check(name=f"{name}, above {base}, p50", measured=round(wall[name].p50 - wall[base].p50, 1), limit=limit)
         for name, (base, limit) in LIMITS.items()
     )
     best = "; ".join(
-        f"{name}, beyond {base}: {wall[name].least - wall[base].least:.0f} ms" for name, (base, _) in LIMITS.items()
+        f"{name}, above {base}: {wall[name].least - wall[base].least:.0f} ms" for name, (base, _) in LIMITS.items()
     )
     return Result(
         name=NAME,
-        title="What imports cost",
+        title="Import time",
         method=(
-            "Fresh processes from their start to their end, with compiled files in place, in shuffled order. `hooks` "
-            "loads its names when they are first used, so two of them are asked for. The stand-alone command is "
-            "disabled by its variable: it loads everything and then ends."
+            "New processes from start to exit, with compiled files, in shuffled order. `hooks` loads names on first "
+            "use, so the test imports two of them. The stand-alone command is disabled by its variable: it loads "
+            "everything and exits."
         ),
         checks=checks,
         series=(*wall.values(), *processor),
         notes=(f"Best of all rounds: {best}.",),
-        ranges=(RangeChart(name="wall", title="Start to end of a process", series=tuple(COMMANDS)),),
+        ranges=(RangeChart(name="wall", title="Start to exit of a process", series=tuple(COMMANDS)),),
     )

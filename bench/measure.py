@@ -1,4 +1,4 @@
-"""What every benchmark measures with: series and their percentiles, targets, and the conditions of a run."""
+"""Shared measurement models: series with percentiles, targets and the conditions of a run."""
 
 import os
 import platform
@@ -26,12 +26,12 @@ class Model(BaseModel):
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The least value that a share (0 to 1) of all values do not exceed (nearest rank)."""
+    """Return the nearest-rank percentile; `share` is 0 to 1."""
     return sorted(values)[max(0, ceil(share * len(values)) - 1)]
 
 
 class Series(Model):
-    """Measurements of one thing, in the order in which they were made."""
+    """Measurements of one thing, in order."""
 
     name: str
     values: tuple[float, ...] = Field(min_length=1)
@@ -73,7 +73,7 @@ class Series(Model):
 
 
 class Check(Model):
-    """A target and what was measured."""
+    """A target and its measurement."""
 
     name: str
     measured: float
@@ -93,7 +93,7 @@ class Check(Model):
 
 
 class RangeChart(Model):
-    """Percentiles of some series, by name, on a logarithmic axis; `limits` are lines with a label."""
+    """Percentiles of the named series on a logarithmic axis; `limits` are labelled lines."""
 
     name: str
     title: str
@@ -102,7 +102,7 @@ class RangeChart(Model):
 
 
 class StackChart(Model):
-    """Bars made of parts: for each bar, what each part took."""
+    """Stacked bars, as the value of each part per bar."""
 
     name: str
     title: str
@@ -111,7 +111,7 @@ class StackChart(Model):
 
 
 class Table(Model):
-    """Numbers that are no series: a title, the heads of the columns, and rows of the same length."""
+    """A table of texts with one head per column."""
 
     title: str
     heads: tuple[str, ...]
@@ -119,7 +119,7 @@ class Table(Model):
 
 
 class Environment(Model):
-    """The machine and what runs on it."""
+    """The machine and its software."""
 
     cpu: str
     cores: int
@@ -129,10 +129,9 @@ class Environment(Model):
 
 
 class Conditions(Model):
-    """How busy the machine was with other things at one moment.
+    """How busy the machine was with other work.
 
-    `load` is the average number of running processes in the last minute, `core_share` how much of a core a busy
-    thread got (1.0: all of it).
+    `load` is the load average of the last minute, `core_share` the share of a core that a busy thread got.
     """
 
     load: float
@@ -140,12 +139,12 @@ class Conditions(Model):
 
     @property
     def calm(self) -> bool:
-        """Whether hardly anything else ran."""
+        """Whether the machine was nearly idle."""
         return self.core_share >= CALM_SHARE and self.load <= 1.0
 
 
 class Result(Model):
-    """What a benchmark has to say. `method` tells how it was measured, `notes` what the numbers do not."""
+    """The result of a benchmark, with its method and notes."""
 
     name: str
     title: str
@@ -162,7 +161,7 @@ class Result(Model):
 
 
 class Report(Model):
-    """A result with the circumstances under which it came about."""
+    """A result with the conditions of its run."""
 
     result: Result
     quick: bool
@@ -196,7 +195,7 @@ def conditions() -> Conditions:
 
 
 def core_share() -> float:
-    """Which share of a core a thread gets that always has work."""
+    """Measure the share of a core that a busy thread gets."""
     wall, processor = time.perf_counter(), time.thread_time()
     while time.perf_counter() - wall < SPIN_S:
         pass
@@ -204,7 +203,7 @@ def core_share() -> float:
 
 
 def interleaved(variants: Sequence[T], rounds: int, seed: int = 7) -> Iterator[T]:
-    """Every variant once per round, in an order of its own: what disturbs a while disturbs all of them alike."""
+    """Yield every variant once per round in random order, so that disturbances affect all alike."""
     order = list(variants)
     shuffler = random.Random(seed)
     for _ in range(rounds):
@@ -213,12 +212,12 @@ def interleaved(variants: Sequence[T], rounds: int, seed: int = 7) -> Iterator[T
 
 
 def ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
-    """How many times as long the median of `slow` is."""
+    """Return the ratio of the medians."""
     return median(slow) / median(fast)
 
 
 def latency_checks(name: str, series: Series, **limits: float) -> tuple[Check, ...]:
-    """Targets on percentiles: `p50=4.0`."""
+    """Return checks of percentiles, such as `p50=4.0`."""
     return tuple(
         Check(name=f"{name}, {key}", measured=getattr(series, key), limit=limit, unit=series.unit)
         for key, limit in limits.items()

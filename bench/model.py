@@ -1,4 +1,4 @@
-"""What the service adds to a model's own time, and what becomes of a request whose model hangs."""
+"""Latency that the service adds to a model's own, and requests whose model hangs."""
 
 import asyncio
 import time
@@ -27,25 +27,25 @@ ROUNDS, QUICK_ROUNDS = 60, 2
 HUNG, QUICK_HUNG = 10, 1
 MEMORIES, QUICK_MEMORIES = 1_000, 100
 DEADLINE_MS = 3000
-MOST_ADDED_MS = 40.0
-MOST_WITH_1_S_MS = 1100.0
-MOST_HUNG_MS = DEADLINE_MS + 10.0
-MOST_TRIES = 10
+MAX_ADDED_MS = 40.0
+MAX_WITH_1_S_MS = 1100.0
+MAX_HUNG_MS = DEADLINE_MS + 10.0
+MAX_TRIES = 10
 
 
 @dataclass(slots=True)
 class Found:
-    """Milliseconds at the caller by the model's delay, parts of them, and those of hung models."""
+    """Latencies in milliseconds by the model's delay, in total and per part, and those of hung models."""
 
     total: dict[int, list[float]] = field(default_factory=lambda: {delay: [] for delay in DELAYS_MS})
     parts: dict[int, dict[str, list[float]]] = field(default_factory=lambda: {delay: {} for delay in DELAYS_MS})
     hung: list[float] = field(default_factory=list)
     hung_outcomes: set[str] = field(default_factory=set)
-    passed_over: "Counter[str]" = field(default_factory=Counter)
+    skipped: "Counter[str]" = field(default_factory=Counter)
 
 
 def run(options: Options, progress: Progress) -> Result:
-    """A scripted model server and a service that asks it, each in a process of its own."""
+    """Measure a service with a scripted model server, each in its own process."""
     with ExitStack() as stack:
         server = stack.enter_context(running_model_server(ANSWER))
         data_dir = stack.enter_context(scratch())
@@ -68,14 +68,14 @@ async def _measure(url: str, server: ModelServer, options: Options, progress: Pr
         with bar(progress, "model: hung", hung) as advance:
             for _ in range(hung):
                 await asker.hung(hook)
-                # an answer in between keeps the service from giving the model up
+                # an answer in between keeps the circuit breaker closed
                 await asker.asked(hook, 0)
                 advance()
     return asker.found
 
 
 class Asker:
-    """Sends messages, each of a session of its own, while the model behaves as wanted."""
+    """Sends messages, one session each, while controlling the model."""
 
     def __init__(self, server: ModelServer, found: Found) -> None:
         self._server = server
@@ -83,18 +83,18 @@ class Asker:
         self.found = found
 
     async def asked(self, hook: PreExecutionHook, delay_ms: int) -> tuple[InjectionResult, float]:
-        """An answer by the model. Messages for which nothing is recalled never get to it, and are passed over."""
+        """Return a result by the model. Skip messages without candidates, which never reach it."""
         await self._control(mode="ok", delay=delay_ms / 1000)
-        for message in islice(self._texts, MOST_TRIES):
+        for message in islice(self._texts, MAX_TRIES):
             result, spent = await _send(hook, message)
             if result.engine is Engine.LLM:
                 return result, spent
-            self.found.passed_over[str(result.reason)] += 1
-        raise BenchError(f"{MOST_TRIES} messages in a row did not get to the model: {self.found.passed_over}")
+            self.found.skipped[str(result.reason)] += 1
+        raise BenchError(f"{MAX_TRIES} messages in a row did not reach the model: {self.found.skipped}")
 
     async def hung(self, hook: PreExecutionHook) -> None:
         await self._control(mode="hang", delay=0)
-        for message in islice(self._texts, MOST_TRIES):
+        for message in islice(self._texts, MAX_TRIES):
             result, spent = await _send(hook, message)
             if result.reason is Reason.MODEL_TIMEOUT:
                 self.found.hung.append(spent)
@@ -102,8 +102,8 @@ class Asker:
                 return
             if result.engine is Engine.LLM:
                 raise BenchError(f"a hung model led to {result.outcome} by {result.engine}, {result.reason}")
-            self.found.passed_over[str(result.reason)] += 1
-        raise BenchError(f"{MOST_TRIES} messages in a row did not get to the model: {self.found.passed_over}")
+            self.found.skipped[str(result.reason)] += 1
+        raise BenchError(f"{MAX_TRIES} messages in a row did not reach the model: {self.found.skipped}")
 
     def note(self, delay: int, result: InjectionResult, spent: float) -> None:
         triage = result.stages["triage"]
@@ -131,9 +131,9 @@ async def _send(hook: PreExecutionHook, message: str) -> tuple[InjectionResult, 
 
 METHOD = (
     "From the call of the hook to the block, with a scripted model server in another process that speaks "
-    "OpenAI's protocol and waits for 0, 300 or 1,000 ms, in shuffled order; the service asks it through "
-    "litellm. What is added is everything but that wait: hook, queue, embedder, search in 1,000 memories, "
-    "prompt, HTTP there and back, the server's own work, parsing, rendering, ledger. A hung model takes the "
+    "OpenAI's protocol and waits for 0, 300 or 1,000 ms, in shuffled order; the service calls it through "
+    "litellm. The added time is everything but that wait: hook, queue, embedder, search in 1,000 memories, "
+    "prompt, HTTP, the server's own work, parsing, rendering and ledger. A hung model accepts the "
     f"request and never answers; the caller's deadline is {DEADLINE_MS:,} ms."
 )
 
@@ -143,8 +143,8 @@ def _result(found: Found) -> Result:
         delay: Series.of(f"added to a model of {delay:,} ms", [spent - delay for spent in values])
         for delay, values in found.total.items()
     }
-    whole = Series.of("whole answer, model of 1,000 ms", found.total[1000])
-    hung = Series.of("whole answer, model that hangs", found.hung)
+    whole = Series.of("full answer, model of 1,000 ms", found.total[1000])
+    hung = Series.of("full answer, model that hangs", found.hung)
     parts = [
         Series.of(f"model of {delay:,} ms: {name}", values)
         for delay, named in found.parts.items()
@@ -158,28 +158,28 @@ def _result(found: Found) -> Result:
             *(
                 check
                 for delay, series in added.items()
-                for check in latency_checks(f"added to a model of {delay:,} ms", series, p50=MOST_ADDED_MS)
+                for check in latency_checks(f"added to a model of {delay:,} ms", series, p50=MAX_ADDED_MS)
             ),
-            Check(name="whole answer, model of 1,000 ms, p50", measured=whole.p50, limit=MOST_WITH_1_S_MS),
-            Check(name="whole answer, model that hangs, worst", measured=hung.most, limit=MOST_HUNG_MS),
+            Check(name="full answer, model of 1,000 ms, p50", measured=whole.p50, limit=MAX_WITH_1_S_MS),
+            Check(name="full answer, model that hangs, worst", measured=hung.most, limit=MAX_HUNG_MS),
         ),
         series=(*added.values(), whole, hung, *parts),
         notes=(
             f"With a hung model, callers got: {'; '.join(sorted(found.hung_outcomes))}.",
-            f"{found.passed_over.total()} messages did not get to the model and were passed over{_reasons(found)}.",
+            f"{found.skipped.total()} messages did not reach the model and were skipped{_reasons(found)}.",
         ),
         ranges=(
             RangeChart(
                 name="added",
-                title="What the service adds to the model's own time",
+                title="Latency added to the model's own",
                 series=tuple(series.name for series in added.values()),
-                limits={"p50 target": MOST_ADDED_MS},
+                limits={"p50 target": MAX_ADDED_MS},
             ),
         ),
         stacks=(
             StackChart(
                 name="stages",
-                title="Where the added time goes, medians",
+                title="Added time per stage, medians",
                 bars={
                     f"model of {delay:,} ms": {name: median(values) for name, values in named.items()}
                     for delay, named in found.parts.items()
@@ -190,5 +190,5 @@ def _result(found: Found) -> Result:
 
 
 def _reasons(found: Found) -> str:
-    reasons = ", ".join(f"{reason} {count}" for reason, count in found.passed_over.items())
+    reasons = ", ".join(f"{reason} {count}" for reason, count in found.skipped.items())
     return f" ({reasons})" if reasons else ""

@@ -1,18 +1,15 @@
-"""What was asked for on the command line."""
+"""Command-line options."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 WORLDS = Path("prompts/cases")
-"""Labelled worlds that no threshold was measured on."""
+"""Labelled worlds that were not used to tune thresholds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`quick` measures little, to see that it works; `full` adds what takes minutes to prepare.
-
-    `worlds` is a folder of labelled worlds, for what is measured on them.
-    """
+    """Options of a run. `quick` runs briefly; `full` adds cases that take minutes to prepare."""
 
     out: Path
     quick: bool = False

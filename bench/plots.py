@@ -1,4 +1,4 @@
-"""Charts as PNG files."""
+"""Draw charts as PNG files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +13,11 @@ from .measure import RangeChart, Result, Series, StackChart
 MARKS = {"p50": ("o", "#1b6ca8"), "p95": ("D", "#e08e0b"), "p99": ("s", "#b3261e")}
 COLOURS = ("#1b6ca8", "#5aa9e6", "#7fc8a9", "#e08e0b", "#b3261e", "#7a5195", "#8d99ae")
 WIDTH, DPI = 9.0, 130
-MOST_COLUMNS = 5
+MAX_COLUMNS = 5
 
 
 def draw(result: Result, folder: Path) -> list[Path]:
-    """Every chart of a result as `<result>-<chart>.png`."""
+    """Draw every chart of a result as `<result>-<chart>.png`."""
     matplotlib.use("Agg")
     return [_save(figure, folder / f"{result.name}-{name}.png") for name, figure in _figures(result)]
 
@@ -66,7 +66,7 @@ def _range_figure(chart: RangeChart, series: list[Series]) -> Figure:
 
 
 def _shown(value: float) -> float:
-    """A logarithmic axis has no place for nothing and less."""
+    """Return a positive value for the logarithmic axis."""
     return max(value, 0.1)
 
 
@@ -96,5 +96,5 @@ def _stack_figure(chart: StackChart) -> Figure:
     _label_rows(axes, list(chart.bars))
     axes.set_xlabel(chart.unit)
     axes.margins(x=0.08)
-    figure.legend(loc="outside lower center", ncols=MOST_COLUMNS, frameon=False)
+    figure.legend(loc="outside lower center", ncols=MAX_COLUMNS, frameon=False)
     return figure

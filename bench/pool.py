@@ -1,4 +1,4 @@
-"""Which share of the essential memories is among the candidates: the ceiling of everything that chooses."""
+"""Share of the essential memories among the candidates: the upper limit of any selection."""
 
 import asyncio
 import math
@@ -30,15 +30,15 @@ from .worlds import Opened, opened
 NAME = "pool"
 SIZES = (20, 30)
 LIMITS = {20: 0.92, 30: 0.95}
-MOST_MORE_MS = 15.0
+MAX_ADDED_MS = 15.0
 DEADLINE_S = 30.0
 PLAIN_BOOSTS = (0.1, 0.05, 90.0)
-"""What importance and recency multiply a score by, and the half-life in days, in the plain search."""
+"""Score boosts of importance and recency in the plain search, and the half-life in days."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Essential memories found in the first 20 and 30, of all; and milliseconds."""
+    """Essential memories in total and among the first 20 and 30, and latencies in milliseconds."""
 
     essential: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     found: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
@@ -56,26 +56,26 @@ class Tally:
 
 
 def run(options: Options, progress: Progress) -> Result:
-    """Both searches for every task with essential memories, in turn."""
+    """Run every search for every task with essential memories."""
     return asyncio.run(_run(options, progress))
 
 
 async def _run(options: Options, progress: Progress) -> Result:
-    plain, complete, gated = Tally(), Tally(), Tally()
+    plain, complete, filtered = Tally(), Tally(), Tally()
     async with opened(options.worlds, progress, quick=options.quick) as world_store:
         for world in world_store.worlds:
             await _store_plain(world_store, world)
         tasks = [(world, task) for world in world_store.worlds for task in world.tasks if task.essential]
         with bar(progress, "pool", len(tasks)) as advance:
             for world, task in tasks:
-                searches = [(plain, _plain), (complete, _complete), (gated, _gated)]
+                searches = [(plain, _plain), (complete, _complete), (filtered, _filtered)]
                 random.shuffle(searches)
                 for tally, search in searches:
-                    begun = time.perf_counter()
+                    start = time.perf_counter()
                     ids = await search(world_store, world, task)
-                    tally.add(task, ids, (time.perf_counter() - begun) * 1000)
+                    tally.add(task, ids, (time.perf_counter() - start) * 1000)
                 advance()
-    return _result(options, len(world_store.worlds), plain, complete, gated)
+    return _result(options, len(world_store.worlds), plain, complete, filtered)
 
 
 def _plain_tenant(world: LabelledWorld) -> str:
@@ -83,14 +83,14 @@ def _plain_tenant(world: LabelledWorld) -> str:
 
 
 async def _store_plain(world_store: Opened, world: LabelledWorld) -> None:
-    """The same memories once more, with their content alone as keywords."""
+    """Store the memories again, with only their content as keywords."""
     hits = await world_store.engine.tenant(world.name).ordered(MemoryFilter(), SortKey.RECENT, limit=500)
     stored = [StoredMemory(hit.memory, hit.vector, world_store.sparse.passage(hit.memory.content)) for hit in hits]
     await world_store.engine.tenant(_plain_tenant(world)).put(stored)
 
 
 async def _plain(world_store: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
-    """One hybrid search for the message alone, fused by weight, as deep as the pool."""
+    """Run one hybrid search for the message alone, with weighted fusion."""
     config = InjectionConfig(query_enrichment=Enrichment.OFF, query_task=False)
     query = focus(task.request, config).query
     where = MemoryFilter(_scope(world, task).visibility)
@@ -121,14 +121,14 @@ async def _complete(world_store: Opened, world: LabelledWorld, task: LabelledTas
     return await _recalled(world_store, world, task, InjectionConfig(contextual_min_score=-1.0, recall_min_score=-1.0))
 
 
-async def _gated(world_store: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
+async def _filtered(world_store: Opened, world: LabelledWorld, task: LabelledTask) -> list[str]:
     return await _recalled(world_store, world, task, InjectionConfig())
 
 
 async def _recalled(
     world_store: Opened, world: LabelledWorld, task: LabelledTask, config: InjectionConfig
 ) -> list[str]:
-    """A request's own recall, every leg of it."""
+    """Run the recall of a request with all its searches."""
     recall = _recall_of(world_store)
     query = first_query(task.request, focus(task.request, config), config)
     deadline, stages = Deadline.after(DEADLINE_S), Stages()
@@ -140,7 +140,7 @@ _RECALLS: dict[int, tuple[EdgeStore, Recall]] = {}
 
 
 def _recall_of(world_store: Opened) -> Recall:
-    """One recall per store, which keeps the tenants' numbers of memories."""
+    """Return one recall per store, which caches the number of memories per tenant."""
     kept = _RECALLS.get(id(world_store.engine))
     if kept is None or kept[0] is not world_store.engine:
         kept = (world_store.engine, Recall(world_store.engine, world_store.sparse, world_store.embedder))
@@ -148,8 +148,8 @@ def _recall_of(world_store: Opened) -> Recall:
     return kept[1]
 
 
-def _result(options: Options, worlds: int, plain: Tally, complete: Tally, gated: Tally) -> Result:
-    tallies = {"plain": plain, "complete": complete, "gated": gated}
+def _result(options: Options, worlds: int, plain: Tally, complete: Tally, filtered: Tally) -> Result:
+    tallies = {"plain": plain, "complete": complete, "filtered": filtered}
     checks = [
         Check(name=f"essential in the first {size}", measured=100 * complete.share("all", size), limit=100 * limit)
         for size, limit in LIMITS.items()
@@ -157,16 +157,16 @@ def _result(options: Options, worlds: int, plain: Tally, complete: Tally, gated:
     more = median(complete.spent) - median(plain.spent)
     return Result(
         name=NAME,
-        title="What is among the candidates",
+        title="Essential memories among the candidates",
         method=(
-            f"Labelled worlds ({worlds}, each a tenant of its own), every task with essential memories, at its own "
-            "time. Plain: one hybrid search for the message alone, dense and keyword hits fused by weight. Complete: "
-            "the recall of a request, every leg of it, no floor. Gated: the same with the measured floors. All in one "
-            "run, in shuffled order, nothing cached."
+            f"Labelled worlds ({worlds}, one tenant each), every task with essential memories, at its own time. Plain: "
+            "one hybrid search for the message alone, with weighted fusion of dense and keyword hits. Complete: the "
+            "recall of a request with all its searches, without thresholds. Filtered: the same with the default "
+            "thresholds. All in one run, in shuffled order, without caches."
         ),
         checks=(
             *(check.model_copy(update={"unit": "%", "at_least": True}) for check in checks),
-            Check(name="milliseconds more than plain, median", measured=round(more, 2), limit=MOST_MORE_MS),
+            Check(name="milliseconds above plain, median", measured=round(more, 2), limit=MAX_ADDED_MS),
         ),
         series=tuple(Series.of(f"{name} search", tally.spent) for name, tally in tallies.items()),
         tables=(_table(options, tallies),),

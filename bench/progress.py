@@ -1,4 +1,4 @@
-"""Progress bars, on standard error."""
+"""Progress bars on standard error."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,13 +15,13 @@ def make_progress() -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    # redrawing takes time away from what is measured
+    # redraw rarely, so that measurements are not disturbed
     return Progress(*columns, console=Console(stderr=True), refresh_per_second=2, transient=True)
 
 
 @contextmanager
 def bar(progress: Progress, what: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar of `total` steps; call what comes back after each."""
+    """Show a bar of `total` steps; yield the function to call after each."""
     task = progress.add_task(what, total=total)
     try:
         yield lambda: progress.advance(task)

@@ -1,4 +1,4 @@
-"""What the queue costs: from the hook through a job that does nothing to the answer, against arq as it comes."""
+"""Latency of the queue: the hook with a job that does nothing, compared with plain arq."""
 
 import asyncio
 import random
@@ -25,17 +25,17 @@ CALLERS = 20
 JOB_MS = 300
 WARM_UP = 3
 PAUSE_S = 0.01
-"""Longest pause before a call, so that calls do not keep step with anybody's polling."""
+"""Maximum random pause before a call, so that calls do not synchronize with polling."""
 
 Call = Callable[[int], Awaitable[bool]]
-"""Has a job done that sleeps for so many milliseconds; whether it was answered."""
+"""Runs a job that sleeps for the given milliseconds. Returns whether it was answered."""
 
 LIMITS = {"p50": 4.0, "p95": 10.0, "p99": 25.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Calls per variant and round, rounds; rounds of many callers, jobs of each; seconds of full load per variant."""
+    """Calls per variant and round, rounds, rounds with many callers, their jobs each, and seconds of full load."""
 
     calls: Mapping[str, int]
     rounds: int
@@ -49,7 +49,7 @@ QUICK = Plan({MEESEEKS: 6, TUNED: 3, DEFAULT: 1}, 6, 1, 1, 0.6)
 
 
 def run(options: Options, progress: Progress) -> Result:
-    """One Valkey and three workers, each in a process of its own, and the callers in this one."""
+    """Measure one Valkey and three workers, each in its own process."""
     plan = QUICK if options.quick else FULL
     with ExitStack() as stack:
         url = stack.enter_context(running_valkey())
@@ -94,7 +94,7 @@ def _arq_call(pool: ArqRedis, poll_s: float) -> Call:
     async def call(milliseconds: int) -> bool:
         job = await pool.enqueue_job(JOB, milliseconds)
         if job is None:
-            raise BenchError("arq did not take a job")
+            raise BenchError("arq refused a job")
         await job.result(timeout=30, poll_delay=poll_s)
         return True
 
@@ -103,16 +103,16 @@ def _arq_call(pool: ArqRedis, poll_s: float) -> Call:
 
 @dataclass(slots=True)
 class Tally:
-    """Milliseconds of the calls that were answered, and how many were not, since the worker was late."""
+    """Latencies of answered calls in milliseconds, and the number of unanswered calls."""
 
     spent: list[float] = field(default_factory=list)
     unanswered: int = 0
 
     async def add(self, call: Call, milliseconds: int) -> None:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         answered = await call(milliseconds)
         if answered:
-            self.spent.append((time.perf_counter() - begun) * 1000 - milliseconds)
+            self.spent.append((time.perf_counter() - start) * 1000 - milliseconds)
         else:
             self.unanswered += 1
 
@@ -121,7 +121,7 @@ Tallies = dict[str, Tally]
 
 
 async def _alone(calls: Mapping[str, Call], plan: Plan, progress: Progress) -> Tallies:
-    """Calls that come one after the other, with a job that does nothing."""
+    """Measure sequential calls with a job that does nothing."""
     tallies = {kind: Tally() for kind in calls}
     for kind in interleaved(tuple(calls), WARM_UP):
         await calls[kind](0)
@@ -136,7 +136,7 @@ async def _alone(calls: Mapping[str, Call], plan: Plan, progress: Progress) -> T
 
 
 async def _crowd(calls: Mapping[str, Call], plan: Plan, progress: Progress) -> Tallies:
-    """Calls that many callers make at a time, without the time of the job."""
+    """Measure concurrent calls, minus the time of the job."""
     tallies = {kind: Tally() for kind in calls}
     with bar(progress, f"queue: {CALLERS} callers", plan.crowd_rounds * len(calls)) as advance:
         for kind in interleaved(tuple(calls), plan.crowd_rounds):
@@ -146,34 +146,34 @@ async def _crowd(calls: Mapping[str, Call], plan: Plan, progress: Progress) -> T
 
 
 async def _round(call: Call, tally: Tally, jobs: int) -> None:
-    """Some jobs of each of the callers, who come evenly spread over the time of one job, and not all at once."""
+    """Run some jobs per caller; callers start evenly spread over the time of one job."""
 
     async def caller(position: int) -> None:
         await asyncio.sleep(JOB_MS / 1000 * position / CALLERS)
         for _ in range(jobs):
             await tally.add(call, JOB_MS)
 
-    await asyncio.gather(*(call(0) for _ in range(CALLERS)))  # so that each has its connection
+    await asyncio.gather(*(call(0) for _ in range(CALLERS)))  # open all connections first
     await asyncio.gather(*(caller(position) for position in range(CALLERS)))
 
 
 async def _rate(call: Call, seconds: float) -> float:
-    """Jobs per second that callers get done who ask again as soon as they have an answer."""
-    begun = time.perf_counter()
+    """Return jobs per second for callers without pauses."""
+    start = time.perf_counter()
 
     async def caller() -> int:
         done = 0
-        while time.perf_counter() - begun < seconds:
+        while time.perf_counter() - start < seconds:
             done += await call(0)
         return done
 
     done = sum(await asyncio.gather(*(caller() for _ in range(CALLERS))))
-    return done / (time.perf_counter() - begun)
+    return done / (time.perf_counter() - start)
 
 
 def _series(name: str, tally: Tally) -> Series:
     if tally.unanswered >= len(tally.spent):
-        raise BenchError(f"{name}: {tally.unanswered} calls were not answered, {len(tally.spent)} were")
+        raise BenchError(f"{name}: {tally.unanswered} calls were not answered, only {len(tally.spent)} were")
     return Series.of(name, tally.spent)
 
 
@@ -184,13 +184,13 @@ def _result(alone: Tallies, crowd: Tallies, rates: Mapping[str, float]) -> Resul
     shown = (*single.values(), *many.values())
     return Result(
         name=NAME,
-        title="What the queue costs",
+        title="Latency of the queue",
         method=(
-            "From the call of the hook to its answer, through a job that does nothing, to a worker in another process "
-            "on an embedded Valkey; arq as it comes (worker and caller look every 500 ms) and tuned (every 10 ms) do "
-            f"the same on the same Valkey in the same minutes, in shuffled order. {CALLERS} callers at a time ask for "
-            f"jobs of {JOB_MS} ms one after the other; what is shown is the time beyond that. Full load: {CALLERS} "
-            f"callers and jobs that do nothing, one after the other. Every worker runs up to {MAX_JOBS} jobs at a time."
+            "From the call of the hook to its answer, for a job that does nothing, with a worker in another process "
+            "and an embedded Valkey. Compared with arq with default polling (every 500 ms) and tuned polling (every "
+            f"10 ms) on the same Valkey at the same time, in shuffled order. {CALLERS} concurrent callers run jobs of "
+            f"{JOB_MS} ms; the numbers exclude that time. Full load: {CALLERS} callers without pauses and jobs that do "
+            f"nothing. Every worker runs up to {MAX_JOBS} jobs at once."
         ),
         checks=latency_checks("hook, job that does nothing, answer", single[MEESEEKS], **LIMITS),
         series=(*shown, *load),
@@ -209,13 +209,13 @@ def _result(alone: Tallies, crowd: Tallies, rates: Mapping[str, float]) -> Resul
 def _comparison(single: Mapping[str, Series]) -> str:
     ours, default, tuned = (single[kind].values for kind in (MEESEEKS, DEFAULT, TUNED))
     return (
-        f"Median of one caller: arq as it comes takes {ratio(default, ours):.0f} times as long, "
-        f"tuned {ratio(tuned, ours):.1f} times."
+        f"Median of one caller: arq with default polling takes {ratio(default, ours):.0f} times as long, "
+        f"with tuned polling {ratio(tuned, ours):.1f} times."
     )
 
 
 def _unanswered(alone: Tallies, crowd: Tallies) -> str:
     return (
-        "Calls of the hook that went on without an answer, because the worker did not take the job up in time: "
+        "Calls of the hook without an answer, because no worker accepted the job in time: "
         f"{alone[MEESEEKS].unanswered} of one caller, {crowd[MEESEEKS].unanswered} of {CALLERS} callers."
     )

@@ -1,6 +1,6 @@
-"""Workers whose only job sleeps: `python -m bench.queue_worker KIND REDIS_URL` says "ready" when it serves.
+"""Workers whose only job sleeps: `python -m bench.queue_worker KIND REDIS_URL` prints "ready" once it serves.
 
-Kinds: `meeseeks` is this project's worker, the others are arq's own with its usual and with shorter poll delays.
+`meeseeks` is the worker of this project, other kinds are plain arq with default or shorter poll delays.
 """
 
 import asyncio
@@ -12,30 +12,30 @@ from arq.connections import RedisSettings
 from arq.typing import StartupShutdown, WorkerCoroutine
 from arq.worker import Worker, func
 
-from hooks.contract import InjectionResult, Outcome, Reason
+from hooks.contract import InjectionRequest, InjectionResult, Outcome, Reason
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.domain.deadline import Deadline
-from worker.domain.operation import OperationAnswer
+from worker.operations.registry import INJECT
 
 MEESEEKS = "meeseeks"
 POLL_S = {"arq, defaults": 0.5, "arq, tuned": 0.01}
-"""Seconds between two looks of arq's worker at its queue, and of its caller at the result."""
+"""Poll delays in seconds, of arq's worker and of its caller."""
 
 MAX_JOBS = 20
 JOB = "sleep"
 
-_NOTHING = InjectionResult.nothing(Outcome.NONE_RELEVANT, Reason.NOTHING_RECALLED).model_dump(mode="json")
+_NOTHING = InjectionResult.nothing(Outcome.NONE_RELEVANT, Reason.NOTHING_RECALLED)
 
 
-async def inject(payload: dict[str, Any], _deadline: Deadline) -> OperationAnswer:
-    """Sleep for as many milliseconds as the message says, if any, and find nothing."""
-    if payload["message"] != "0":
-        await asyncio.sleep(int(payload["message"]) / 1000)
-    return OperationAnswer(_NOTHING)
+async def inject(request: InjectionRequest, _deadline: Deadline) -> InjectionResult:
+    """Sleep for the milliseconds in the message and find nothing."""
+    if request.message != "0":
+        await asyncio.sleep(int(request.message) / 1000)
+    return _NOTHING
 
 
 async def sleep(_context: dict[Any, Any], milliseconds: int) -> None:
-    """The same as a job of arq."""
+    """Sleep, as an arq job."""
     if milliseconds:
         await asyncio.sleep(milliseconds / 1000)
 
@@ -47,7 +47,7 @@ async def _say_ready(_context: dict[Any, Any]) -> None:
 def main() -> None:
     kind, url = sys.argv[1:]
     if kind == MEESEEKS:
-        MeeseeksWorker({"inject": inject}, url, max_jobs=MAX_JOBS, on_startup=_say_ready).run()
+        MeeseeksWorker({INJECT.name: INJECT.bind(inject)}, url, max_jobs=MAX_JOBS, on_startup=_say_ready).run()
         return
     asyncio.set_event_loop(asyncio.new_event_loop())
     Worker(

@@ -1,4 +1,4 @@
-"""Results as tables for people, as files, and as a page of the documentation."""
+"""Print results, save them to files, and publish them in the documentation."""
 
 import shutil
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ COLUMNS = ("", "n", "p50", "p95", "p99", "best", "worst", "unit")
 
 
 def save(report: Report, out: Path) -> None:
-    """`<name>.json`, its charts, and its tables as `<name>.md`."""
+    """Save a report as `<name>.json`, its charts, and its tables as `<name>.md`."""
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{report.result.name}.json").write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
     draw(report.result, out)
@@ -27,7 +27,7 @@ def save(report: Report, out: Path) -> None:
 
 
 def markdown(table: Table) -> list[str]:
-    """A table as lines of Markdown."""
+    """Return a table as lines of Markdown."""
     rows = [table.heads, ("---",) * len(table.heads), *table.rows]
     return [f"**{table.title}**", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
 
@@ -63,7 +63,7 @@ def _row(series: Series) -> tuple[str, ...]:
 
 def _circumstances(report: Report) -> str:
     before, after = report.before, report.after
-    verdict = "" if before.calm else "Other programs were busy, so that times are longer than on a quiet machine. "
+    verdict = "" if before.calm else "Other programs were running, so times are longer than on an idle machine. "
     return (
         f"{verdict}Load average {before.load} before and {after.load} after; a busy thread got "
         f"{before.core_share:.0%} of a core before and {after.core_share:.0%} after. "
@@ -72,7 +72,7 @@ def _circumstances(report: Report) -> str:
 
 
 def load(out: Path, names: Sequence[str]) -> list[Report]:
-    """Saved reports. Raises `BenchError` naming those that are missing."""
+    """Load saved reports. Raise `BenchError` if some are missing."""
     missing = [name for name in names if not (out / f"{name}.json").is_file()]
     if missing:
         raise BenchError(f"no results of {', '.join(missing)} in {out}; run `python -m bench` first")
@@ -80,10 +80,10 @@ def load(out: Path, names: Sequence[str]) -> list[Report]:
 
 
 def publish(reports: Sequence[Report], out: Path) -> None:
-    """Write the page and its images. Raises `BenchError` for quick results, which say nothing."""
+    """Write the page and its images. Raise `BenchError` for quick results."""
     quick = [report.result.name for report in reports if report.quick]
     if quick:
-        raise BenchError(f"quick results are not worth publishing: {', '.join(quick)}")
+        raise BenchError(f"quick results cannot be published; run these without --quick: {', '.join(quick)}")
     IMAGES.mkdir(parents=True, exist_ok=True)
     for report in reports:
         for name in charts(report.result):
@@ -92,7 +92,7 @@ def publish(reports: Sequence[Report], out: Path) -> None:
 
 
 def charts(result: Result) -> list[str]:
-    """File names of a result's charts."""
+    """Return the file names of a result's charts."""
     names = [chart.name for chart in result.ranges] + [chart.name for chart in result.stacks]
     return [f"{result.name}-{name}.png" for name in names]
 
@@ -101,14 +101,13 @@ def _page(reports: Sequence[Report]) -> list[str]:
     lines = [
         "# Benchmarks",
         "",
-        "Measured with `python -m bench` on real parts: an embedded Valkey, worker processes of their own, the",
-        "embedded store, the real embedder, real processes of the command. Callers run on the same machine and take",
-        "their share of it. Variants that are compared ran in the same minutes, in shuffled order. Numbers of one",
-        "machine are no promise for another: run it on yours.",
+        "Measured with `python -m bench` on real components: an embedded Valkey, separate worker processes, the",
+        "embedded store, the real embedder and real processes of the command. Callers run on the same machine.",
+        "Compared variants ran at the same time, in shuffled order. Numbers on your machine will differ.",
         "",
         "```",
         "make bench                                  # everything, about ten minutes",
-        'make bench ARGS="queue imports --quick"     # some of it, to see that it works',
+        'make bench ARGS="queue imports --quick"     # some of it, to check that it works',
         'make bench ARGS="--full"                    # with 100,000 memories',
         'make bench ARGS="--publish"                 # writes this page from the last results',
         "```",
@@ -134,7 +133,7 @@ def _machine(found: Environment) -> list[str]:
     return [
         f"Machine: {found.cpu}, {found.cores} cores, {found.system}; Python {found.python}.",
         f"Packages: {packages}.",
-        "Other programs ran on the same cores; each section says how busy they were.",
+        "Other programs ran on the same cores; each section says how busy the machine was.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Stores full of made-up memories, written before a service opens them."""
+"""Create stores of generated memories."""
 
 import asyncio
 import inspect
@@ -27,21 +27,19 @@ from .corpus import RECIPE, TENANT, digest, memories
 from .progress import bar
 
 EMBEDDED = 10_000
-"""Memories with real vectors. The others get one of those, turned by noise: vectors of a like spread, which search has
-to compare just the same."""
+"""Number of memories with real vectors. Others get copies with noise, which have a similar distribution."""
 
 NOISE = 0.6
 BATCH = 64
 
 Matrix = npt.NDArray[np.float32]
 
-
 LAYOUT = (payload, naming, edge_shard, edge_wire)
-"""Modules that decide how a store lies on disk."""
+"""Modules that define the format of a store on disk."""
 
 
 def make_store(data_dir: Path, number: int, cache: Path, progress: Progress) -> None:
-    """A data folder whose store holds the first `number` memories, made once and then copied from `cache`."""
+    """Fill a data folder with a store of the first `number` memories, copied from `cache` if possible."""
     kept = cache / f"store-{number}-{_key()}"
     if not kept.is_dir():
         draft = kept.with_suffix(".new")
@@ -52,7 +50,7 @@ def make_store(data_dir: Path, number: int, cache: Path, progress: Progress) -> 
 
 
 def _key() -> str:
-    """Names everything that the files of a store depend on."""
+    """Return a hash of everything that affects the files of a store."""
     sources = [inspect.getsource(module) for module in LAYOUT]
     recipes = [PROFILE.fingerprint, Bm25Encoder("english").config_hash, str(RECIPE), version("qdrant-edge-py")]
     return digest([*sources, *recipes])
@@ -77,7 +75,7 @@ async def _make_store(data_dir: Path, number: int, cache: Path, progress: Progre
 
 
 async def _real_vectors(texts: list[str], cache: Path, progress: Progress) -> Matrix:
-    """Unit vectors of the texts, one per row."""
+    """Return the unit vectors of the texts, one per row."""
     file = cache / f"vectors-{PROFILE.fingerprint}-{digest(texts)}.npy"
     if file.is_file():
         found: Matrix = np.load(file)
@@ -98,10 +96,10 @@ async def _real_vectors(texts: list[str], cache: Path, progress: Progress) -> Ma
 
 
 def _vectors(real: Matrix, number: int) -> Iterator[Vector]:
-    """Real vectors while there are any, then turned ones."""
+    """Yield the real vectors, then copies with noise."""
     yield from (tuple(row) for row in real.tolist())
     chance = np.random.default_rng(11)
     width = real.shape[1]
     for index in range(len(real), number):
-        turned = real[index % len(real)] + NOISE * chance.standard_normal(width) / np.sqrt(width)
-        yield tuple((turned / np.linalg.norm(turned)).tolist())
+        noisy = real[index % len(real)] + NOISE * chance.standard_normal(width) / np.sqrt(width)
+        yield tuple((noisy / np.linalg.norm(noisy)).tolist())

@@ -1,4 +1,4 @@
-"""Labelled worlds in an embedded store, for what is measured on them."""
+"""Load labelled worlds into an embedded store."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ QUICK_WORLDS = 1
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Worlds in a store, each a tenant of its own, and what searches it."""
+    """Worlds in a store, one tenant each, with its embedders."""
 
     worlds: tuple[LabelledWorld, ...]
     engine: EdgeStore
@@ -32,15 +32,15 @@ class Opened:
 
 @asynccontextmanager
 async def opened(folder: Path, progress: Progress, *, quick: bool) -> AsyncIterator[Opened]:
-    """The worlds of `folder`, stored; only the first of them if `quick`."""
+    """Store the worlds of `folder`; only the first one if `quick`."""
     try:
         worlds = read_worlds(folder)
     except MeeseeksError as error:
         raise BenchError(str(error)) from error
     worlds = worlds[:QUICK_WORLDS] if quick else worlds
     embedder, sparse = MiniLmEmbedder(), Bm25Encoder()
-    with scratch() as place:
-        engine = await EdgeStore.open(place / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
+    with scratch() as temporary:
+        engine = await EdgeStore.open(temporary / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
         try:
             await _store(worlds, MemoryService(engine, sparse, embedder), progress)
             yield Opened(worlds, engine, embedder, sparse)

@@ -1,6 +1,6 @@
-"""The `worker:pre_execution` hook: what an orchestrator calls before every run of a worker.
+"""Client of Meeseeks: hooks that an orchestrator calls before and after each worker run.
 
-Names are loaded when they are first used, so that the stand-alone command in this package starts without them.
+Names load on first use, so that the stand-alone command in this package starts fast.
 """
 
 from importlib import import_module
@@ -9,14 +9,14 @@ TYPE_CHECKING = False  # `typing` alone would double the stand-alone command's s
 if TYPE_CHECKING:
     from typing import Any
 
-    from .blocks import find_blocks
-    from .client import MeeseeksClient
     from .contract import Engine, InjectionRequest, InjectionResult, Outcome, Reason, Scope, SessionEvent
+    from .contract.blocks import find_blocks
     from .history import strip
+    from .http.client import MeeseeksClient
+    from .http.sync_client import SyncMeeseeksClient
     from .post_execution import PostExecutionHook
     from .pre_execution import PreExecutionHook
     from .sync import SyncPreExecutionHook
-    from .sync_client import SyncMeeseeksClient
 
 __all__ = [
     "Engine",
@@ -35,13 +35,13 @@ __all__ = [
     "strip",
 ]
 
-_HOMES = {
-    "MeeseeksClient": ".client",
+_MODULES = {
+    "MeeseeksClient": ".http.client",
     "PostExecutionHook": ".post_execution",
     "PreExecutionHook": ".pre_execution",
-    "SyncMeeseeksClient": ".sync_client",
+    "SyncMeeseeksClient": ".http.sync_client",
     "SyncPreExecutionHook": ".sync",
-    "find_blocks": ".blocks",
+    "find_blocks": ".contract.blocks",
     "strip": ".history",
 }
 
@@ -49,4 +49,4 @@ _HOMES = {
 def __getattr__(name: str) -> "Any":
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, ".contract"), __name__), name)
+    return getattr(import_module(_MODULES.get(name, ".contract"), __name__), name)

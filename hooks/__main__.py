@@ -1,4 +1,4 @@
-"""`python -m hooks` is the command `meeseeks-hook`."""
+"""Run `meeseeks-hook` as `python -m hooks`."""
 
 from .shim import main
 

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, by which plain threads use what is asynchronous. Bounded, whatever hangs."""
+"""A background event loop that runs asynchronous work for plain threads, always with a time limit."""
 
 import asyncio
 import atexit
@@ -12,47 +12,47 @@ from typing import Protocol, Self, TypeVar
 from weakref import WeakSet
 
 GRACE = 0.05
-"""Seconds after a call's own deadline at which its caller stops waiting for it, however the loop is."""
+"""Seconds past its own deadline that a caller waits for a call."""
 
-CLOSING = 0.5
-"""Most seconds that the end of the process, or a `close`, waits for connections to be closed."""
+CLOSE_TIMEOUT = 0.5
+"""Seconds that `close` and process exit wait for connections to close."""
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 
 
 class Unfinished(Exception):
-    """The work was not done in time, or could not be begun."""
+    """The work did not finish in time or could not start."""
 
 
 class Closable(Protocol):
-    """Holds connections of the background loop."""
+    """Object that holds connections of the background loop."""
 
     async def aclose(self) -> None: ...
 
 
 class _BackgroundLoop:
-    """A loop that runs until it is stopped, in a daemon thread."""
+    """Event loop in a daemon thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="meeseeks-hooks", daemon=True)
         self._thread.start()
 
-    def begin(self, work: Work[T]) -> "Future[T]":
-        """Start `work`. Raises `RuntimeError` once the loop has been stopped."""
-        awaited = _awaited(work)
+    def submit(self, work: Work[T]) -> "Future[T]":
+        """Start `work`. Raise `RuntimeError` if the loop has stopped."""
+        coroutine = _awaited(work)
         try:
-            return asyncio.run_coroutine_threadsafe(awaited, self._loop)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:
-            awaited.close()
+            coroutine.close()
             raise
 
     def stop(self) -> None:
-        """End the loop and what still runs in it; a second time nothing happens."""
+        """Stop the loop and cancel its tasks. Safe to call twice."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSING)
+        self._thread.join(CLOSE_TIMEOUT)
 
     def _run(self) -> None:
         try:
@@ -61,7 +61,7 @@ class _BackgroundLoop:
             for task in tasks:
                 task.cancel()
             if tasks:
-                self._loop.run_until_complete(asyncio.wait(tasks, timeout=CLOSING / 2))
+                self._loop.run_until_complete(asyncio.wait(tasks, timeout=CLOSE_TIMEOUT / 2))
         finally:
             self._loop.close()
 
@@ -71,23 +71,23 @@ async def _awaited(work: Work[T]) -> T:
 
 
 class LoopThread:
-    """The process' one background loop: made when first needed, made anew after a fork, ended with the process."""
+    """The background loop of the process: started on first use, restarted after a fork, stopped at exit."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._current: _BackgroundLoop | None = None
-        self._left_behind: list[_BackgroundLoop] = []
+        self._inherited: list[_BackgroundLoop] = []
         self._open: WeakSet[Closable] = WeakSet()
-        self._watching = False
+        self._registered = False
         self._ended = False
 
     def do(self, work: Work[T], seconds: float, *, holder: Closable | None = None) -> T:
-        """Run `work` in the loop and wait for it, at most `seconds` and a `GRACE`.
+        """Run `work` in the loop and wait for at most `seconds` + `GRACE`.
 
-        `holder` is what may hold connections from then on. Raises what `work` raises, and `Unfinished`.
+        `holder` is closed at exit. Raise what `work` raises, or `Unfinished`.
         """
         try:
-            future = self._ready(holder).begin(work)
+            future = self._ready(holder).submit(work)
         except RuntimeError as error:
             raise Unfinished from error
         try:
@@ -97,39 +97,39 @@ class LoopThread:
             raise Unfinished from None
 
     def close(self, holder: Closable) -> None:
-        """Close what `holder` holds; nothing happens where it holds nothing."""
+        """Close the connections of `holder`, if any."""
         with self._lock:
             held = holder in self._open
             self._open.discard(holder)
         if held:
             with suppress(Unfinished):
-                self.do(holder.aclose, CLOSING)
+                self.do(holder.aclose, CLOSE_TIMEOUT)
 
     def _ready(self, holder: Closable | None) -> _BackgroundLoop:
-        """The loop, running. Raises `RuntimeError` when the process is ending."""
+        """Return the running loop. Raise `RuntimeError` if the process is exiting."""
         with self._lock:
             if self._ended:
-                raise RuntimeError("the process is ending")
+                raise RuntimeError("the process is exiting")
             if self._current is None:
-                self._watch()
+                self._register_handlers()
                 self._current = _BackgroundLoop()
             if holder is not None:
                 self._open.add(holder)
             return self._current
 
-    def _watch(self) -> None:
-        if not self._watching:
-            self._watching = True
-            if hasattr(os, "register_at_fork"):  # Windows has no forks
+    def _register_handlers(self) -> None:
+        if not self._registered:
+            self._registered = True
+            if hasattr(os, "register_at_fork"):  # not on Windows
                 os.register_at_fork(after_in_child=self._after_fork)
             atexit.register(self._stop)
 
     def _after_fork(self) -> None:
-        """The parent's thread is not here, its lock may be held for ever, and its loop must not be touched."""
+        """Drop the parent's loop: its thread does not exist here, and its lock may be held forever."""
         self._lock = threading.Lock()
         self._open = WeakSet()
         if self._current is not None:
-            self._left_behind.append(self._current)
+            self._inherited.append(self._current)
             self._current = None
 
     def _stop(self) -> None:
@@ -144,14 +144,14 @@ background = LoopThread()
 
 
 class Blocking:
-    """What plain threads are given in the place of `awaited`: its calls, done by the background loop."""
+    """Base of blocking wrappers, which run calls of `wrapped` in the background loop."""
 
-    def __init__(self, awaited: Closable) -> None:
-        self._awaited = awaited
+    def __init__(self, wrapped: Closable) -> None:
+        self._wrapped = wrapped
 
     def close(self) -> None:
-        """Close the connections; a later call opens new ones."""
-        background.close(self._awaited)
+        """Close the connections. A later call opens new ones."""
+        background.close(self._wrapped)
 
     def __enter__(self) -> Self:
         return self
@@ -162,5 +162,5 @@ class Blocking:
         self.close()
 
     def _wait_for(self, work: Work[T], seconds: float) -> T:
-        """Raises what `work` raises, and `Unfinished` where it is not done in `seconds`."""
-        return background.do(work, seconds, holder=self._awaited)
+        """Raise what `work` raises, or `Unfinished` after `seconds`."""
+        return background.do(work, seconds, holder=self._wrapped)

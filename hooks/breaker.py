@@ -1,14 +1,14 @@
-"""Stops asking what keeps failing, and tries it again by itself."""
+"""A circuit breaker."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Opens after `threshold` failures in a row; `pause` seconds later lets one probe through, then one per `pause`.
+    """Open after `threshold` failures in a row, then allow one probe per `pause` seconds.
 
-    Times are monotonic seconds given by the caller; `last` is the reason of the last failure in a row. A probe whose
-    outcome is never recorded (its request was cancelled) costs one more pause, never more.
+    Callers pass monotonic seconds. `last` is the reason of the most recent failure. A probe whose outcome is never
+    recorded, because its request was cancelled, costs one more pause.
     """
 
     threshold: int = 5
@@ -22,11 +22,11 @@ class CircuitBreaker:
         return self.blocked_until is not None
 
     def paused_for(self, now: float) -> float | None:
-        """Seconds until the next probe, 0 where it is due; `None` while calls are made as usual."""
+        """Return the seconds until the next probe, or `None` while closed."""
         return None if self.blocked_until is None else max(0.0, self.blocked_until - now)
 
     def allow(self, now: float) -> bool:
-        """Whether a call may be made now; while open, this also takes the probe."""
+        """Return whether a call may start now. While open, this uses up the probe."""
         if self.blocked_until is None:
             return True
         if now < self.blocked_until:
@@ -40,7 +40,7 @@ class CircuitBreaker:
         self.last = None
 
     def record_failure(self, now: float, pause: float | None = None, *, reason: str | None = None) -> None:
-        """`pause` is for a failure after which a shorter one than usual will do."""
+        """Count a failure. `pause` can shorten the usual pause."""
         self.failures += 1
         self.last = reason
         if self.failures >= self.threshold:

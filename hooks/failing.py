@@ -1,4 +1,4 @@
-"""How every call of this package fails: never with an exception, always with a reason."""
+"""Turn failures into results: calls of this package return a reason instead of raising."""
 
 import logging
 import time
@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from .contract import InjectionRequest, InjectionResult, Mode, Outcome, Reason, SessionEventResult
+from .contract import AnswerReportResult, InjectionRequest, InjectionResult, Mode, Outcome, Reason, SessionEventResult
 from .faults import HookError
-from .usage_contract import AnswerReportResult
 
 _TIMEOUTS = frozenset({Reason.NO_WORKER, Reason.NO_ACK, Reason.BUSY, Reason.DEADLINE})
 
@@ -19,7 +18,7 @@ T = TypeVar("T")
 
 
 async def safely(work: Awaitable[T], failed: Callable[[Reason], T]) -> T:
-    """What `work` brings, or `failed` with the reason why it brings nothing."""
+    """Return the result of `work`, or `failed(reason)` if it raises."""
     try:
         return await work
     except ValidationError:
@@ -32,7 +31,7 @@ async def safely(work: Awaitable[T], failed: Callable[[Reason], T]) -> T:
 
 
 def no_memory(given: InjectionRequest | Mapping[str, Any], reason: Reason, started: float) -> InjectionResult:
-    """The result of a request that nobody answered; `started` is a point in monotonic time, in seconds."""
+    """Return the result of a failed request that started at `started`, in monotonic seconds."""
     _log.warning("no memory injected: %s", reason.value)
     outcome = Outcome.TIMEOUT if reason in _TIMEOUTS else Outcome.ERROR
     turn_id = given.turn_id if isinstance(given, InjectionRequest) else None
@@ -40,30 +39,22 @@ def no_memory(given: InjectionRequest | Mapping[str, Any], reason: Reason, start
 
 
 def event_not_done(reason: Reason) -> SessionEventResult:
-    """The result of an event that nobody took."""
-    _log.warning("the ledger was not told of a session event: %s", reason.value)
+    _log.warning("session event not delivered: %s", reason.value)
     return SessionEventResult(done=False, reason=reason)
 
 
 def report_not_done(reason: Reason) -> AnswerReportResult:
-    """The result of a report that nobody took."""
-    _log.warning("the service was not told of an answer: %s", reason.value)
+    _log.warning("answer report not delivered: %s", reason.value)
     return AnswerReportResult.failed(reason)
 
 
-def skip_reason(request: InjectionRequest) -> Reason | None:
-    """Why nobody need be asked at all."""
-    if request.mode is Mode.OFF:
-        return Reason.MODE_OFF
-    if not request.message.strip() and not (request.task_description or "").strip():
-        return Reason.EMPTY_MESSAGE
-    return None
-
-
 def skipped(request: InjectionRequest, started: float) -> InjectionResult | None:
-    """The result of a request that needs nobody to answer it, `None` for every other."""
-    reason = skip_reason(request)
-    if reason is None:
+    """Return the result of a request that needs no service call, else `None`."""
+    if request.mode is Mode.OFF:
+        reason = Reason.MODE_OFF
+    elif not request.message.strip() and not (request.task_description or "").strip():
+        reason = Reason.EMPTY_MESSAGE
+    else:
         return None
     return InjectionResult.nothing(Outcome.SKIPPED, reason, turn_id=request.turn_id, elapsed_ms=elapsed_ms(started))
 

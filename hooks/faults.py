@@ -1,20 +1,20 @@
-"""Errors of this package: one tree. None of them reaches a caller who has not asked for errors with `strict`.
+"""Exceptions of this package. Callers see them only with `strict`.
 
-Fault                        a question was not answered; carries the reason that a result would give
-├── QueueFault               asked through Redis, in `queue`
-└── ClientError              asked over HTTP
-    ├── BadRequest           what was sent is refused as it is
-    ├── AccessDenied         the token is missing, wrong, or not for this
-    ├── ServiceUnavailable   the service cannot be reached, is overloaded, or is left alone for a while
-    ├── DeadlinePassed       no answer came in time
-    └── BadReply             something answered, and not as agreed
+HookError
+├── QueueFault               a call through Redis failed; defined in `queue`
+└── ClientError              a call over HTTP failed
+    ├── BadRequest
+    ├── AccessDenied
+    ├── ServiceUnavailable
+    ├── DeadlinePassed
+    └── BadReply
 """
 
 from .contract import Reason
 
 
 class HookError(Exception):
-    """A question was not answered; `reason` says why, the message more of it."""
+    """A call failed for `reason`; the message gives details."""
 
     def __init__(self, reason: Reason, message: str = "") -> None:
         super().__init__(message or reason.value)
@@ -22,24 +22,24 @@ class HookError(Exception):
 
 
 class ClientError(HookError):
-    """A question that was asked over HTTP was not answered."""
+    """A call over HTTP failed."""
 
 
 class BadRequest(ClientError):
-    """What was sent is refused as it is; the message says what would be right."""
+    """The request is invalid; the message says why."""
 
 
 class AccessDenied(ClientError):
-    """The token is missing, wrong, or not for this."""
+    """The token is missing, invalid or lacks permission."""
 
 
 class ServiceUnavailable(ClientError):
-    """The service cannot be reached, is overloaded, or has failed so often that it is left alone for a while."""
+    """The service is unreachable or overloaded, or calls are paused after repeated failures."""
 
 
 class DeadlinePassed(ClientError):
-    """No answer came in time."""
+    """The service did not answer in time."""
 
 
 class BadReply(ClientError):
-    """Something answered, and not as agreed."""
+    """The response does not follow the contract."""

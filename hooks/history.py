@@ -1,19 +1,17 @@
-"""Injected blocks in a conversation's history: find, strip and cap them. Pure, standard library only.
+"""Find, strip and cap the injected blocks in a conversation's history.
 
-Messages are what chat interfaces take: strings, or mappings with `role` and `content` (OpenAI chat, Anthropic), or
-items of OpenAI's responses interface. `content` is a string or a list of parts; parts with `text` are looked at, all
-others are left alone: images, tool calls, and above all tool results. Blocks are looked for where callers put them, in
-messages of users, systems and developers; what the model itself says is never changed.
+A message is a string, a mapping with `role` and `content` (OpenAI chat, Anthropic) or an item of OpenAI's Responses
+API. `content` is a string or a list of parts. Only text parts are searched, not images, tool calls or tool results, and
+only messages of users, systems and developers. Messages of the model never change.
 
-No function changes what it is given. Messages in which nothing changes are returned as they are; a message, or part of
-one, that is nothing but a block goes with it.
+Functions return new lists with unchanged messages as they are. A message or part that held only a block is removed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from .blocks import block_id, drop_blocks, find_blocks, strip_blocks
+from .contract.blocks import block_id, drop_blocks, find_blocks, strip_blocks
 
 INJECTED_ROLES = frozenset({"user", "system", "developer"})
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
@@ -21,12 +19,12 @@ TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 Message = TypeVar("Message")
 Unwanted = Callable[[str], bool]
 
-_GONE: Any = object()
+_REMOVED: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
 class FoundBlock:
-    """A block in a history: the place of its message, its id and its whole text."""
+    """A block in a history: the index of its message, its id and its text."""
 
     message: int
     block_id: str
@@ -34,22 +32,22 @@ class FoundBlock:
 
 
 def find_blocks_in(messages: Sequence[Any]) -> list[FoundBlock]:
-    """Every injected block, oldest first."""
+    """Return every injected block, oldest first."""
     return [
-        FoundBlock(place, block_id(block), block)
-        for place, message in enumerate(messages)
+        FoundBlock(index, block_id(block), block)
+        for index, message in enumerate(messages)
         for text in _injectable(message)
         for block in find_blocks(text)
     ]
 
 
 def visible_block_ids(messages: Sequence[Any]) -> tuple[str, ...]:
-    """Ids of the blocks that a history still shows, each once: the `visible_blocks` of a request or event."""
+    """Return the distinct block ids in a history, for `visible_blocks` of a request or event."""
     return tuple(dict.fromkeys(found.block_id for found in find_blocks_in(messages)))
 
 
 def strip_messages(messages: Sequence[Message]) -> list[Message]:
-    """The history without any injected block."""
+    """Return the history without injected blocks."""
     return _without(messages, lambda block: True)
 
 
@@ -58,14 +56,14 @@ def strip(given: str) -> str: ...
 @overload
 def strip(given: list[Message]) -> list[Message]: ...
 def strip(given: Any) -> Any:
-    """A text or a history without any injected block; see `strip_blocks` and `strip_messages`."""
+    """Return a text or a history without injected blocks."""
     return strip_blocks(given) if isinstance(given, str) else strip_messages(given)
 
 
 def cap_blocks(messages: Sequence[Message], keep: int, *, adding: int = 1) -> list[Message]:
-    """The history with the oldest blocks taken out, so that `keep` are in it once `adding` new ones are added.
+    """Remove the oldest blocks, so that `keep` remain after `adding` new ones.
 
-    `keep` is a result's `history_cap`; 0 takes all of them out. Raises `ValueError` for negative numbers.
+    Pass a result's `history_cap` as `keep`. Raise `ValueError` for negative numbers.
     """
     if keep < 0 or adding < 0:
         raise ValueError("keep and adding must not be negative")
@@ -81,9 +79,9 @@ def cap_blocks(messages: Sequence[Message], keep: int, *, adding: int = 1) -> li
 
 
 def transcript(messages: Sequence[Any]) -> str:
-    """The conversation as plain text for a summary, `role: text` per message, without blocks, whoever repeats them.
+    """Return the conversation as plain text for a summary, one `role: text` per message, without blocks.
 
-    Parts that are no text are left out, but for the text of tool results.
+    Includes the text of tool results, but no other non-text parts.
     """
     turns = ((_role(message), "\n".join(_spoken(message))) for message in messages)
     return "\n\n".join(f"{role}: {text}" for role, text in turns if text)
@@ -91,11 +89,11 @@ def transcript(messages: Sequence[Any]) -> str:
 
 def _without(messages: Sequence[Message], unwanted: Unwanted) -> list[Message]:
     stripped = [_message_without(message, unwanted) for message in messages]
-    return [message for message in stripped if message is not _GONE]
+    return [message for message in stripped if message is not _REMOVED]
 
 
 def _message_without(message: Any, unwanted: Unwanted) -> Any:
-    """The message without unwanted blocks, `message` itself where it has none, `_GONE` where nothing is left."""
+    """Return the message without unwanted blocks: `message` itself if unchanged, `_REMOVED` if nothing is left."""
     if isinstance(message, str):
         return _text_without(message, unwanted)
     if not _may_hold_blocks(message):
@@ -107,9 +105,9 @@ def _message_without(message: Any, unwanted: Unwanted) -> Any:
         parts = [_part_without(part, unwanted) for part in content]
         if all(new is old for new, old in zip(parts, content, strict=True)):
             return message
-        changed = [part for part in parts if part is not _GONE] or _GONE
-    if changed is content or changed is _GONE:
-        return message if changed is content else _GONE
+        changed = [part for part in parts if part is not _REMOVED] or _REMOVED
+    if changed is content or changed is _REMOVED:
+        return message if changed is content else _REMOVED
     return {**message, "content": changed}
 
 
@@ -118,8 +116,8 @@ def _part_without(part: Any, unwanted: Unwanted) -> Any:
     if text is None:
         return part
     changed = _text_without(text, unwanted)
-    if changed is text or changed is _GONE:
-        return part if changed is text else _GONE
+    if changed is text or changed is _REMOVED:
+        return part if changed is text else _REMOVED
     return changed if isinstance(part, str) else {**part, "text": changed}
 
 
@@ -127,7 +125,7 @@ def _text_without(text: str, unwanted: Unwanted) -> Any:
     changed = drop_blocks(text, unwanted)
     if changed == text:
         return text
-    return changed if changed.strip() else _GONE
+    return changed if changed.strip() else _REMOVED
 
 
 def _may_hold_blocks(message: Any) -> bool:
@@ -137,7 +135,6 @@ def _may_hold_blocks(message: Any) -> bool:
 
 
 def _injectable(message: Any) -> Iterator[str]:
-    """The texts of a message in which injected blocks may stand."""
     if isinstance(message, str):
         yield message
     elif _may_hold_blocks(message):
@@ -166,7 +163,7 @@ def _role(message: Any) -> str:
 
 
 def _spoken(message: Any) -> Iterator[str]:
-    """Every text of a message, blocks taken out."""
+    """Yield every text of a message without blocks."""
     sources = [message] if isinstance(message, str) else []
     if isinstance(message, Mapping):
         content = message.get("content")

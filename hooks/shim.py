@@ -1,17 +1,18 @@
-"""`meeseeks-hook [HOST]`: JSON on standard input, JSON on standard output.
+"""`meeseeks-hook [HOST]`: the command that hosts run before every turn.
 
-With a host's name it reads that host's native event and prints the native output, nothing where that is empty;
-without one it reads an injection request and prints the result.
+With a host name, it reads that host's native event from standard input and prints the native output, if there is any.
+Without one, it reads an injection request and prints the result.
 
-For hosts that run a command before every turn. It leaves with status 0 whatever happens, and on any trouble without
-a word, so that the host goes on without memory. It loads nothing but small modules of the standard library, and runs
-from the file alone as well, which starts fastest: `python -I -S .../hooks/shim.py`.
+On any error it prints nothing and exits with status 0, so that the host continues without memory. It loads only small
+modules of the standard library. It starts fastest as a bare file: `python -I -S .../hooks/shim.py`.
 
-Variables: MEESEEKS_REDIS_URL (unix:// or redis://) or MEESEEKS_DATA_DIR say where the queue is; MEESEEKS_URL says
-where the HTTP service is, which is asked instead, with MEESEEKS_TOKEN; MEESEEKS_TIMEOUT_MS how long the command may
-take (else `deadline_ms` of the request, else 2800); MEESEEKS_TENANT, MEESEEKS_USER and MEESEEKS_PROJECT whose
-memories a host's event is served with; MEESEEKS_DISABLE=1 turns it off; MEESEEKS_DEBUG=1 explains trouble on standard
-error.
+Environment variables:
+- MEESEEKS_REDIS_URL (unix:// or redis://) or MEESEEKS_DATA_DIR: location of the queue.
+- MEESEEKS_URL and MEESEEKS_TOKEN: use the HTTP API instead.
+- MEESEEKS_TIMEOUT_MS: time limit; defaults to `deadline_ms` of the request, or 2800.
+- MEESEEKS_TENANT, MEESEEKS_USER and MEESEEKS_PROJECT: scope of a host's event.
+- MEESEEKS_DISABLE=1: do nothing.
+- MEESEEKS_DEBUG=1: print errors to standard error.
 """
 
 import _thread
@@ -20,9 +21,10 @@ import sys
 import time
 
 if __package__:
-    from . import http1, resp, wire
+    from .protocol import http1, resp, wire
 else:
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to load
+    # pathlib is slow to load
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "protocol"))  # noqa: PTH100, PTH118, PTH120
     import http1  # type: ignore[import-not-found,no-redef]
     import resp  # type: ignore[import-not-found,no-redef]
     import wire  # type: ignore[import-not-found,no-redef]
@@ -37,19 +39,19 @@ _BLANKS = b" \t\r\n"
 _OPENERS = b"{["
 _CLOSERS = b"}]"
 _NOTHING = b"{}"
-"""A host's native output where there is nothing to say; printing it would be harmless and serve nobody."""
+"""A host's empty native output, which is not printed."""
 
 _SCOPE = {"tenant": "MEESEEKS_TENANT", "user": "MEESEEKS_USER", "project": "MEESEEKS_PROJECT"}
 
 
 class ShimError(Exception):
-    """Why there is nothing to print."""
+    """The command has nothing to print; the message says why."""
 
 
 class Value:
-    """The first JSON object of some bytes: its own bytes, and its top-level `deadline_ms` if it has one.
+    """The bytes of a JSON object and its top-level `deadline_ms`, if any.
 
-    Only what JSON's grammar of strings and brackets gives away is looked at; whoever parses it finds other faults.
+    Only strings and brackets are checked; the service finds other errors.
     """
 
     __slots__ = ("deadline_ms", "raw")
@@ -60,11 +62,11 @@ class Value:
 
 
 def first_object(data: bytes) -> Value | None:
-    """The object that `data` begins with, `None` while it is not complete. Raises `ShimError` where there is none."""
+    """Return the object at the start of `data`, or `None` if it is incomplete. Raise `ShimError` if there is none."""
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANKS)
     if data and data[:1] != b"{":
-        raise ShimError("standard input does not begin with a JSON object")
-    # escapes are blotted out byte for byte, so that every quote left begins or ends a string
+        raise ShimError("standard input does not start with a JSON object")
+    # overwrite escapes at equal length, so that every remaining quote starts or ends a string
     segments = data.replace(b"\\\\", b"__").replace(b'\\"', b"__").split(b'"')
     depth, position, deadline_ms = 0, 0, None
     for index, segment in enumerate(segments):
@@ -79,7 +81,7 @@ def first_object(data: bytes) -> Value | None:
 
 
 def _depth_after(segment: bytes, depth: int) -> tuple[int, int | None]:
-    """The depth of nesting after a piece without strings, and the offset behind the bracket that closes it all."""
+    """Return the nesting depth after a segment, and the offset after the final closing bracket if it is in there."""
     for offset, byte in enumerate(segment):
         if byte in _OPENERS:
             depth += 1
@@ -96,7 +98,7 @@ def _leading_number(segment: bytes) -> int | None:
 
 
 def read_request(descriptor: int) -> Value:
-    """Read until an object is complete or the input ends; a host may well keep its end open."""
+    """Read until an object is complete, because a host may keep the pipe open."""
     data = b""
     while True:
         chunk = os.read(descriptor, _CHUNK)
@@ -106,11 +108,11 @@ def read_request(descriptor: int) -> Value:
             if value is not None:
                 return value
         if not chunk:
-            raise ShimError("standard input ended before a JSON object did")
+            raise ShimError("standard input ends with an incomplete JSON object")
 
 
 def ask(connection: resp.Connection, address: resp.Address, function: str, payload: bytes, end: float) -> bytes:
-    """Put the job `function` and wait for its answer until `end`, in seconds of monotonic time."""
+    """Run the job `function` and return its answer before `end`, in monotonic seconds."""
     job_id = os.urandom(16).hex()
     budget_ms = _left_ms(end)
     job = wire.job_json(function, payload, budget_ms, int(time.time() * 1000))
@@ -120,11 +122,11 @@ def ask(connection: resp.Connection, address: resp.Address, function: str, paylo
         ("EVAL", wire.ENQUEUE, 4, *wire.enqueue_keys(job_id), job_id, job, *limits),
         ("BLPOP", reply_key, wire.ACK_TIMEOUT),
     )
-    put = connection.read()
-    if put != b"OK":
-        raise ShimError(f"the job was not taken: {put!r}")
+    status = connection.read()
+    if status != b"OK":
+        raise ShimError(f"the queue refused the job: {status!r}")
     connection.deadline = min(end, time.monotonic() + wire.ACK_TIMEOUT)
-    answer = _popped(connection, address, job_id)
+    answer = _first_message(connection, address, job_id)
     if answer == wire.ACK:
         connection.deadline = end
         connection.send(("BLPOP", reply_key, round(end - time.monotonic() + 0.1, 3)))
@@ -132,15 +134,15 @@ def ask(connection: resp.Connection, address: resp.Address, function: str, paylo
     return answer
 
 
-def _popped(connection: resp.Connection, address: resp.Address, job_id: str) -> bytes:
-    """The first message of the reply list; when none comes in time the job is taken back, on another connection."""
+def _first_message(connection: resp.Connection, address: resp.Address, job_id: str) -> bytes:
+    """Return the first message. If none arrives in time, withdraw the job on another connection."""
     try:
         return _message(connection.read())
     except (TimeoutError, ShimError):
         second = resp.Connection(address, time.monotonic() + wire.GIVE_UP_TIMEOUT)
         second.send(("EVAL", wire.GIVE_UP, 4, *wire.give_up_keys(job_id), job_id))
         second.read()
-        raise ShimError("no worker took the job up in time") from None
+        raise ShimError("no worker accepted the job in time") from None
 
 
 def _message(reply: object) -> bytes:
@@ -150,7 +152,7 @@ def _message(reply: object) -> bytes:
 
 
 def split_answer(answer: bytes) -> tuple[bytes, bytes]:
-    """The `commit` and `ok` members of a worker's answer, as they came; see `wire`."""
+    """Return the raw `commit` and `ok` members of a worker's answer; see `wire`."""
     head, mark, rest = answer.partition(b',"ok":')
     if not head.startswith(b'{"commit":') or not mark or not rest.endswith(b"}"):
         raise ShimError("the worker answered " + answer[:200].decode("ascii", "replace"))
@@ -158,7 +160,7 @@ def split_answer(answer: bytes) -> tuple[bytes, bytes]:
 
 
 def native(host: str, event: bytes, end: float, environ: "Mapping[str, str]") -> bytes:
-    """The payload that brings a host's native event: who it is, who calls, and until when an answer is of use."""
+    """Return the payload of the host hook job."""
     scope = ",".join(
         f'"{name}":{json_text(environ[variable])}' for name, variable in _SCOPE.items() if environ.get(variable)
     )
@@ -167,7 +169,7 @@ def native(host: str, event: bytes, end: float, environ: "Mapping[str, str]") ->
 
 
 def json_text(text: str) -> str:
-    """`text` as JSON in ASCII."""
+    """Return `text` as an ASCII JSON string."""
     units = text.encode("utf-16-be", "surrogatepass")
     codes = [units[place] << 8 | units[place + 1] for place in range(0, len(units), 2)]
     return '"' + "".join(chr(code) if _is_plain(code) else f"\\u{code:04x}" for code in codes) + '"'
@@ -178,12 +180,12 @@ def _is_plain(code: int) -> bool:
 
 
 def serve(start: float, watchdog: "Watchdog", host: str | None) -> None:
-    """One question and its answer, for a process that was started at `start`, in seconds of monotonic time."""
+    """Serve one request. `start` is the start of the process in monotonic seconds."""
     limit_ms = _limit_ms(os.environ.get("MEESEEKS_TIMEOUT_MS", ""))
-    watchdog.bark_at(start + (limit_ms or DEFAULT_TIMEOUT_MS) / 1000)
+    watchdog.exit_at(start + (limit_ms or DEFAULT_TIMEOUT_MS) / 1000)
     request = read_request(0)
     if limit_ms is None and request.deadline_ms and host is None:
-        watchdog.bark_at(start + min(request.deadline_ms, wire.MAX_BUDGET_MS) / 1000)
+        watchdog.exit_at(start + min(request.deadline_ms, wire.MAX_BUDGET_MS) / 1000)
     url = os.environ.get("MEESEEKS_URL")
     if url:
         over_http(url, host, request.raw, watchdog.end)
@@ -192,7 +194,7 @@ def serve(start: float, watchdog: "Watchdog", host: str | None) -> None:
 
 
 def over_http(url: str, host: str | None, body: bytes, end: float) -> None:
-    """Ask the HTTP service, which itself sees to it that what it delivered counts as shown."""
+    """Call the HTTP API, which marks the memories as shown itself."""
     headers = {"Content-Type": "application/json", "X-Deadline-Ms": str(_left_ms(end))}
     if os.environ.get("MEESEEKS_TOKEN"):
         headers["Authorization"] = "Bearer " + os.environ["MEESEEKS_TOKEN"]
@@ -201,9 +203,9 @@ def over_http(url: str, host: str | None, body: bytes, end: float) -> None:
 
 
 def query(environ: "Mapping[str, str]") -> str:
-    """Who calls, as the query of a URL."""
-    said = [f"{name}={_escaped(environ[variable])}" for name, variable in _SCOPE.items() if environ.get(variable)]
-    return "?" + "&".join(said) if said else ""
+    """Return the scope as a URL query."""
+    pairs = [f"{name}={_escaped(environ[variable])}" for name, variable in _SCOPE.items() if environ.get(variable)]
+    return "?" + "&".join(pairs) if pairs else ""
 
 
 def _escaped(text: str) -> str:
@@ -211,7 +213,7 @@ def _escaped(text: str) -> str:
 
 
 def over_redis(host: str | None, body: bytes, end: float) -> None:
-    """Ask a worker through the queue, and tell the ledger once the answer is out."""
+    """Call a worker through the queue, then mark the printed memories as shown."""
     function, payload = (wire.HOST_HOOK, native(host, body, end, os.environ)) if host else (wire.INJECT, body)
     address = resp.Address.parse(wire.default_redis_url(os.environ))
     connection = resp.Connection(address, min(end, time.monotonic() + wire.ENQUEUE_TIMEOUT))
@@ -232,26 +234,26 @@ def _limit_ms(text: str) -> int | None:
 
 
 def _print(result: bytes) -> None:
-    """Write a result as one line; a native "nothing" is not worth one."""
+    """Write a non-empty result as one line."""
     data = b"" if result.strip() in (b"", _NOTHING) else result + b"\n"
     while data:
         data = data[os.write(1, data) :]
 
 
 class Watchdog:
-    """Ends the process at a time, wherever it hangs by then: in a read, a connect or a name look-up."""
+    """Exit the process at a set time, even during a blocking call such as a name lookup."""
 
     end = 0.0
 
-    def bark_at(self, end: float) -> None:
-        """Set the time, in seconds of monotonic time; the last one set counts."""
+    def exit_at(self, end: float) -> None:
+        """Set or change the time, in monotonic seconds."""
         self.end = end
         _thread.start_new_thread(self._watch, ())
 
     def _watch(self) -> None:
         while (left := self.end - time.monotonic()) > 0:
             time.sleep(left)
-        explain("the time is up")
+        explain("timed out")
         os._exit(0)
 
 
@@ -261,23 +263,22 @@ def explain(text: str) -> None:
 
 
 def host_of(arguments: "Sequence[str]") -> str | None:
-    """The host that the command line names, if it does. Raises `ShimError` for anything else on it."""
+    """Return the host named on the command line, if any. Raise `ShimError` for other arguments."""
     if not arguments:
         return None
     host = arguments[0]
     if len(arguments) > 1 or not host.replace("-", "").isalnum() or not host.isascii():
-        raise ShimError("it takes one argument at most, the name of a host")
+        raise ShimError("expected at most one argument, the name of a host")
     return host
 
 
 def main() -> None:
-    """The command."""
     start = time.monotonic()
     if os.environ.get("MEESEEKS_DISABLE", "") not in ("", "0"):
         return
     try:
         serve(start, Watchdog(), host_of(sys.argv[1:]))
-    except Exception as error:  # noqa: BLE001 - the host must never be bothered
+    except Exception as error:  # noqa: BLE001 - the host must go on, whatever happens
         explain(f"{type(error).__name__}: {error}")
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""The hook for plain threads: the same calls, blocking, in time, also inside the thread of a running event loop."""
+"""Blocking `worker:pre_execution` hook for plain threads."""
 
 import time
 from collections.abc import Mapping
@@ -20,11 +20,10 @@ from .pre_execution import PreExecutionHook
 
 
 class SyncPreExecutionHook(Blocking):
-    """`PreExecutionHook` for callers that do not await. Never raises, and never late, even where the loop hangs.
+    """Blocking `PreExecutionHook` for plain threads, with the same guarantees.
 
-    The work is done by one background thread of the process, which starts with the first call, is started anew after a
-    fork and ends with the process. One hook serves any number of threads. A call blocks its own thread: where that runs
-    an event loop, prefer `PreExecutionHook`.
+    One background thread per process does the work; it starts on first use and restarts after a fork. One hook serves
+    any number of threads. A call blocks its thread, so use `PreExecutionHook` inside an event loop.
 
         with SyncPreExecutionHook() as hook:
             message = hook.prefix(message, session_id="s1")
@@ -35,7 +34,7 @@ class SyncPreExecutionHook(Blocking):
         super().__init__(self._hook)
 
     def __call__(self, request: InjectionRequest | Mapping[str, Any]) -> InjectionResult:
-        """The block for a request, or an outcome and a reason."""
+        """Return the block for a request, or an outcome and a reason."""
         started = time.monotonic()
         try:
             return self._wait_for(lambda: self._hook(request), seconds_of(request, DEFAULT_DEADLINE_MS))
@@ -43,19 +42,19 @@ class SyncPreExecutionHook(Blocking):
             return no_memory(request, Reason.DEADLINE, started)
 
     def event(self, event: SessionEvent | Mapping[str, Any]) -> SessionEventResult:
-        """Tell what happened to a session, so that the ledger follows."""
+        """Report a session event, so that the ledger stays correct."""
         try:
             return self._wait_for(lambda: self._hook.event(event), seconds_of(event, DEFAULT_EVENT_DEADLINE_MS))
         except Unfinished:
             return event_not_done(Reason.DEADLINE)
 
     def prefix(self, message: str, *, session_id: str, **fields: Any) -> str:
-        """`message` with the block in front of it, or as it is. `fields` are further fields of the request."""
+        """Return `message` with the block in front, if there is one. `fields` are more request fields."""
         return self({**fields, "message": message, "session_id": session_id}).prefix(message)
 
 
 def seconds_of(given: object, default_ms: int) -> float:
-    """The deadline of a request or event, in seconds; where it is not valid, the call fails at once anyhow."""
+    """Return the deadline of a request or event in seconds; the default if invalid, as the call then fails anyway."""
     wanted = given.get("deadline_ms") if isinstance(given, Mapping) else getattr(given, "deadline_ms", None)
     if isinstance(wanted, int) and 0 < wanted <= MAX_DEADLINE_MS:
         return wanted / 1000

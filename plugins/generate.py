@@ -1,6 +1,6 @@
-"""Writes the plugin folders from the table of hosts and the skill: `python plugins/generate.py`.
+"""Generate the plugin folders from the table of hosts and the skill: `python plugins/generate.py`.
 
-A test fails when one is out of date.
+A test fails if they are outdated.
 """
 
 import json
@@ -17,13 +17,13 @@ from worker.hosts import HOSTS  # noqa: E402
 from worker.hosts.settings_edit import HandlerKind, wanted  # noqa: E402
 
 NAME = "meeseeks"
-DESCRIPTION = "Memory that arrives by itself: what an agent ought to remember, before each prompt."
+DESCRIPTION = "Automatic memory for AI agents: adds relevant memories before each prompt."
 SKILL = "memory-search"
 SKILLS = ROOT / "prompts"
 
 
 def files() -> dict[str, str]:
-    """Every file by its path in this folder."""
+    """Return the content of every file by its path in this folder."""
     return {
         ".claude-plugin/marketplace.json": _json(_marketplace()),
         "claude-code/.claude-plugin/plugin.json": _json(_manifest()),
@@ -46,7 +46,7 @@ def _marketplace() -> dict[str, Any]:
 
 
 def _hooks(host: str) -> dict[str, Any]:
-    """The same hooks that `meeseeks install` writes; the command is looked for on the host's `PATH`."""
+    """Return the hooks that `meeseeks install` writes, with the command on the host's `PATH`."""
     return {"description": DESCRIPTION, "hooks": wanted(HOSTS[host], HandlerKind(f"meeseeks-hook {host}"))}
 
 

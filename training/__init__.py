@@ -1,1 +1,1 @@
-"""How the model is made: from labelled worlds to the file that ships, and what it is worth. `python -m training`."""
+"""Train and evaluate the relevance model; run `python -m training`."""

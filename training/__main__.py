@@ -1,7 +1,7 @@
-"""`python -m training`: from the labelled worlds to the relevance model's files and the report on them.
+"""Fit the relevance model to the labelled worlds, write its files, and report how good it is.
 
-Everything in one go, two hours at most on two cores and half an hour on a quiet machine: the tasks go through the
-product's own recall, worlds are scored by judges that never saw them, the model is fitted to all of them and written.
+Candidates come from the service's own recall. Each world is scored by a model that was fitted without it; the model
+that is written is fitted to all worlds. This takes half an hour to two hours on two cores.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main() -> int:
     arguments = _arguments()
     recipe = replace(RECIPE, growth=replace(RECIPE.growth, seed=arguments.seed))
     with make_progress() as progress:
-        outcome = _made(arguments.worlds, arguments.cases, recipe, progress)
+        outcome = _fitted(arguments.worlds, arguments.cases, recipe, progress)
         digest = write(outcome.made, arguments.out)
         sys.stdout.write(f"{digest}  {arguments.out}\n")
         if arguments.docs is not None:
@@ -45,18 +45,18 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
-    parser.add_argument("--worlds", type=Path, default=WORLDS, help="labelled worlds that are fitted to")
-    parser.add_argument("--cases", type=Path, default=CASES, help="labelled worlds that are only measured on")
-    parser.add_argument("--second-reading", type=Path, default=SECOND_READING, help="labels of a reader who saw none")
+    parser.add_argument("--worlds", type=Path, default=WORLDS, help="labelled worlds to fit to")
+    parser.add_argument("--cases", type=Path, default=CASES, help="labelled worlds used for measuring only")
+    parser.add_argument("--second-reading", type=Path, default=SECOND_READING, help="labels by a second reader")
     parser.add_argument(
         "--out", type=Path, default=ROOT / "relevance/meeseeks_relevance", help="folder for the relevance model's files"
     )
-    parser.add_argument("--docs", type=Path, default=None, help="folder of the documentation, for the report")
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
+    parser.add_argument("--docs", type=Path, default=None, help="documentation folder to write the report to")
+    parser.add_argument("--seed", type=int, default=0, help="random seed")
     return parser.parse_args()
 
 
-def _made(worlds: Path, cases: Path, recipe: Recipe, progress: Progress) -> Outcome:
+def _fitted(worlds: Path, cases: Path, recipe: Recipe, progress: Progress) -> Outcome:
     seen = observed([worlds, cases], recipe.growth.seed, progress)
     names = {path.name for path in worlds.iterdir()}
     with bar(progress, "word pieces", 60) as advance:

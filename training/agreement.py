@@ -1,4 +1,4 @@
-"""How far a second reader, who saw the memories and tasks of worlds but not their labels, agrees with these. Pure."""
+"""Measure how far a second reader, who did not see the labels, agrees with them. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a second reader says of a task: ids of memories that must and may be told."""
+    """A second reader's labels of a task: ids of essential and useful memories."""
 
     world: str
     task: str
@@ -24,9 +24,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Shares of 0..1, the reader taken for a relevance model and the labels for the truth.
+    """Measures of the reader against the labels, 0..1.
 
-    `kappa` is Cohen's (1960), over all pairs of a task and a memory of its world: relevant or not.
+    `kappa` is Cohen's kappa (1960) of relevance over all pairs of a task and a memory of its world.
     """
 
     worlds: int
@@ -38,7 +38,7 @@ class Agreement:
 
 
 def read_readings(path: Path) -> tuple[Reading, ...]:
-    """JSON Lines of `world`, `id`, `essential` and `useful`. Raises `OSError`, `ValueError` and `KeyError`."""
+    """Read JSON Lines of `world`, `id`, `essential` and `useful`. Raise `OSError`, `ValueError` or `KeyError`."""
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return tuple(
         Reading(line["world"], line["id"], frozenset(line["essential"]), frozenset(line["useful"])) for line in lines
@@ -46,7 +46,7 @@ def read_readings(path: Path) -> tuple[Reading, ...]:
 
 
 def agreement(worlds: Sequence[LabelledWorld], readings: Sequence[Reading]) -> Agreement:
-    """Raises `KeyError` for a reading of a world or task that there is not."""
+    """Compare readings with labels. Raise `KeyError` for an unknown world or task."""
     tasks = {(world.name, task.key): task for world in worlds for task in world.tasks}
     sizes = {world.name: len(world.memories) for world in worlds}
     pairs = [(reading, tasks[reading.world, reading.task]) for reading in readings]

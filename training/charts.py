@@ -1,4 +1,4 @@
-"""Charts of a relevance model as PNG files."""
+"""Draw charts of a relevance model as PNG files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,8 +35,8 @@ def _figure(title: str, across: str, up: str) -> tuple[Figure, Axes]:
 
 
 def curve_chart(steps: Sequence[Step], path: Path) -> None:
-    """Measures over the number of worlds that were fitted to."""
-    figure, axes = _figure("Learning curve, unseen worlds", "worlds fitted to", "share")
+    """Draw measures over the number of worlds used for fitting."""
+    figure, axes = _figure("Learning curve, unseen worlds", "worlds used for fitting", "share")
     sizes = [step.worlds for step in steps]
     for name, colour in zip(("candidates", "tasks", "precision", "recall"), COLOURS, strict=True):
         label = {"candidates": "AUROC of candidates", "tasks": "AUROC of tasks"}.get(name, f"{name}, balanced")
@@ -49,7 +49,7 @@ def curve_chart(steps: Sequence[Step], path: Path) -> None:
 
 
 def tradeoff_chart(lines: Mapping[str, Line], up: str, path: Path) -> None:
-    """Two shares against each other as the threshold moves, one line per way to score."""
+    """Draw two shares against each other for all thresholds, one line per way of scoring."""
     figure, axes = _figure(f"Recall of essential and {up}, unseen worlds", "recall of essential", up)
     for (name, (across, values)), colour in zip(lines.items(), COLOURS, strict=False):
         axes.plot(across, values, color=colour, label=name)
@@ -60,7 +60,7 @@ def tradeoff_chart(lines: Mapping[str, Line], up: str, path: Path) -> None:
 
 
 def reliability(likely: Floats, relevant: Floats) -> list[tuple[float, float, int]]:
-    """By tenth of the probability: its mean, the share that is relevant, and how many there are."""
+    """Return mean probability, share of relevant candidates, and their number, per tenth of the probability."""
     places = np.minimum((likely * BINS).astype(int), BINS - 1)
     return [
         (float(likely[places == place].mean()), float(relevant[places == place].mean()), int((places == place).sum()))
@@ -70,10 +70,8 @@ def reliability(likely: Floats, relevant: Floats) -> list[tuple[float, float, in
 
 
 def reliability_chart(points: Sequence[tuple[float, float, int]], path: Path) -> None:
-    """How often what is said to be likely is relevant."""
-    figure, axes = _figure(
-        "Reliability, unseen worlds", "probability that the relevance model gives", "share that is relevant"
-    )
+    """Draw the share of relevant candidates over the predicted probability."""
+    figure, axes = _figure("Reliability, unseen worlds", "predicted probability", "share of relevant candidates")
     axes.plot([0, 1], [0, 1], color="#8d99ae", linestyle=":", linewidth=1)
     axes.plot([point[0] for point in points], [point[1] for point in points], marker="o", color=COLOURS[0])
     for mean, share, number in points:
@@ -82,7 +80,7 @@ def reliability_chart(points: Sequence[tuple[float, float, int]], path: Path) ->
 
 
 def category_chart(found: Mapping[str, Measures], path: Path) -> None:
-    """Recall of what is essential, and clean turns, by category."""
+    """Draw recall of essential memories, or clean turns, by category."""
     figure, axes = _figure("By category at balanced, unseen worlds", "share", "")
     names = list(found)
     needing = [name for name in names if found[name].recall > 0.0]

@@ -1,4 +1,4 @@
-"""What a relevance model's scores are worth: thresholds for the points, and measures over tasks and over worlds."""
+"""Choose thresholds for the relevance profiles, and measure selections."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from worker.relevance.model import Threshold
 from .table import Data, Flags, Floats, Integers
 
 MOST_ITEMS = 5
-"""Most memories that are chosen for a task: the usual `max_items`."""
+"""Most memories to select for a task, as the default of `max_items`."""
 
 WANTED = {
     RelevanceProfile.CAUTIOUS: (0.98, 0.85),
     RelevanceProfile.BALANCED: (0.97, 0.80),
     RelevanceProfile.GENEROUS: (0.90, 0.60),
 }
-"""By point the least share of clean turns, and the least precision."""
+"""Least share of clean turns and least precision, by profile."""
 
 DRAWS = 2000
-"""Times that worlds are drawn again for an interval."""
+"""Bootstrap samples per interval."""
 
 Choice = Flags
-"""By row whether it is chosen."""
+"""Flags of the selected rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Shares of 0 to 1: of what is injected that is relevant; of the essential that is injected; of the tasks without
-    relevant memories for which nothing is; of all tasks with a forbidden memory. And items per task."""
+    """Precision, recall of essential memories, share of clean turns among tasks without relevant memories, share of
+    tasks with a forbidden memory (all 0..1), and memories per task."""
 
     precision: float
     recall: float
@@ -41,8 +41,8 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What measures are shares of, one row per world: injected, relevant of them, essential, found of them, tasks
-    without relevant memories, clean ones, tasks with something forbidden, tasks."""
+    """Counts per world (rows): selected, relevant of these, essential, selected of these, tasks without relevant
+    memories, clean of these, tasks with a forbidden memory, tasks."""
 
     by_world: Integers
 
@@ -58,7 +58,7 @@ class Counts:
         )
 
     def interval(self, name: str, seed: int = 0) -> tuple[float, float]:
-        """Where 95 of 100 lie when worlds are drawn again."""
+        """Return the 95 % bootstrap interval of a measure over worlds."""
         random = np.random.default_rng(seed)
         number = len(self.by_world)
         drawn = (getattr(self.measures(random.integers(0, number, number)), name) for _ in range(DRAWS))
@@ -67,7 +67,7 @@ class Counts:
 
 
 def ranks(data: Data, scores: Floats) -> Integers:
-    """By row how many of its task's rows come before it, best first."""
+    """Return each row's rank among the rows of its task, best first, from 0."""
     order = np.lexsort((np.arange(len(scores)), -scores, data.rows.task))
     task = data.rows.task[order]
     starts = np.flatnonzero(np.concatenate([[True], task[1:] != task[:-1]]))
@@ -78,21 +78,21 @@ def ranks(data: Data, scores: Floats) -> Integers:
 
 
 def best_of(data: Data, scores: Floats) -> Floats:
-    """By task its highest score; minus infinity where nothing was found."""
+    """Return each task's highest score, minus infinity without candidates."""
     best = np.full(len(data.cases), -np.inf, dtype=np.float32)
     np.maximum.at(best, data.rows.task, scores)
     return best
 
 
 def chosen(data: Data, scores: Floats, threshold: Threshold) -> Choice:
-    """What a threshold chooses, as `worker.relevance.model.decide` does."""
+    """Select by a threshold, as `worker.relevance.selector` does."""
     opened = best_of(data, scores)[data.rows.task] >= threshold.opens
     picked: Choice = opened & (scores >= threshold.keeps) & (ranks(data, scores) < MOST_ITEMS)
     return picked
 
 
 def counts(data: Data, choice: Choice) -> Counts:
-    """Everything that measures are made from."""
+    """Count per world what measures are computed from."""
     rows, tasks, number = data.rows, data.tasks, len(data.worlds)
     world = tasks.world[rows.task]
     injects, harms = np.zeros(len(data.cases), dtype=bool), np.zeros(len(data.cases), dtype=bool)
@@ -112,9 +112,9 @@ def counts(data: Data, choice: Choice) -> Counts:
 
 
 def threshold_for(data: Data, scores: Floats, worlds: Flags, clean: float, precision: float | None) -> Threshold:
-    """The lowest thresholds that keep so many turns clean and so much of what is chosen relevant, on these worlds.
+    """Return the lowest thresholds that reach the share of clean turns and the precision on these worlds.
 
-    Without a precision each memory must reach what opens; one that is never reached lets nothing pass.
+    Without a precision, `keeps` equals `opens`. If the precision is never reached, nothing passes.
     """
     mine = worlds[data.tasks.world]
     best = best_of(data, scores)
@@ -134,13 +134,13 @@ def threshold_for(data: Data, scores: Floats, worlds: Flags, clean: float, preci
 
 
 def thresholds_for(data: Data, scores: Floats, worlds: Flags) -> dict[RelevanceProfile, Threshold]:
-    return {point: threshold_for(data, scores, worlds, *wanted) for point, wanted in WANTED.items()}
+    return {profile: threshold_for(data, scores, worlds, *wanted) for profile, wanted in WANTED.items()}
 
 
 def unseen_choice(
     data: Data, scores: Floats, parts: Integers, clean: float, precision: float | None
 ) -> tuple[Choice, list[Threshold]]:
-    """What is chosen in each part of the worlds with thresholds that were taken from the other parts."""
+    """Select in each part of the worlds with a threshold chosen on the other parts."""
     picked = np.zeros(len(scores), dtype=bool)
     found = []
     for part in np.unique(parts):
@@ -152,13 +152,13 @@ def unseen_choice(
 
 
 def by_category(data: Data, choice: Choice) -> Mapping[str, Measures]:
-    """The measures of the tasks of each category."""
+    """Measure the tasks of each category."""
     categories = np.array([case.labels.category for case in data.cases])
     return {name: measures_of(data, choice, categories == name) for name in sorted(set(categories.tolist()))}
 
 
 def measures_of(data: Data, choice: Choice, tasks: Flags) -> Measures:
-    """The measures of the flagged tasks alone."""
+    """Measure the flagged tasks alone."""
     rows, mine = data.rows, tasks[data.rows.task]
     picked = choice & mine
     injects, harms = np.zeros(len(tasks), dtype=bool), np.zeros(len(tasks), dtype=bool)

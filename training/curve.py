@@ -1,4 +1,4 @@
-"""How good a relevance model is that was fitted to fewer worlds: whether more of them would help."""
+"""Measure relevance models fitted to fewer worlds, to see whether more worlds would help."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,13 +14,15 @@ from .table import Data, Flags, Floats, Integers
 
 SIZES = (3, 6, 12, 24)
 SPLITS = 3
-"""Thirds of the worlds; each is scored by judges that were fitted to parts of the other two."""
+"""Parts of the worlds; each is scored by models fitted to worlds of the other parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Measures on unseen worlds by the number of worlds that were fitted to: how often a relevant candidate has the
-    higher score of a pair, the same for tasks, and shares at the point `balanced`."""
+    """Measures on unseen worlds: AUROC of candidates and tasks, and shares at the profile `balanced`.
+
+    `worlds` is the number of worlds used for fitting.
+    """
 
     worlds: int
     candidates: float
@@ -31,7 +33,7 @@ class Step:
 
 
 def learning_curve(data: Data, fitting: Flags, recipe: Recipe, advance: Callable[[], None]) -> list[Step]:
-    """One step per size, over all the worlds that are flagged; one seed."""
+    """Return one step per size, measured on the flagged worlds with one seed."""
     chosen = np.flatnonzero(fitting)
     parts = np.full(len(fitting), SPLITS)
     parts[chosen] = folds(len(chosen), SPLITS, recipe.growth.seed)
@@ -52,7 +54,7 @@ def learning_curve(data: Data, fitting: Flags, recipe: Recipe, advance: Callable
 
 
 def measured(data: Data, worlds: Flags, parts: Integers, scores: Floats, size: int) -> Step:
-    """The step of scores by judges that had `size` worlds; thresholds come from the other parts of the worlds."""
+    """Measure scores of models fitted to `size` worlds, with thresholds from the other parts."""
     rows, tasks = rows_of(data, worlds), worlds[data.tasks.world]
     choice, _ = unseen_choice(data, scores, np.where(worlds, parts, -1), *WANTED[RelevanceProfile.BALANCED])
     found = counts(data, choice).measures(np.flatnonzero(worlds))

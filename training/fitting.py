@@ -1,4 +1,4 @@
-"""Fits a model to labelled tasks: the head, the trees that see its score, the calibration and the thresholds."""
+"""Fit a relevance model to labelled tasks: the need model, the trees that use its score, and the calibration."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,27 +6,27 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from worker.relevance.need import NeedModel
-from worker.relevance.trees import Trees, together
+from worker.relevance.trees import Trees, mean_of
 
 from .table import Data, Flags, Floats, Integers, Rows
 from .trees import Growth, grow
 
 INNER = 5
-"""Parts of the worlds that are fitted on; the head's score of each comes from a head that never saw it."""
+"""Parts of the fitted worlds; each gets its need scores from a need model fitted to the other parts."""
 
 FORBIDDEN = 4.0
-"""How much a memory that must not be injected counts, where another one counts 1."""
+"""Weight of a memory that must not be injected."""
 
 USEFUL = 0.5
-"""How much a relevant memory counts that is not essential."""
+"""Weight of a relevant memory that is not essential."""
 
 WRITTEN = 2.0
-"""How much a memory counts in a world as it was written, where one in a world made of it counts 1."""
+"""Weight of a memory in an original world; in a variant, the weight is 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a relevance model is fitted: how trees are grown, and from how many seeds their mean is taken."""
+    """How to fit a relevance model; `seeds` is the number of tree models to average."""
 
     growth: Growth = field(default_factory=Growth)
     seeds: int = 1
@@ -34,18 +34,18 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A head, trees, and the columns that they were grown on, the head's last."""
+    """A need model and trees, whose last column is the need score."""
 
     head: NeedModel
     trees: Trees
 
     def scores(self, data: Data, rows: Integers) -> Floats:
-        """Scores of candidates, not calibrated yet."""
+        """Return uncalibrated scores of candidates."""
         return self.trees(with_head(data, head_scores(self.head, data), rows))
 
 
 def head_scores(head: NeedModel, data: Data) -> Floats:
-    """What the head says of every task; 0 for those that are not searched with."""
+    """Return the need score of every task; 0 for tasks without a search."""
     return _scored(head, data, np.flatnonzero(data.tasks.searched & data.written))[data.twin]
 
 
@@ -57,13 +57,13 @@ def _scored(head: NeedModel, data: Data, tasks: Integers) -> Floats:
 
 
 def with_head(data: Data, heads: Floats, rows: Integers) -> Floats:
-    """The columns of these rows and the head's score of their task."""
+    """Return the columns of these rows and the need score of their task."""
     table = data.rows.table[rows]
     return np.concatenate([table, heads[data.rows.task[rows]][:, None]], axis=1)
 
 
 def fit(data: Data, worlds: Flags, recipe: Recipe, step: Callable[[], None] = lambda: None) -> Fitted:
-    """A relevance model fitted to the tasks of the worlds that are flagged."""
+    """Fit a relevance model to the tasks of the flagged worlds."""
     tasks = np.flatnonzero(worlds[data.tasks.world] & data.tasks.searched & data.written)
     rows = np.flatnonzero(worlds[data.tasks.world[data.rows.task]])
     table = with_head(data, _unseen_heads(data, tasks), rows)
@@ -73,7 +73,7 @@ def fit(data: Data, worlds: Flags, recipe: Recipe, step: Callable[[], None] = la
         grow(table, part.relevant, weights, part.task, replace(recipe.growth, seed=recipe.growth.seed + seed), step)
         for seed in range(recipe.seeds)
     ]
-    return Fitted(_head(data, tasks), together(grown))
+    return Fitted(_head(data, tasks), mean_of(grown))
 
 
 def _weights(rows: Rows, written: Flags) -> Floats:
@@ -87,7 +87,7 @@ def _head(data: Data, tasks: Integers) -> NeedModel:
 
 
 def _unseen_heads(data: Data, tasks: Integers) -> Floats:
-    """The score of each task by a head that was fitted to other worlds; 0 where there is only one world."""
+    """Return need scores by models fitted to other worlds; 0 if there is only one world."""
     found = np.zeros(len(data.cases), dtype=np.float32)
     worlds = np.unique(data.tasks.world[tasks])
     part = np.searchsorted(worlds, data.tasks.world[tasks]) % INNER
@@ -98,7 +98,7 @@ def _unseen_heads(data: Data, tasks: Integers) -> Floats:
 
 
 def folds(worlds: int, number: int, seed: int) -> Integers:
-    """By world the part that it is in, at random."""
+    """Return the random part of each world."""
     parts = np.empty(worlds, dtype=np.int64)
     parts[np.random.default_rng(seed).permutation(worlds)] = np.arange(worlds) % number
     return parts
@@ -107,7 +107,7 @@ def folds(worlds: int, number: int, seed: int) -> Integers:
 def unseen_scores(
     data: Data, worlds: Flags, number: int, recipe: Recipe, step: Callable[[], None] = lambda: None
 ) -> Floats:
-    """The score of every candidate of the flagged worlds by a relevance model that never saw its world; others 0."""
+    """Score candidates of the flagged worlds by models that never saw their world; 0 for other worlds."""
     chosen = np.flatnonzero(worlds)
     parts = folds(len(chosen), number, recipe.growth.seed)
     scores = np.zeros(len(data.rows.task), dtype=np.float32)
@@ -129,7 +129,7 @@ def _flags(chosen: Sequence[int] | Integers, number: int) -> Flags:
 
 
 def calibration(scores: Floats, relevant: Floats) -> tuple[float, float]:
-    """Scale and shift with which scores are the logarithm of the odds (Platt 1999), by Newton's method."""
+    """Return scale and shift that turn scores into log odds (Platt 1999), by Newton's method."""
     design = np.stack([scores.astype(np.float64), np.ones(len(scores))], axis=1)
     found = np.array([1.0, 0.0])
     for _ in range(25):

@@ -1,4 +1,4 @@
-"""Fits the head of the relevance model: logistic regression by Newton's method, in the space that the tasks span."""
+"""Fit the need model: logistic regression by Newton's method, in the dual space of the tasks."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from worker.relevance.need import CELLS, CharacterRuns, Floats, Integers, NeedModel, weighed
 
 STRENGTH = 3.0
-"""How much each task counts against the wish for small weights."""
+"""Inverse regularization strength."""
 
 STEPS = 12
 
@@ -16,7 +16,7 @@ Matrix = npt.NDArray[np.float64]
 
 
 def rarity_of(runs: Sequence[CharacterRuns]) -> Floats:
-    """By cell 1 + the logarithm of how few of the texts have a run in it."""
+    """Return the inverse document frequency of each cell."""
     holders = np.zeros(CELLS)
     for text in runs:
         holders[text.cells] += 1.0
@@ -24,9 +24,9 @@ def rarity_of(runs: Sequence[CharacterRuns]) -> Floats:
 
 
 class HeadFitter:
-    """Fits heads to parts of the same tasks: unit vectors, one row each, and the runs of each message.
+    """Fit need models to subsets of the same tasks, given their unit vectors (rows) and character runs.
 
-    How rare a run is, which takes no labels, is counted over all of them; a task that is not searched with has none.
+    Rarities of runs need no labels and are counted over all tasks.
     """
 
     def __init__(self, vectors: Floats, runs: Sequence[CharacterRuns]) -> None:
@@ -36,7 +36,6 @@ class HeadFitter:
         self._gram = self._vectors @ self._vectors.T + self._products()
 
     def _products(self) -> Matrix:
-        """Products of the runs of every two tasks."""
         cells = np.concatenate([cells for cells, _ in self._runs])
         values = np.concatenate([values for _, values in self._runs])
         owner = np.repeat(np.arange(len(self._runs)), [len(cells) for cells, _ in self._runs])
@@ -49,7 +48,7 @@ class HeadFitter:
         return products
 
     def fit(self, tasks: Integers, wanted: Floats) -> NeedModel:
-        """The head that tells the tasks that are `wanted` (1) from the others (0); both in the order of `tasks`."""
+        """Fit a need model to the labels `wanted` (0 or 1) of `tasks`."""
         dual, bias = _solved(self._gram[np.ix_(tasks, tasks)], wanted.astype(np.float64))
         by_run = np.zeros(CELLS)
         for weight, task in zip(dual, tasks, strict=True):
@@ -60,7 +59,7 @@ class HeadFitter:
 
 
 def _solved(gram: Matrix, wanted: Matrix) -> tuple[Matrix, float]:
-    """Weights of the tasks, and the bias, where the regularised likelihood is highest."""
+    """Return the dual weights and the bias that maximize the regularized likelihood."""
     number = len(wanted)
     dual, bias = np.zeros(number), 0.0
     for _ in range(STEPS):

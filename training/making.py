@@ -1,4 +1,4 @@
-"""From observed tasks to a model: scores of worlds that it never saw, calibration, thresholds, and what ships."""
+"""Make the final model: fit it, score unseen worlds, calibrate, and choose thresholds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from .table import Data, Flags, Floats
 from .variants import origin
 
 PARTS = 9
-"""Parts of the worlds; each is scored by a relevance model that was fitted to the others."""
+"""Parts of the worlds; each is scored by a model fitted to the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A relevance model, and the calibrated score of every candidate by a relevance model that never saw its world.
+    """A relevance model, and the calibrated scores of candidates by models that never saw their world.
 
-    `data` and `scores` are of the worlds as they were written, on which thresholds were taken; `whole` and
-    `whole_scores` also of those that were made of them.
+    `data` and `scores` cover the original worlds, on which thresholds were chosen; `whole` and `whole_scores` include
+    their variants.
     """
 
     made: Made
@@ -43,7 +43,7 @@ def make(
     parts: int = PARTS,
     step: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """A relevance model fitted to the worlds that are flagged in `fitting`; the others are only scored by it."""
+    """Fit a relevance model to the worlds flagged in `fitting`; the others are only scored."""
     scores = unseen_scores(data, fitting, parts, recipe, step)
     fitted = fit(data, fitting, recipe, step)
     others = rows_of(data, ~fitting)
@@ -66,18 +66,18 @@ def _made(
         columns=data.columns,
         scale=line[0],
         shift=line[1],
-        thresholds={point: _as_chance(threshold) for point, threshold in found.items()},
+        thresholds={profile: _as_probabilities(threshold) for profile, threshold in found.items()},
         worlds=int(fitting.sum()),
         tasks=int(fitting[data.tasks.world].sum()),
     )
 
 
-def _as_chance(threshold: Threshold) -> Threshold:
+def _as_probabilities(threshold: Threshold) -> Threshold:
     opens, keeps = (float(round(1.0 / (1.0 + np.exp(-value)), 4)) for value in (threshold.opens, threshold.keeps))
     return Threshold(opens, keeps)
 
 
 def fitted_worlds(cases: Sequence[RelevanceCase], names: Sequence[str]) -> Flags:
-    """By world whether it is one of `names`."""
+    """Flag the worlds in `names`."""
     worlds = tuple(dict.fromkeys(origin(case.world) for case in cases))
     return np.array([world in set(names) for world in worlds])

@@ -1,4 +1,4 @@
-"""The table of word pieces: what MiniLM makes of each piece alone, in fewer dimensions, and how rare each is."""
+"""Make the table of word pieces: MiniLM's output for each piece alone, reduced in dimension, and its rarity."""
 
 import math
 from collections import Counter
@@ -16,17 +16,17 @@ from worker.relevance.features import Column, Matrix
 DIMENSIONS = 64
 BATCH = 512
 BEGIN, END = 101, 102
-"""Pieces that stand before and after every text."""
+"""Ids of the start and end tokens."""
 
 COMMON, RARE = 1.5, 7.0
-"""Logarithms of how few texts hold a piece: from there on a piece counts at all, and from here on as much as any."""
+"""Inverse document frequencies of rarity 0 and 1."""
 
 UNSEEN = 0.2
-"""How often a piece counts as seen that no text holds."""
+"""Number added to each piece's count, so that unseen pieces have a weight."""
 
 
 def make_table(texts: Iterable[str], step: Callable[[], None] = lambda: None) -> PieceTable:
-    """Vectors of every piece, and their rarity in `texts`."""
+    """Return the vectors of all pieces, and their rarity in `texts`."""
     tokenizer = make_tokenizer()
     held: Counter[int] = Counter()
     number = 0
@@ -39,7 +39,7 @@ def make_table(texts: Iterable[str], step: Callable[[], None] = lambda: None) ->
 
 
 def _alone(number: int, step: Callable[[], None]) -> Matrix:
-    """The output of the model for each piece between the marks of begin and end."""
+    """Return the embedder's output for each piece between start and end tokens."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(
@@ -57,7 +57,7 @@ def _alone(number: int, step: Callable[[], None]) -> Matrix:
 
 
 def _reduced(vectors: Matrix, weights: Column) -> Matrix:
-    """The directions in which the pieces of real texts differ most, at unit length."""
+    """Project onto the weighted principal components, and scale to unit length."""
     centred = (vectors - vectors.mean(axis=0)).astype(np.float64)
     weighed = centred * weights[:, None]
     values, directions = np.linalg.eigh(weighed.T @ weighed)
@@ -69,7 +69,7 @@ def _reduced(vectors: Matrix, weights: Column) -> Matrix:
 
 
 def _rarity(tokenizer: Tokenizer, seen: npt.NDArray[np.float64], number: int) -> Column:
-    """0 for signs and for what stands everywhere, 1 for what hardly any text holds."""
+    """Return 0 for punctuation and common pieces, up to 1 for rare ones."""
     rarity = np.array([math.log((number + 1.0) / (count + 1.0)) for count in seen])
     scaled = np.clip((rarity - COMMON) / (RARE - COMMON), 0.0, 1.0)
     names = (tokenizer.id_to_token(piece) or "" for piece in range(len(seen)))

@@ -1,4 +1,4 @@
-"""Writes the files of the model: the numbers, and the card that says what they are. The same judge, the same bytes."""
+"""Write the relevance model's files, reproducibly."""
 
 import hashlib
 import io
@@ -20,12 +20,12 @@ from .fitting import Fitted
 
 VERSION = "2"
 EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""The time of every part of the archive, the first that its format has."""
+"""Timestamp of every file in the archive, the earliest that ZIP supports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A relevance model that is ready to be written; `thresholds` are probabilities."""
+    """A relevance model to write; `thresholds` are probabilities."""
 
     fitted: Fitted
     table: PieceTable
@@ -38,7 +38,7 @@ class Made:
 
 
 def numbers_of(made: Made) -> bytes:
-    """The archive of arrays, as `numpy.load` reads it."""
+    """Return the arrays as an archive for `numpy.load`."""
     arrays = made.fitted.head.arrays() | made.fitted.trees.arrays("trees") | made.table.arrays()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -54,7 +54,7 @@ def _array(array: npt.NDArray[np.generic]) -> bytes:
 
 
 def card_of(made: Made, numbers: bytes) -> str:
-    """What the numbers are, as JSON."""
+    """Return the card as JSON."""
     card = {
         "name": "meeseeks-relevance",
         "version": VERSION,
@@ -65,14 +65,14 @@ def card_of(made: Made, numbers: bytes) -> str:
         "fitted_to": {"worlds": made.worlds, "tasks": made.tasks},
         "scale": made.scale,
         "shift": made.shift,
-        "thresholds": {point.value: asdict(threshold) for point, threshold in made.thresholds.items()},
+        "thresholds": {profile.value: asdict(threshold) for profile, threshold in made.thresholds.items()},
         "columns": [*made.columns, HEAD],
     }
     return json.dumps(card, indent=1) + "\n"
 
 
 def write(made: Made, folder: Path) -> str:
-    """Both files in `folder`; the SHA-256 of the numbers."""
+    """Write both files into `folder` and return the SHA-256 of the arrays."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers = numbers_of(made)
     (folder / NUMBERS).write_bytes(numbers)

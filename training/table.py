@@ -1,4 +1,4 @@
-"""Labelled worlds as numbers: what the relevance model sees of every candidate of every task, and the labels."""
+"""Turn labelled worlds into arrays: features of each task's candidates, and labels."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Candidates of all tasks, those of a task in a row: columns, labels, and the place of the task."""
+    """Candidates of all tasks, task by task: features, labels, and the index of the task."""
 
     table: Floats
     relevant: Floats
@@ -42,8 +42,8 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """All tasks: the place of the world, whether anything is relevant, how much is essential, whether it is searched
-    with at all, its vector, and the runs of its message."""
+    """All tasks: index of the world, whether anything is relevant, number of essential memories, whether there was a
+    search, vector, and runs of the message."""
 
     world: Integers
     needs: Flags
@@ -55,10 +55,10 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Everything that is fitted and measured on; `cases` say what the numbers are of.
+    """Everything used for fitting and measuring; `cases` has one entry per task.
 
-    Worlds that were made of a world count as that world. `twin` is the place of the same task as it was written, whose
-    head's score it has; `written` ones are their own twin.
+    A variant counts as the world it was made from. `twin` is the index of the same task in the original world, whose
+    need score it shares.
     """
 
     worlds: tuple[str, ...]
@@ -71,12 +71,12 @@ class Data:
 
     @property
     def written(self) -> Flags:
-        """By task whether it is asked of its world as that was written."""
+        """Flag the tasks of original worlds."""
         own: Flags = self.twin == np.arange(len(self.twin))
         return own
 
     def only(self, tasks: Flags) -> tuple["Data", Integers]:
-        """The flagged tasks alone, for measuring, and the places of the rows that are left."""
+        """Return the flagged tasks alone, for measuring, and the indices of their rows."""
         kept = np.flatnonzero(tasks)
         rows = np.flatnonzero(tasks[self.rows.task])
         place = np.cumsum(tasks) - 1
@@ -95,7 +95,7 @@ class Data:
 
 
 def observed(folders: Sequence[Path], seed: int, progress: Progress) -> tuple[RelevanceCase, ...]:
-    """The tasks of every world in `folders`, then of the worlds made of them, through the product's own recall."""
+    """Recall candidates for the tasks of all worlds in `folders`, then of their variants, as the service does."""
     worlds = [world for folder in folders for world in read_worlds(folder)]
     worlds += [made for world in worlds for made in variants_of(world, seed)]
     return tuple(asyncio.run(_observe(worlds, progress)))
@@ -111,7 +111,7 @@ async def _observe(worlds: Sequence[LabelledWorld], progress: Progress) -> list[
 
 
 def texts_of(cases: Sequence[RelevanceCase]) -> Iterator[str]:
-    """Every message, and every memory that was a candidate, once."""
+    """Yield every message, and each candidate's memory once."""
     seen: set[tuple[str, str]] = set()
     for case in cases:
         yield case.labels.request.message
@@ -123,7 +123,7 @@ def texts_of(cases: Sequence[RelevanceCase]) -> Iterator[str]:
 
 
 def numbered(cases: Sequence[RelevanceCase], table: PieceTable, step: Callable[[], None] = lambda: None) -> Data:
-    """The cases as numbers."""
+    """Turn the cases into arrays."""
     cut = PieceCutter(table, make_tokenizer())
     worlds = tuple(dict.fromkeys(origin(case.world) for case in cases))
     columns: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ def numbered(cases: Sequence[RelevanceCase], table: PieceTable, step: Callable[[
 
 
 def _twins(cases: Sequence[RelevanceCase]) -> Integers:
-    """By case the place of the same task as it was written; those as they were written come first."""
+    """Return the index of each case's task in its original world; original worlds come first."""
     places = {(case.world, case.labels.key): place for place, case in enumerate(cases)}
     return np.array([places[origin(case.world), case.labels.key] for case in cases], dtype=np.int64)
 

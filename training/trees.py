@@ -1,7 +1,7 @@
-"""Fits boosted trees with Newton steps on histograms; the same rows and seed give the same trees.
+"""Fit boosted trees with Newton steps on histograms; the same rows and seed give the same trees.
 
-Every question has to do with limits that were drawn (Geurts, Ernst and Wehenkel 2006, "Extremely randomized trees"):
-trees that differ more err less together, and unseen worlds are what counts here.
+Split limits are drawn at random (Geurts, Ernst and Wehenkel 2006, "Extremely randomized trees"), which generalizes
+better to unseen worlds.
 """
 
 from collections.abc import Callable
@@ -17,16 +17,15 @@ Integers = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
 BINS = 48
-"""Most values that a column is told apart by."""
+"""Most bins per column."""
 
 BITS = 14
-"""Binary digits of a limit: far fewer than a score of the search is the same in from run to run."""
+"""Significant bits of a limit, few enough that search scores are the same in every run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How trees are grown. `columns` and `rows` are the shares of them that a tree is given; `prior` is how many rows'
-    worth of doubt there is about a leaf."""
+    """How to grow trees. `columns` and `rows` are the shares sampled for each tree; `prior` regularizes the leaves."""
 
     trees: int = 800
     depth: int = 4
@@ -38,7 +37,7 @@ class Growth:
 
 
 def limits_of(rows: Floats) -> list[Floats]:
-    """Per column the limits that are asked about: quantiles, each once."""
+    """Return the possible split limits of each column: its distinct quantiles."""
     shares = np.linspace(0.0, 1.0, BINS + 1)[1:-1]
     found = []
     for column in rows.T:
@@ -48,14 +47,14 @@ def limits_of(rows: Floats) -> list[Floats]:
 
 
 def _coarse(values: Floats) -> Floats:
-    """The next numbers of few digits, not below: what was under a limit stays there."""
+    """Round up to `BITS` significant bits, so that values stay below their limit."""
     mantissas, exponents = np.frexp(values)
     rounded: Floats = np.ldexp(np.ceil(mantissas * 2.0**BITS) / 2.0**BITS, exponents).astype(np.float32)
     return rounded
 
 
 def coded(rows: Floats, limits: list[Floats]) -> Codes:
-    """Per column (first axis) how many of its limits each row exceeds."""
+    """Return how many limits of each column (first axis) each row exceeds."""
     return np.stack(
         [
             np.searchsorted(known, column, side="left").astype(np.uint8)
@@ -72,7 +71,7 @@ def grow(
     growth: Growth,
     step: Callable[[], None] = lambda: None,
 ) -> Trees:
-    """Trees for the logarithm of the odds of `wanted` (0..1); rows of a group are given to a tree together."""
+    """Grow trees that predict the log odds of `wanted` (0..1); rows of a group are sampled together."""
     limits = limits_of(rows)
     codes = coded(rows, limits)
     numbers = np.array([len(known) for known in limits])
@@ -88,16 +87,16 @@ def grow(
         slope, bend = (chance - wanted) * weights, chance * (1.0 - chance) * weights
         columns = _drawn(random, np.flatnonzero(numbers), growth.columns)
         sample = _Sample(codes[np.ix_(columns, taken)].astype(np.int32), slope[taken], bend[taken], growth.prior)
-        chosen, places = _questions(sample, numbers[columns], growth.depth, random)
+        chosen, places = _splits(sample, numbers[columns], growth.depth, random)
         leaf = _leaf(codes, columns[chosen], places)
         leaves = _leaves(leaf[taken], sample, growth)
         score += leaves[leaf]
-        asked = [limits[column][place] for column, place in zip(columns[chosen], places, strict=True)]
-        grown.append((columns[chosen], np.array(asked, dtype=np.float32), leaves))
+        split = [limits[column][place] for column, place in zip(columns[chosen], places, strict=True)]
+        grown.append((columns[chosen], np.array(split, dtype=np.float32), leaves))
         step()
     return Trees(
         np.array([columns for columns, _, _ in grown], dtype=np.int32),
-        np.array([asked for _, asked, _ in grown], dtype=np.float32),
+        np.array([split for _, split, _ in grown], dtype=np.float32),
         np.array([leaves for _, _, leaves in grown], dtype=np.float32),
         start,
     )
@@ -105,7 +104,7 @@ def grow(
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What a tree is grown on: codes (columns, rows), first and second derivatives of the loss by row, and doubt."""
+    """Codes (columns, rows) and first and second derivatives of the loss by row, for one tree."""
 
     codes: npt.NDArray[np.int32]
     slope: Doubles
@@ -117,11 +116,8 @@ def _drawn(random: np.random.Generator, columns: Integers, share: float) -> Inte
     return np.sort(random.permutation(columns)[: max(1, round(share * len(columns)))])
 
 
-def _questions(
-    sample: _Sample, numbers: Integers, depth: int, random: np.random.Generator
-) -> tuple[Integers, Integers]:
-    """By node, level after level, the place of the column and that of the limit; of one drawn limit per column and
-    node the one that gains most."""
+def _splits(sample: _Sample, numbers: Integers, depth: int, random: np.random.Generator) -> tuple[Integers, Integers]:
+    """Return the column and limit of each node, level by level: the best of one drawn limit per column and node."""
     every = np.arange(len(sample.slope))
     leaf = np.zeros(len(sample.slope), dtype=np.int32)
     columns, places = [], []
@@ -136,7 +132,7 @@ def _questions(
 
 
 def _gains(sample: _Sample, leaf: npt.NDArray[np.int32], drawn: Integers) -> Doubles:
-    """By column and node what is gained by asking about the limit that was drawn for both."""
+    """Return the gain of the drawn limit of each column and node."""
     number, nodes = drawn.shape
     cells = nodes * BINS
     where = (sample.codes + leaf * BINS + (np.arange(number, dtype=np.int32) * cells)[:, None]).ravel()
@@ -151,7 +147,6 @@ def _gains(sample: _Sample, leaf: npt.NDArray[np.int32], drawn: Integers) -> Dou
 
 
 def _leaf(codes: Codes, columns: Integers, places: Integers) -> Integers:
-    """The leaf that each row comes to."""
     last = len(columns)
     every = np.arange(codes.shape[1])
     node = np.zeros(codes.shape[1], dtype=np.int64)
@@ -161,7 +156,7 @@ def _leaf(codes: Codes, columns: Integers, places: Integers) -> Integers:
 
 
 def _leaves(leaf: Integers, sample: _Sample, growth: Growth) -> Floats:
-    """The step that Newton's method takes in each leaf."""
+    """Return the Newton step of each leaf."""
     total = np.bincount(leaf, sample.slope, 2**growth.depth)
     doubt = np.bincount(leaf, sample.bend, 2**growth.depth) + growth.prior
     return (-growth.rate * total / doubt).astype(np.float32)

@@ -1,8 +1,7 @@
-"""Worlds made of worlds, so that the relevance model sees young stores and plain notes too. Pure.
+"""Make variants of labelled worlds: small stores, plain notes, and missing memories. Pure.
 
-Every labelled world is a store of a hundred notes with types, names, channels and importance. Real stores begin with
-three notes that have nothing but their text. And where a labelled world asks something that sounds like memory, the
-memory is there: a relevance model that saw nothing else would trust the wording of a task too much.
+A labelled world has about a hundred memories with types, names, channels and importance, and it contains what its
+tasks ask for. Real stores start with a few plain notes, and a question about the past may have no answer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,26 +12,28 @@ from worker.domain.memory import Memory, MemoryType
 from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 GROUP = 5
-"""Tasks that are asked of one small store."""
+"""Tasks per small store."""
 
 EXTRAS = (0, 2, 6, 15, 30)
-"""Memories in a small store that none of its tasks is about, in turn."""
+"""Unrelated memories in each small store, in turn."""
 
 TINY = (1, 3, 5, 10)
-"""Memories in the tiny stores, which are asked every task of their world."""
+"""Sizes of the tiny stores, each used with all tasks of the world."""
 
 SEPARATOR = ": "
 USUAL_IMPORTANCE = 0.5
 
 
 def origin(name: str) -> str:
-    """The name of the world that a world was made of; its own where it is none of these."""
+    """Return the name of the world that a variant was made from; an original world's own name."""
     return name.split(SEPARATOR, maxsplit=1)[0]
 
 
 def variants_of(world: LabelledWorld, seed: int) -> Iterator[LabelledWorld]:
-    """The world with plain notes and half of its tasks; small stores that hold what their tasks are about; tiny ones
-    that hold it for few of theirs; and the world with holes, where half of the tasks that want something find nothing.
+    """Yield variants of a world.
+
+    These are: plain notes with half of the tasks; small stores with the memories of a few tasks; tiny stores with all
+    tasks; and holes, without the memories of half of the tasks that need some.
     """
     random = np.random.default_rng([seed, len(world.memories), *world.name.encode()])
     order = [world.tasks[place] for place in random.permutation(len(world.tasks))]
@@ -64,7 +65,7 @@ def _with_holes(world: LabelledWorld, random: np.random.Generator) -> LabelledWo
 def _named(
     world: LabelledWorld, name: str, memories: tuple[Memory, ...], tasks: Sequence[LabelledTask]
 ) -> LabelledWorld:
-    """A world of these memories and tasks; a task is labelled with what there is of its memories."""
+    """Make a world of these memories and tasks, with labels for existing memories only."""
     made = f"{world.name}{SEPARATOR}{name}"
     held = {memory.id for memory in memories}
     asked = (
@@ -84,7 +85,7 @@ def _named(
 def _store(
     world: LabelledWorld, tasks: Sequence[LabelledTask], extra: int, random: np.random.Generator
 ) -> tuple[Memory, ...]:
-    """What the tasks are about and some other memories, at least one; in the order of the world."""
+    """Return the memories of the tasks and some others, at least one in total, in the world's order."""
     about = {key for task in tasks for key in task.relevant | task.forbidden}
     others = [memory.id for memory in world.memories if memory.id not in about]
     kept = about | {others[place] for place in random.permutation(len(others))[: max(extra, not about)]}
@@ -92,6 +93,6 @@ def _store(
 
 
 def plain(memory: Memory) -> Memory:
-    """A memory with nothing but its text, its time, its owner and what it replaces."""
+    """Strip a memory to its text, time, owner and relations."""
     bare = {"type": MemoryType.FACT, "importance": USUAL_IMPORTANCE, "entities": (), "channel": None, "source": None}
     return memory.model_copy(update=bare)

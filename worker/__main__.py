@@ -4,7 +4,6 @@ from .cli import app
 
 
 def main() -> None:
-    """Run the command line."""
     app()
 
 

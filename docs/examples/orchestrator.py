@@ -1,7 +1,7 @@
-"""A small orchestrator that gives its workers memory: `python docs/examples/orchestrator.py SESSION MESSAGE`.
+"""A small orchestrator whose workers have memory: `python docs/examples/orchestrator.py SESSION MESSAGE`.
 
-It needs `meeseeks-hooks` alone. Everything about memory is in two calls of `AutomationRunner.run`: before a worker
-runs, what is active at `worker:pre_execution` may add to its message; after it, `worker:post_execution` is told.
+It needs only `meeseeks-hooks`. Memory takes two calls of `AutomationRunner.run`: automations at `worker:pre_execution`
+may extend the worker's message, and those at `worker:post_execution` receive its answer.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from hooks.automations import AutomationRunner, HookPoint
 
 Worker = Callable[[list[dict[str, str]]], Awaitable[str]]
-"""Takes the conversation, newest message last; brings the answer. Here a model would be asked."""
+"""Takes the conversation, newest message last, and returns the answer. A real worker would call a model."""
 
 
 @dataclass
 class Orchestrator:
-    """Dispatches messages of sessions to a worker."""
+    """Dispatches the messages of sessions to a worker."""
 
     runner: AutomationRunner
     worker: Worker
@@ -26,7 +26,7 @@ class Orchestrator:
     histories: dict[str, list[dict[str, str]]] = field(default_factory=dict)
 
     async def dispatch(self, session_id: str, message: str) -> str:
-        """The worker's answer to a message. Memory never makes this fail, and never takes longer than three seconds."""
+        """Return the worker's answer. Memory never makes this fail and adds at most three seconds."""
         history = self.histories.setdefault(session_id, [])
         event = {
             "session_id": session_id,
@@ -44,7 +44,7 @@ class Orchestrator:
 
 
 async def repeat(messages: list[dict[str, str]]) -> str:
-    """A worker without a model: it says what it was given."""
+    """Repeat the last message instead of calling a model."""
     return f"I was asked:\n{messages[-1]['content']}"
 
 

@@ -1,4 +1,4 @@
-"""Automations: programs that an orchestrator runs at its hook points, kept in a registry. See `docs/automations.md`."""
+"""Programs that an orchestrator runs at its hook points. See `docs/automations.md`."""
 
 from .model import (
     Automation,

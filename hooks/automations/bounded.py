@@ -1,4 +1,4 @@
-"""Waiting that ends in time, even for work that does not let itself be cancelled."""
+"""Wait for work with a time limit, even if it resists cancellation."""
 
 import asyncio
 import time
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Generic[T]):
-    """How work ended by the time: with a value, with an error, or where `done` is false not at all."""
+class Completion(Generic[T]):
+    """The value or error of work; neither if `done` is false, because time ran out."""
 
     done: bool
     value: T | None = None
@@ -19,7 +19,7 @@ class Ended(Generic[T]):
 
 
 class Bounded:
-    """Waits for work; what did not end in time is cancelled, counted while it still hangs, and never waited for."""
+    """Wait for work with a time limit. Cancel late work and count it in `hanging` until it ends."""
 
     def __init__(self) -> None:
         self._hanging: set[asyncio.Future[Any]] = set()
@@ -28,22 +28,22 @@ class Bounded:
     def hanging(self) -> int:
         return len(self._hanging)
 
-    async def within(self, work: Awaitable[T], end: float) -> Ended[T]:
+    async def within(self, work: Awaitable[T], end: float) -> Completion[T]:
         """Wait for `work` until `end`, in monotonic seconds."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait([task], timeout=max(0.0, end - time.monotonic()))
         finally:
             if not task.done():
-                self._give_up(task)
+                self._cancel(task)
         if not task.done():
-            return Ended(False)
+            return Completion(False)
         if task.cancelled():
-            return Ended(True, error=asyncio.CancelledError())
+            return Completion(True, error=asyncio.CancelledError())
         error = task.exception()
-        return Ended(True, error=error) if error is not None else Ended(True, task.result())
+        return Completion(True, error=error) if error is not None else Completion(True, task.result())
 
-    def _give_up(self, task: "asyncio.Future[Any]") -> None:
+    def _cancel(self, task: "asyncio.Future[Any]") -> None:
         task.cancel()
         self._hanging.add(task)
         task.add_done_callback(self._forget)
@@ -51,4 +51,4 @@ class Bounded:
     def _forget(self, task: "asyncio.Future[Any]") -> None:
         self._hanging.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at, so that nothing is logged about it
+            task.exception()  # retrieved, so that asyncio does not log it

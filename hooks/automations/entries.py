@@ -1,35 +1,35 @@
-"""Entries in Python: `module:name` of a function, or of a class whose objects are called."""
+"""Load and call Python entries, `module:name` of a function or a class with callable instances."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from .model import Automation, AutomationError, Lifetime
 from .threads import Threads
 
 Entry = Callable[[Mapping[str, Any]], Any]
-"""Takes the event; brings what a script would print, or nothing; may be asynchronous."""
+"""Takes the event and returns what a script would print, or `None`. May be asynchronous."""
 
 _OWN_PACKAGE = __name__.rpartition(".automations")[0]
 
 
 class EntryFailed(AutomationError):
-    """An entry cannot be found, or raised; the message says what, and never what it was about."""
+    """An entry cannot be loaded or called; the message contains no data of the event."""
 
 
 class Entries:
-    """The entries that have been loaded; objects of persistent automations are made once and kept until `aclose`."""
+    """Loaded entries. Instances for persistent automations are reused until `aclose`."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._kept: dict[tuple[str, str, str | None], Entry] = {}
 
     async def call(self, automation: Automation, event: Mapping[str, Any]) -> Any:
-        """What the entry brings. Importing it, and calling what is not asynchronous, is done in a thread.
+        """Call the entry and return its result. Imports and synchronous calls run in a thread.
 
-        Raises `EntryFailed`, and whatever the entry raises.
+        Raise `EntryFailed`, or what the entry raises.
         """
         key = (automation.name, automation.script_path, automation.updated_at)
         entry = self._kept.get(key)
@@ -38,29 +38,29 @@ class Entries:
             if automation.mode is Lifetime.PERSISTENT:
                 entry = self._kept.setdefault(key, entry)
         try:
-            return await self._called(entry, event)
+            return await self._call(entry, event)
         finally:
             if automation.mode is Lifetime.EPHEMERAL:
-                await _closed(entry)
+                await _close(entry)
 
     async def aclose(self) -> None:
-        """Close what has been kept."""
+        """Close the reused entries."""
         kept, self._kept = self._kept, {}
         for entry in kept.values():
-            await _closed(entry)
+            await _close(entry)
 
-    async def _called(self, entry: Entry, event: Mapping[str, Any]) -> Any:
+    async def _call(self, entry: Entry, event: Mapping[str, Any]) -> Any:
         if inspect.iscoroutinefunction(entry) or inspect.iscoroutinefunction(type(entry).__call__):
             try:
                 return await entry(event)
             except SystemExit as error:
-                raise EntryFailed("it tried to end the process") from error
-        brought = await self._threads.do(lambda: entry(event))
-        return await brought if isinstance(brought, Awaitable) else brought
+                raise EntryFailed("it tried to exit the process") from error
+        result = await self._threads.do(lambda: entry(event))
+        return await result if isinstance(result, Awaitable) else result
 
 
 def load(name: str) -> Entry:
-    """The function of that name, or an object of the class of that name. Blocks. Raises `EntryFailed`."""
+    """Return a function, or an instance of a class, by name. Blocks. Raise `EntryFailed` on failure."""
     module_name, _, attribute = name.partition(":")
     try:
         found: Any = import_module(module_name, _OWN_PACKAGE)
@@ -70,12 +70,11 @@ def load(name: str) -> Entry:
     except (ImportError, SyntaxError, AttributeError, TypeError, ValueError, OSError) as error:
         raise EntryFailed(f"{name} cannot be loaded: {error}") from error
     if not callable(entry):
-        raise EntryFailed(f"{name} cannot be called")
-    called: Entry = entry
-    return called
+        raise EntryFailed(f"{name} is not callable")
+    return cast("Entry", entry)
 
 
-async def _closed(entry: Entry) -> None:
+async def _close(entry: Entry) -> None:
     close = getattr(entry, "aclose", None)
     if inspect.iscoroutinefunction(close):
         with suppress(OSError, RuntimeError):

@@ -1,4 +1,4 @@
-"""What an automation is: one program that runs at a hook point of an orchestrator. Pure."""
+"""The automation model: one program that runs at a hook point of an orchestrator."""
 
 import re
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ _ENTRY = re.compile(r"\.?[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\
 
 
 class AutomationError(Exception):
-    """Base of what can go wrong with automations; the message says what to do."""
+    """Base of the errors of automations."""
 
 
 class AutomationRejected(AutomationError):
-    """An automation may not be registered as it is."""
+    """The automation is invalid or its name is taken."""
 
 
 class AutomationMissing(AutomationError):
-    """There is no automation of that name."""
+    """There is no automation with that name."""
 
 
 class RegistryUnavailable(AutomationError):
@@ -30,14 +30,14 @@ class RegistryUnavailable(AutomationError):
 
 
 class HookPoint(StrEnum):
-    """Where in its way an orchestrator runs automations."""
+    """Where an orchestrator runs automations."""
 
     PRE_EXECUTION = "worker:pre_execution"
     POST_EXECUTION = "worker:post_execution"
 
 
 class Lifetime(StrEnum):
-    """Column `mode`: what an automation keeps from run to run."""
+    """The column `mode`: whether an automation keeps its workspace and Python instance between runs."""
 
     PERSISTENT = "persistent"
     EPHEMERAL = "ephemeral"
@@ -49,7 +49,7 @@ class AutomationStatus(StrEnum):
 
 
 class Kind(StrEnum):
-    """What `script_path` is: a program's file, or `module:name` of something that Python calls."""
+    """Whether `script_path` is a program file or a Python entry `module:name`."""
 
     SCRIPT = "script"
     PYTHON = "python"
@@ -57,9 +57,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Automation:
-    """One row of the registry. `position` orders a hook point's automations, then their age does.
+    """A row of the registry. Automations of a hook point run by `position`, then by age.
 
-    `script_path` and `workspace_dir` may begin with `~`. An entry in Python that begins with a dot is this package's.
+    `script_path` and `workspace_dir` may start with `~`. Python entries that start with a dot are relative to this
+    package.
     """
 
     name: str
@@ -77,7 +78,6 @@ class Automation:
 
     @property
     def script(self) -> Path:
-        """The program's file."""
         return Path(self.script_path).expanduser()
 
     @property
@@ -86,14 +86,14 @@ class Automation:
 
 
 def check(automation: Automation) -> None:
-    """Raise `AutomationRejected` where the fields of an automation cannot be meant."""
+    """Raise `AutomationRejected` for invalid fields."""
     if not _NAME.fullmatch(automation.name):
         raise AutomationRejected(
-            f"{automation.name!r} is no name: use letters, digits, dots, dashes and underscores, at most 100"
+            f"invalid name {automation.name!r}; use at most 100 letters, digits, dots, dashes and underscores"
         )
     if automation.hook_point not in set(HookPoint):
-        raise AutomationRejected(f"{automation.hook_point!r} is no hook point; there are {', '.join(HookPoint)}")
+        raise AutomationRejected(f"unknown hook point {automation.hook_point!r}; use {' or '.join(HookPoint)}")
     if not 1 <= automation.timeout_ms <= MAX_TIMEOUT_MS:
-        raise AutomationRejected(f"a timeout is 1 to {MAX_TIMEOUT_MS} ms, not {automation.timeout_ms}")
+        raise AutomationRejected(f"the timeout must be 1 to {MAX_TIMEOUT_MS} ms, not {automation.timeout_ms}")
     if automation.kind is Kind.PYTHON and not _ENTRY.fullmatch(automation.script_path):
-        raise AutomationRejected(f"{automation.script_path!r} is no entry in Python; write it as module:name")
+        raise AutomationRejected(f"invalid Python entry {automation.script_path!r}; use module:name")

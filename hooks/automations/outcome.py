@@ -1,23 +1,23 @@
-"""What automations bring, and how it is put together. Pure."""
+"""Results of automations, and how they are merged."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
-from ..blocks import SEPARATOR
-from ..memory_contract import cleaned
+from ..contract.blocks import SEPARATOR
+from ..contract.memories import cleaned
 
 BLOCK = "memory_context"
-"""Key of an enrichment that stands in front of the worker's message."""
+"""Enrichment key of the text to put in front of the worker's message."""
 
 DEEPEST = 32
-"""Levels of nesting that an enrichment may have."""
+"""Maximum nesting depth of an enrichment."""
 
 
 class RunStatus(StrEnum):
-    """What became of one automation."""
+    """The status of one automation."""
 
     FIRED = "fired"
     SILENT = "silent"
@@ -29,7 +29,7 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AutomationRun:
-    """One automation at one hook point; `detail` says why it was silent, failed or was skipped."""
+    """The run of one automation; `detail` says why it was silent, failed or skipped."""
 
     name: str
     status: RunStatus
@@ -40,7 +40,7 @@ class AutomationRun:
 
 @dataclass(frozen=True, slots=True)
 class HookOutcome:
-    """What the automations of a hook point brought together; `fault` says why the registry could not be read."""
+    """The merged result of a hook point's automations; `fault` says why the registry could not be read."""
 
     hook_point: str
     runs: tuple[AutomationRun, ...] = ()
@@ -49,12 +49,12 @@ class HookOutcome:
     fault: str = ""
 
     def prefix(self, message: str) -> str:
-        """`message` with what automations put in front of it, or as it is."""
+        """Return `message` with the text of the automations in front, if any."""
         block = self.enrichment.get(BLOCK)
         return f"{block}{SEPARATOR}{message}" if block and isinstance(block, str) else message
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """Return the outcome as a JSON object."""
         names = ("name", "status", "detail", "elapsed_ms")
         return {
             "hook_point": self.hook_point,
@@ -66,11 +66,11 @@ class HookOutcome:
 
 
 class BadOutput(Exception):
-    """What an automation brought is not what one brings; the message says what is wrong."""
+    """The output of an automation is invalid; the message says why."""
 
 
 def parsed(output: bytes) -> object:
-    """What a script printed: a JSON value, or `None` for nothing. Raises `BadOutput`."""
+    """Parse the output of a script; `None` if empty. Raise `BadOutput` if it is not JSON."""
     text = output.strip()
     if not text:
         return None
@@ -81,56 +81,49 @@ def parsed(output: bytes) -> object:
     return value
 
 
-def read(brought: object) -> tuple[Mapping[str, Any], str]:
-    """The enrichment in what an automation brought, and where there is none, why not. Raises `BadOutput`.
+def read(result: object) -> tuple[Mapping[str, Any], str]:
+    """Return the enrichment, or an empty one and the reason. Raise `BadOutput` if the result is invalid.
 
-    It brings `{"fire": true, "enrich": {...}}`; `fire` may be left out, `false` or nothing at all mean nothing to add.
+    Automations return `{"fire": true, "enrich": {...}}`; `fire` is optional, and `None` or `"fire": false` add nothing.
     """
-    if brought is None:
+    if result is None:
         return {}, ""
-    if not isinstance(brought, Mapping):
-        raise BadOutput('it has to bring {"fire": true, "enrich": {...}}, or nothing')
-    enrich = brought.get("enrich") or {}
+    if not isinstance(result, Mapping):
+        raise BadOutput('the output must be {"fire": true, "enrich": {...}} or empty')
+    enrich = result.get("enrich") or {}
     if not isinstance(enrich, Mapping):
-        raise BadOutput("enrich has to be an object")
-    if brought.get("fire", True) is not True:
-        reason = brought.get("reason")
+        raise BadOutput("enrich must be an object")
+    if result.get("fire", True) is not True:
+        reason = result.get("reason")
         return {}, reason if isinstance(reason, str) else ""
     return {name: value for name, value in _plain(enrich).items() if value is not None}, ""
 
 
 def _plain(enrich: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy made of what JSON knows, with every text valid Unicode. Raises `BadOutput` where that cannot be."""
+    """Return a copy of JSON types with valid Unicode. Raise `BadOutput` if that is impossible."""
     try:
         plain = json.loads(json.dumps(dict(enrich), default=str))
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadOutput("enrich cannot be written as JSON") from error
+        raise BadOutput("enrich is not JSON serializable") from error
     level: list[Any] = [plain]
     for _ in range(DEEPEST):
-        level = [part for parent in level if isinstance(parent, dict | list) for part in _parts(parent)]
+        parents = (parent for parent in level if isinstance(parent, dict | list))
+        level = [part for parent in parents for part in (parent.values() if isinstance(parent, dict) else parent)]
     if level:
         raise BadOutput(f"enrich is nested more than {DEEPEST} levels deep")
-    whole: dict[str, Any] = cleaned(plain)
-    return whole
-
-
-def _parts(parent: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return parent.values() if isinstance(parent, dict) else parent
+    return cast("dict[str, Any]", cleaned(plain))
 
 
 def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Enrichments in one: under the same key, texts stand one after the other, and so do lists; objects are merged.
-
-    Of other values the last one counts.
-    """
-    together: dict[str, Any] = {}
+    """Merge enrichments. Under the same key, concatenate texts and lists, merge objects, else keep the last value."""
+    result: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():
-            together[name] = _joined(together[name], value) if name in together else value
-    return together
+            result[name] = _merge_values(result[name], value) if name in result else value
+    return result
 
 
-def _joined(first: Any, second: Any) -> Any:
+def _merge_values(first: Any, second: Any) -> Any:
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{SEPARATOR}{second}" if first and second else first or second
     if isinstance(first, list | tuple) and isinstance(second, list | tuple):

@@ -1,4 +1,4 @@
-"""One automation as a program: its folder, its environment, its input, and what its ending means."""
+"""Run a script automation with its workspace, environment and input."""
 
 import json
 import logging
@@ -18,19 +18,19 @@ _log = logging.getLogger(__name__)
 
 
 class ScriptFailed(AutomationError):
-    """A script did not end as it should; the message says how it ended."""
+    """A script failed; the message says how."""
 
 
 class ScriptTimedOut(ScriptFailed):
-    """A script took too long, and was killed."""
+    """A script took too long and was killed."""
 
 
 @contextmanager
 def workspace_of(automation: Automation) -> Iterator[Path | None]:
-    """The folder that an automation works in, for its user alone; `None` where it has none of its own.
+    """Yield the private working folder of an automation, or `None` if a persistent one has no workspace.
 
-    That of a persistent one is made when it is missing, and stays. An ephemeral one gets an empty folder for each run,
-    in its workspace or else where temporary files go, which is deleted after the run. Blocks. Raises `OSError`.
+    Create a persistent workspace if it is missing. An ephemeral automation gets a new temporary folder per run, inside
+    its workspace if it has one. Blocks. Raise `OSError` on failure.
     """
     folder = automation.workspace
     if folder is not None:
@@ -38,16 +38,16 @@ def workspace_of(automation: Automation) -> Iterator[Path | None]:
     if automation.mode is Lifetime.PERSISTENT:
         yield folder
         return
-    with TemporaryDirectory(prefix=f"{automation.name}-", dir=folder, ignore_cleanup_errors=True) as passing:
-        yield Path(passing)
+    with TemporaryDirectory(prefix=f"{automation.name}-", dir=folder, ignore_cleanup_errors=True) as temporary:
+        yield Path(temporary)
 
 
 def printed_by(
     automation: Automation, event: Mapping[str, Any], end: float, stop: threading.Event, more: Mapping[str, str]
 ) -> object:
-    """Run a script to its end; what it printed, as a value. Blocks until `end`, in monotonic seconds, or `stop`.
+    """Run a script and return its parsed output. Block until `end`, in monotonic seconds, or `stop`.
 
-    `more` goes on top of its environment. Raises `ScriptFailed`, `BadOutput`, and `OSError` for its folder.
+    `more` extends its environment. Raise `ScriptFailed`, `BadOutput`, or `OSError` for its folder.
     """
     with workspace_of(automation) as folder:
         own = {"MEESEEKS_AUTOMATION": automation.name, "MEESEEKS_HOOK_POINT": automation.hook_point}
@@ -59,19 +59,19 @@ def printed_by(
         environment = environment_for(os.environ, own | dict(more))
         run = ScriptJob(automation.script, given, folder, environment, end, stop).run()
     if run.stderr:
-        _log.debug("automation %s said: %s", automation.name, run.stderr.decode("utf-8", "replace"))
-    _must_have_ended_well(run)
+        _log.debug("automation %s wrote to standard error: %s", automation.name, run.stderr.decode("utf-8", "replace"))
+    _check_exit(run)
     return parsed(run.stdout)
 
 
-def _must_have_ended_well(run: ScriptRun) -> None:
+def _check_exit(run: ScriptRun) -> None:
     match run.ending:
         case Ending.EXITED if run.exit_status == 0:
             return
         case Ending.EXITED:
             raise ScriptFailed(f"exit status {run.exit_status}")
         case Ending.NOT_STARTED:
-            raise ScriptFailed(f"it cannot be started: {run.fault}")
+            raise ScriptFailed(f"it could not start: {run.fault}")
         case Ending.TOO_MUCH_OUTPUT:
             raise ScriptFailed("it printed too much")
         case _:

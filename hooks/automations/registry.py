@@ -1,4 +1,4 @@
-"""The table of automations, an SQLite file that orchestrators and the command share."""
+"""Registry of automations, an SQLite file that orchestrators and the CLI share."""
 
 import os
 import sqlite3
@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from .. import wire
+from ..protocol import wire
 from .model import (
     Automation,
     AutomationMissing,
@@ -24,7 +24,7 @@ from .model import (
 FILE_NAME = "automations.db"
 
 BUSY_TIMEOUT = 2.0
-"""Seconds that a change waits for another one; reading never waits for changes."""
+"""Seconds that a write waits for another; reads never wait for writes."""
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 _COLUMNS = tuple(Automation.__dataclass_fields__)
@@ -33,39 +33,37 @@ _WRITTEN = tuple(name for name in _COLUMNS if name not in ("created_at", "update
 
 
 def default_registry_path(environ: Mapping[str, str]) -> Path:
-    """The registry in the service's data folder: MEESEEKS_DATA_DIR, else the user's own."""
+    """Return the path of the registry in the data folder."""
     return Path(wire.data_dir(environ)) / FILE_NAME
 
 
 class Registry:
-    """The automations in the file `path`, which is made, with memory injection in it, when it is first needed.
+    """The automations in the file `path`, which is created on first use with memory injection in it.
 
-    Methods block for some milliseconds, and may be called from any thread or process. They raise `RegistryUnavailable`.
-    A file that others than its owner may write is refused: who can write it can run programs as that user.
+    Methods block for some milliseconds, are safe to call from any thread or process, and raise `RegistryUnavailable` on
+    failure. A file writable by others is refused, because they could run programs as its owner.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def all(self) -> tuple[Automation, ...]:
-        """Every automation, by hook point and then in the order in which they run."""
+        """Return every automation, by hook point and in the order of execution."""
         return self._read(_ORDER, ())
 
     def active(self, hook_point: str) -> tuple[Automation, ...]:
-        """What runs at a hook point, in order."""
+        """Return the active automations of a hook point, in order."""
         return self._read(f"WHERE hook_point = ? AND status = ? {_ORDER}", (hook_point, AutomationStatus.ACTIVE))
 
     def get(self, name: str) -> Automation:
-        """Raises `AutomationMissing`."""
+        """Return an automation. Raise `AutomationMissing` if there is none."""
         found = self._read("WHERE name = ?", (name,))
         if not found:
-            raise AutomationMissing(
-                f"there is no automation {name!r}; `meeseeks automations list` shows those there are"
-            )
+            raise AutomationMissing(f"unknown automation {name!r}; `meeseeks automations list` shows all")
         return found[0]
 
     def add(self, automation: Automation) -> Automation:
-        """Register one; the row as it is stored. Raises `AutomationRejected`."""
+        """Register an automation and return it as stored. Raise `AutomationRejected` if it is invalid."""
         check(automation)
         values = asdict(automation)
         marks = ", ".join("?" * len(_WRITTEN))
@@ -74,11 +72,11 @@ class Registry:
             with self._open() as connection:
                 connection.execute(statement, [values[name] for name in _WRITTEN])
         except sqlite3.IntegrityError as error:
-            raise AutomationRejected(f"there is an automation {automation.name!r} already; remove it first") from error
+            raise AutomationRejected(f"the automation {automation.name!r} already exists; remove it first") from error
         return self.get(automation.name)
 
     def set_status(self, name: str, status: AutomationStatus) -> Automation:
-        """Enable or disable one. Raises `AutomationMissing`."""
+        """Enable or disable an automation. Raise `AutomationMissing` if there is none."""
         now = "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"
         with self._open() as connection:
             connection.execute(
@@ -88,7 +86,7 @@ class Registry:
         return self.get(name)
 
     def remove(self, name: str) -> Automation:
-        """Take one out; what it was. Raises `AutomationMissing`."""
+        """Remove an automation and return it. Raise `AutomationMissing` if there is none."""
         found = self.get(name)
         with self._open() as connection:
             connection.execute("DELETE FROM automations WHERE name = ?", (name,))
@@ -109,7 +107,7 @@ class Registry:
         except sqlite3.IntegrityError:
             raise
         except (sqlite3.Error, OSError) as error:
-            raise RegistryUnavailable(f"the automations in {self.path} cannot be used: {error}") from error
+            raise RegistryUnavailable(f"the registry {self.path} cannot be used: {error}") from error
 
 
 def _automation(row: dict[str, Any]) -> Automation:
@@ -123,37 +121,37 @@ def _automation(row: dict[str, Any]) -> Automation:
 
 
 def _prepare(path: Path) -> None:
-    """Make the file where it is missing. Raises `PermissionError` for one that others may write."""
+    """Create the file if it is missing. Raise `PermissionError` if others may write it."""
     try:
         found = path.stat()
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _make(path)
+        _create(path)
         found = path.stat()
     if found.st_mode & 0o022 or found.st_uid not in (os.getuid(), 0):
-        raise PermissionError("others may write the file; take that right from them with chmod go-w")
+        raise PermissionError("other users may write the file; run chmod go-w on it")
 
 
-def _make(path: Path) -> None:
-    """Make the registry aside, whole and for its owner alone, and put it in place unless another one was quicker."""
-    with TemporaryDirectory(prefix=".automations-", dir=path.parent) as aside:
-        made = Path(aside) / path.name
-        with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+def _create(path: Path) -> None:
+    """Create the complete private file elsewhere and link it into place, unless another process was faster."""
+    with TemporaryDirectory(prefix=".automations-", dir=path.parent) as folder:
+        created = Path(folder) / path.name
+        with closing(sqlite3.connect(created, isolation_level=None)) as connection:
             _migrate(connection)
             connection.execute("PRAGMA journal_mode = WAL")
-        made.chmod(0o600)
+        created.chmod(0o600)
         with suppress(FileExistsError):
-            path.hardlink_to(made)
+            path.hardlink_to(created)
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring the table to the newest version; `PRAGMA user_version` counts the migrations that have been made."""
+    """Apply missing migrations; `PRAGMA user_version` counts the applied ones."""
     migrations = sorted(_MIGRATIONS.glob("*.sql"))
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == len(migrations):
         return
     if version > len(migrations):
-        raise sqlite3.DatabaseError("it was made by a newer version; upgrade this one")
+        raise sqlite3.DatabaseError("it was created by a newer version; upgrade this package")
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     for migration in migrations[version:]:
@@ -164,7 +162,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script, one at a time: `executescript` would end the transaction that they are part of."""
+    """Yield the statements of a script, because `executescript` would end the transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

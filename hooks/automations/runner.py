@@ -1,4 +1,4 @@
-"""Runs the automations of a hook point: in order, each in its time, and whatever they do, never into the caller."""
+"""Run the automations of a hook point in order, with time limits, and isolate the caller from their errors."""
 
 import asyncio
 import logging
@@ -11,7 +11,8 @@ from math import inf
 from types import TracebackType
 from typing import Any, Self
 
-from .bounded import Bounded, Ended
+from ..failing import elapsed_ms
+from .bounded import Bounded, Completion
 from .entries import Entries
 from .model import Automation, AutomationError, Kind, Lifetime
 from .outcome import AutomationRun, BadOutput, HookOutcome, RunStatus, merged, read
@@ -20,26 +21,26 @@ from .registry import Registry, default_registry_path
 from .threads import Threads
 
 REGISTRY_TIMEOUT = 1.0
-"""Most seconds that reading the registry may take; without it nothing is run."""
+"""Seconds for reading the registry; on timeout, nothing runs."""
 
-MOST_IN_BACKGROUND = 16
-"""Automations that nobody waits for and that run at a time; further ones are skipped."""
+MAX_BACKGROUND = 16
+"""Maximum concurrent non-blocking automations; more are skipped."""
 
-MOST_HANGING = 16
-"""Calls that did not end in their time and still hang; beyond that no more are begun."""
+MAX_HANGING = 16
+"""Maximum late calls that still hang; with more, automations are skipped."""
 
-KILLING = 0.02
-"""Seconds of a script's time that are kept back for killing it, and at most a tenth of it."""
+KILL_RESERVE = 0.02
+"""Seconds of a script's time reserved for killing it, at most a tenth of it."""
 
 _log = logging.getLogger(__name__)
 
 
 class AutomationRunner:
-    """What an orchestrator embeds. Runs what the registry says is active at a hook point.
+    """Run the active automations of a hook point, for orchestrators.
 
-    Never raises, and never takes longer than the automations' own timeouts together, nor than the deadline; only
-    against an asynchronous entry in Python that blocks the event loop nothing can be done. Without `registry` it is
-    the one in the service's data folder. `environment` is given to scripts in addition to what they get anyhow.
+    Never raises and never takes longer than the deadline or the sum of the automations' timeouts, unless an
+    asynchronous Python entry blocks the event loop. `registry` defaults to the one in the data folder. `environment`
+    extends the variables of scripts.
 
         async with AutomationRunner() as runner:
             outcome = await runner.run("worker:pre_execution", {"session_id": "s1", "message": message})
@@ -57,31 +58,30 @@ class AutomationRunner:
     async def run(
         self, hook_point: str, event: Mapping[str, Any], *, deadline: float = inf, only: str | None = None
     ) -> HookOutcome:
-        """Run what is active at a hook point, or only the automation of that name, in at most `deadline` seconds.
+        """Run the active automations, or `only` the named one, within `deadline` seconds.
 
-        Each one is given the event, with `hook_point`, the milliseconds that it may take in `timeout_ms`, and in
-        `enrichment` what those before it have added.
+        Each gets the event with `hook_point`, its time limit in `timeout_ms`, and the `enrichment` of earlier ones.
         """
         started = time.monotonic()
         end = started + deadline
         point = str(hook_point)
         if not isinstance(event, Mapping):
-            return HookOutcome(point, fault="the event has to be a mapping")
+            return HookOutcome(point, fault="the event must be a mapping")
         found, fault = await self._active(point, min(end, started + REGISTRY_TIMEOUT))
         runs: list[AutomationRun] = []
         for automation in found:
             if only in (None, automation.name):
-                given = {**event, "hook_point": point, "enrichment": _together(runs)}
-                runs.append(await self._one(automation, given, end))
-        return HookOutcome(point, tuple(runs), _together(runs), _elapsed_ms(started), fault)
+                given = {**event, "hook_point": point, "enrichment": _merged(runs)}
+                runs.append(await self._start(automation, given, end))
+        return HookOutcome(point, tuple(runs), _merged(runs), elapsed_ms(started), fault)
 
     async def drain(self, seconds: float) -> None:
-        """Wait for what runs in the background, at most so long."""
+        """Wait for background automations for at most `seconds`."""
         if self._background:
             await asyncio.wait(self._background, timeout=seconds)
 
     async def aclose(self) -> None:
-        """End what runs in the background, and close what entries in Python hold."""
+        """Cancel background automations and close Python entries."""
         for task in self._background:
             task.cancel()
         await self.drain(1.0)
@@ -96,44 +96,45 @@ class AutomationRunner:
         await self.aclose()
 
     async def _active(self, hook_point: str, end: float) -> tuple[Sequence[Automation], str]:
-        """What is to run, or nothing and why."""
+        """Return the active automations, or none and the reason."""
         reading = self._threads.do(lambda: self._registry.active(hook_point))
-        ended = await self._bounded.within(reading, end)
-        if ended.value is not None:
-            return ended.value, ""
-        fault = _words(ended.error) if ended.done else "the registry did not answer in time"
-        _log.warning("no automation was run: %s", fault)
+        completion = await self._bounded.within(reading, end)
+        if completion.value is not None:
+            return completion.value, ""
+        fault = _describe(completion.error) if completion.done else "the registry did not answer in time"
+        _log.warning("no automations ran: %s", fault)
         return (), fault
 
-    async def _one(self, automation: Automation, event: dict[str, Any], end: float) -> AutomationRun:
-        if self._bounded.hanging + self._threads.abandoned >= MOST_HANGING:
+    async def _start(self, automation: Automation, event: dict[str, Any], end: float) -> AutomationRun:
+        if self._bounded.hanging + self._threads.abandoned >= MAX_HANGING:
             return _skipped(automation, "too many earlier calls still hang")
         if automation.blocking:
-            return await self._judged(automation, event, end)
-        if len(self._background) >= MOST_IN_BACKGROUND:
-            return _skipped(automation, "too many automations run in the background already")
-        task = asyncio.create_task(self._judged(automation, event, inf))
+            return await self._run_one(automation, event, end)
+        if len(self._background) >= MAX_BACKGROUND:
+            return _skipped(automation, "too many automations run in the background")
+        task = asyncio.create_task(self._run_one(automation, event, inf))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return AutomationRun(automation.name, RunStatus.STARTED)
 
-    async def _judged(self, automation: Automation, event: dict[str, Any], end: float) -> AutomationRun:
-        """Run one automation and say what became of it."""
+    async def _run_one(self, automation: Automation, event: dict[str, Any], end: float) -> AutomationRun:
+        """Run one automation and return its status."""
         started = time.monotonic()
         end = min(end, started + automation.timeout_ms / 1000)
         if end <= started:
-            return _skipped(automation, "no time was left")
+            return _skipped(automation, "no time left")
         event["timeout_ms"] = max(1, int((end - started) * 1000))
         work = (
-            self._called(automation, event) if automation.kind is Kind.PYTHON else self._printed(automation, event, end)
+            self._call_entry(automation, event)
+            if automation.kind is Kind.PYTHON
+            else self._run_script(automation, event, end)
         )
-        run = _judge(automation.name, await self._bounded.within(work, end), _elapsed_ms(started))
+        run = _result(automation.name, await self._bounded.within(work, end), elapsed_ms(started))
         level = logging.WARNING if run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT) else logging.DEBUG
         _log.log(level, "automation %s: %s %s", run.name, run.status.value, run.detail)
         return run
 
-    async def _called(self, automation: Automation, event: dict[str, Any]) -> object:
-        """What an entry in Python brings."""
+    async def _call_entry(self, automation: Automation, event: dict[str, Any]) -> object:
         if automation.workspace is None and automation.mode is Lifetime.PERSISTENT:
             return await self._entries.call(automation, event)
         stack = ExitStack()
@@ -143,30 +144,30 @@ class AutomationRunner:
         finally:
             await self._threads.do(stack.close)
 
-    async def _printed(self, automation: Automation, event: Mapping[str, Any], end: float) -> object:
-        """What a script prints; it is killed when this is cancelled, too."""
-        stop, kept = threading.Event(), min(KILLING, event["timeout_ms"] / 10_000)
+    async def _run_script(self, automation: Automation, event: Mapping[str, Any], end: float) -> object:
+        """Run a script; kill it on cancellation."""
+        stop, reserve = threading.Event(), min(KILL_RESERVE, event["timeout_ms"] / 10_000)
         try:
-            return await self._threads.do(lambda: printed_by(automation, event, end - kept, stop, self._environment))
+            return await self._threads.do(lambda: printed_by(automation, event, end - reserve, stop, self._environment))
         finally:
             stop.set()
 
 
-def _judge(name: str, ended: Ended[object], elapsed_ms: float) -> AutomationRun:
-    if not ended.done or isinstance(ended.error, ScriptTimedOut):
+def _result(name: str, completion: Completion[object], elapsed_ms: float) -> AutomationRun:
+    if not completion.done or isinstance(completion.error, ScriptTimedOut):
         return AutomationRun(name, RunStatus.TIMED_OUT, elapsed_ms=elapsed_ms)
-    if ended.error is not None:
-        return AutomationRun(name, RunStatus.FAILED, _words(ended.error), elapsed_ms)
+    if completion.error is not None:
+        return AutomationRun(name, RunStatus.FAILED, _describe(completion.error), elapsed_ms)
     try:
-        enrichment, detail = read(ended.value)
+        enrichment, detail = read(completion.value)
     except BadOutput as error:
         return AutomationRun(name, RunStatus.FAILED, str(error), elapsed_ms)
     status = RunStatus.FIRED if enrichment else RunStatus.SILENT
     return AutomationRun(name, status, detail, elapsed_ms, enrichment)
 
 
-def _words(error: BaseException | None) -> str:
-    """What is said of an error; that of a foreign one may hold what nobody should keep, so its kind has to do."""
+def _describe(error: BaseException | None) -> str:
+    """Return the text of our own errors, and only the type of others, whose text may hold private data."""
     return str(error) if isinstance(error, AutomationError | BadOutput) else type(error).__name__
 
 
@@ -175,9 +176,5 @@ def _skipped(automation: Automation, why: str) -> AutomationRun:
     return AutomationRun(automation.name, RunStatus.SKIPPED, why)
 
 
-def _together(runs: Sequence[AutomationRun]) -> dict[str, Any]:
+def _merged(runs: Sequence[AutomationRun]) -> dict[str, Any]:
     return merged([run.enrichment for run in runs])
-
-
-def _elapsed_ms(started: float) -> float:
-    return round((time.monotonic() - started) * 1000, 3)

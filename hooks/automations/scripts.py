@@ -1,4 +1,4 @@
-"""Runs a program with a JSON object on standard input and one expected on standard output. Blocking, and bounded."""
+"""Run a program with input and output limits. Blocking, with a deadline."""
 
 import os
 import selectors
@@ -13,18 +13,18 @@ from enum import StrEnum
 from pathlib import Path
 
 MAX_OUTPUT_BYTES = 1 << 20
-"""Most bytes of standard output; a program that writes more has gone wrong and is killed."""
+"""Maximum bytes of standard output; a program that writes more is killed."""
 
 STDERR_BYTES = 4096
-"""So much of the end of standard error is kept."""
+"""Bytes kept from the end of standard error."""
 
 PASSED_ON = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_DATA_HOME"),
     *("MEESEEKS_DATA_DIR", "MEESEEKS_REDIS_URL", "MEESEEKS_URL", "MEESEEKS_TOKEN"),
 )
-"""Variables that a program is given, where they are set: no other, so that no key of the orchestrator reaches it."""
+"""Variables passed to programs. All others are removed, so that no secret of the orchestrator leaks."""
 
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _CHUNK = 65_536
 
 
@@ -38,7 +38,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """What a program did. `exit_status` is negative for the signal that ended it; `fault` says why it did not start."""
+    """The result of a program. A negative `exit_status` is a signal; `fault` says why the program did not start."""
 
     ending: Ending
     exit_status: int | None = None
@@ -49,9 +49,9 @@ class ScriptRun:
 
 @dataclass(slots=True)
 class ScriptJob:
-    """A program to run: in a session of its own, so that it can be killed with all that it starts.
+    """A program that runs in its own session, so that it can be killed with its children.
 
-    `end` is a point in monotonic time, in seconds, by which `run` has returned, but for the system's own delays.
+    `run` returns by `end`, in monotonic seconds.
     """
 
     path: Path
@@ -63,7 +63,7 @@ class ScriptJob:
 
     def run(self) -> ScriptRun:
         try:
-            process = subprocess.Popen(  # noqa: S603 - running what its user registered is what this is for
+            process = subprocess.Popen(  # noqa: S603 - the user registered this program
                 [str(self.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -81,18 +81,18 @@ class ScriptJob:
             _kill_group(process)
             pipes.close()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_LOOK_S)
+            process.wait(_POLL_S)
         return ScriptRun(ending, process.returncode, bytes(pipes.stdout), bytes(pipes.stderr))
 
     def _watch(self, process: "subprocess.Popen[bytes]", pipes: "_Pipes") -> Ending:
-        """Feed and read the program until it has ended; what it has left running by then does not count."""
+        """Feed and read the program until it exits; do not wait for its children."""
         while True:
             ended = process.poll() is not None
             left = self.end - time.monotonic()
-            moved = pipes.move(0.0 if ended else max(0.0, min(left, _LOOK_S)))
+            read_any = pipes.transfer(0.0 if ended else max(0.0, min(left, _POLL_S)))
             if len(pipes.stdout) > MAX_OUTPUT_BYTES:
                 return Ending.TOO_MUCH_OUTPUT
-            if ended and not moved:
+            if ended and not read_any:
                 return Ending.EXITED
             if self.stop.is_set():
                 return Ending.STOPPED
@@ -100,11 +100,11 @@ class ScriptJob:
                 return Ending.TIMED_OUT
             if not ended and pipes.silent:
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(max(0.0, min(left, _LOOK_S)))
+                    process.wait(max(0.0, min(left, _POLL_S)))
 
 
 class _Pipes:
-    """The three pipes of a program, none of which is ever waited for alone."""
+    """The non-blocking pipes of a program."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", given: bytes) -> None:
         assert process.stdin is not None
@@ -125,12 +125,12 @@ class _Pipes:
 
     @property
     def silent(self) -> bool:
-        """Whether both of its outputs are closed."""
+        """Whether both outputs are closed."""
         open_pipes = {key.fileobj for key in self._selector.get_map().values()}
         return not open_pipes & {self._stdout, self._stderr}
 
-    def move(self, seconds: float) -> bool:
-        """Move what can be moved, waiting at most so long for it; whether any output came."""
+    def transfer(self, seconds: float) -> bool:
+        """Transfer data, waiting at most `seconds`. Return whether there was output."""
         if not self._selector.get_map():
             return False
         read = False
@@ -150,7 +150,7 @@ class _Pipes:
                 pipe.close()
 
     def _feed(self) -> None:
-        """Give it more of its input; one that does not want it need not read it."""
+        """Write more input. The program need not read it."""
         try:
             self._given = self._given[os.write(self._stdin.fileno(), self._given[:_CHUNK]) :]
         except BlockingIOError:
@@ -163,7 +163,7 @@ class _Pipes:
                 self._stdin.close()
 
     def _read(self, descriptor: int, is_stdout: bool) -> bool:
-        """Whether there was more to read."""
+        """Read more output. Return `False` at its end."""
         try:
             data = os.read(descriptor, _CHUNK)
         except BlockingIOError:
@@ -176,11 +176,11 @@ class _Pipes:
 
 
 def _kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """End the program and everything in its session's first group, by then an orphan where the program has ended."""
+    """Kill the program and its process group, including orphaned children."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def environment_for(environ: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """What a program's environment is made of: what is passed on, and what is said for it."""
+    """Return the variables of `environ` that are passed on, extended by `more`."""
     return {name: environ[name] for name in PASSED_ON if name in environ} | dict(more)

@@ -1,4 +1,4 @@
-"""Blocking work in threads that neither hold up the event loop nor the end of the process."""
+"""Run blocking work in daemon threads, which block neither the event loop nor process exit."""
 
 import asyncio
 import threading
@@ -10,25 +10,22 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Does each piece of work in a daemon thread of its own, and counts those whose callers have gone."""
+    """Run each piece of work in a new daemon thread and count the abandoned ones."""
 
     def __init__(self) -> None:
         self._abandoned: set[threading.Thread] = set()
 
     @property
     def abandoned(self) -> int:
-        """Threads that still work although nobody waits for what they bring."""
+        """Number of running threads whose caller was cancelled."""
         self._abandoned = {thread for thread in self._abandoned if thread.is_alive()}
         return len(self._abandoned)
 
     async def do(self, work: Callable[[], T]) -> T:
-        """What `work` brings; its errors are raised here.
-
-        What is no plain error there (`sys.exit` in what was not meant to be called) is a `RuntimeError` here.
-        """
+        """Return the result of `work` or raise its error. Raise `RuntimeError` for `SystemExit` and the like."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        thread = threading.Thread(target=_run, args=(work, loop, future), name="meeseeks-automation", daemon=True)
+        thread = threading.Thread(target=_work, args=(work, loop, future), name="meeseeks-automation", daemon=True)
         thread.start()
         try:
             return await future
@@ -37,10 +34,10 @@ class Threads:
             raise
 
 
-def _run(work: Callable[[], T], loop: asyncio.AbstractEventLoop, future: "asyncio.Future[T]") -> None:
+def _work(work: Callable[[], T], loop: asyncio.AbstractEventLoop, future: "asyncio.Future[T]") -> None:
     try:
         result = work()
-    except BaseException as raised:  # noqa: BLE001 - whatever it is, the waiting side has to hear of it
+    except BaseException as raised:  # noqa: BLE001 - the waiting side needs every error
         deliver, what = future.set_exception, _plain(raised)
     else:
         deliver, what = future.set_result, result  # type: ignore[assignment]
@@ -49,7 +46,7 @@ def _run(work: Callable[[], T], loop: asyncio.AbstractEventLoop, future: "asynci
         if not future.done():
             deliver(what)
 
-    with suppress(RuntimeError):  # the loop may have been closed meanwhile
+    with suppress(RuntimeError):  # the loop may be closed
         loop.call_soon_threadsafe(hand_over)
 
 

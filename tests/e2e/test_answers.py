@@ -6,9 +6,9 @@ import uuid
 import pytest
 
 from hooks import Engine, InjectionRequest, InjectionResult, Outcome, PreExecutionHook, Reason
-from hooks.blocks import strip_blocks
+from hooks.contract.blocks import strip_blocks
+from hooks.protocol.wire import INJECT
 from hooks.queue import QueueClient
-from hooks.wire import INJECT
 from tests.support.stack import (
     DEPLOYMENT,
     INVOICES,
@@ -23,7 +23,7 @@ from tests.support.stack import (
     put,
     shim,
 )
-from worker.operations.requests import RECALL, RECEIPT, RECEIPTS
+from worker.operations.registry import RECALL, RECEIPT, RECEIPTS
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -134,13 +134,13 @@ async def test_tenants_see_nothing_of_each_other(service: Stack, hook: PreExecut
     assert await exported(service.url, "other") == theirs_only
     assert set(await exported(service.url)) == {"alembic", "tuesday", "invoices"}
     queue = QueueClient(service.url)
-    found = (await queue.ask(RECALL, {"query": DEPLOYMENT, "scope": {"tenant": "other"}}, budget=3.0)).body
+    found = (await queue.ask(RECALL.name, {"query": DEPLOYMENT, "scope": {"tenant": "other"}}, budget=3.0)).body
     assert "Tuesdays" not in json.dumps(found)
-    kept = (await queue.ask(RECEIPTS, {"tenant": "other"}, budget=3.0)).body["receipts"]
+    kept = (await queue.ask(RECEIPTS.name, {"tenant": "other"}, budget=3.0)).body["receipts"]
     assert [receipt["id"] for receipt in kept] == [theirs.result.receipt_id]
     assert "Alembic and never" not in json.dumps(kept)
     with pytest.raises(Exception, match="receipt") as caught:
-        await queue.ask(RECEIPT, {"tenant": "other", "id": ours.result.receipt_id}, budget=3.0)
+        await queue.ask(RECEIPT.name, {"tenant": "other", "id": ours.result.receipt_id}, budget=3.0)
     assert caught.value.reason is Reason.NOT_FOUND
     await queue.aclose()
 

@@ -1,4 +1,4 @@
-"""The Python client and the automations against a service that really runs, as the documentation shows them."""
+"""The Python client and automations with a running service, as documented."""
 
 import asyncio
 import importlib.util
@@ -18,7 +18,7 @@ import pytest
 
 from hooks import MeeseeksClient, Outcome, Reason, SyncMeeseeksClient, SyncPreExecutionHook
 from hooks.automations import Automation, AutomationRunner, HookPoint, Registry, RunStatus
-from hooks.blocks import find_blocks
+from hooks.contract.blocks import find_blocks
 from tests.support.examples import DOCS, blocks, run_python
 from tests.support.scripts import shell
 from tests.support.stack import FACTS, MIGRATION, MOUNTAIN, ROOT, Stack, environment, put, running_stack
@@ -49,7 +49,7 @@ def registry(tmp_path: Path) -> Registry:
     return Registry(tmp_path / "automations.db")
 
 
-async def test_what_was_delivered_over_http_is_not_shown_again(client: MeeseeksClient) -> None:
+async def test_memories_sent_over_http_are_not_repeated(client: MeeseeksClient) -> None:
     session = uuid.uuid4().hex
 
     async def ask() -> Any:
@@ -82,7 +82,7 @@ async def test_memories_over_http(client: MeeseeksClient) -> None:
     assert (await client.recall("tea", types=["nonsense"])).reason is Reason.BAD_REQUEST
 
 
-def test_plain_threads_over_both_ways(service: Stack) -> None:
+def test_blocking_calls_through_redis_and_http(service: Stack) -> None:
     request = {"session_id": uuid.uuid4().hex, "message": MIGRATION, "scope": ACME, "deadline_ms": 5000}
     with SyncMeeseeksClient(service.http, timeout=5.0) as client, SyncPreExecutionHook(service.url) as hook:
         assert [item.id for item in client.inject(request).items] == ["alembic"]
@@ -98,7 +98,7 @@ def test_the_examples_of_the_client_run(service: Stack, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("way", ["redis", "http"])
-async def test_memory_injection_is_an_automation_like_others(
+async def test_memory_injection_runs_as_an_automation(
     service: Stack, registry: Registry, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setenv("MEESEEKS_REDIS_URL", service.url if way == "redis" else "unix:///nowhere")
@@ -118,7 +118,7 @@ async def test_memory_injection_is_an_automation_like_others(
     assert (refused.runs[0].detail, odd.runs[0].detail) == ("bad_request", "bad_request")
 
 
-async def test_without_a_service_the_message_stays_as_it_is(
+async def test_without_a_service_the_message_does_not_change(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEESEEKS_REDIS_URL", "unix:///nowhere")
@@ -143,7 +143,7 @@ def test_the_examples_of_automations_run(
 
 
 def meeseeks(folder: Path) -> Path:
-    """A folder in which the command is called as people call it."""
+    """A folder with the `meeseeks` command on the PATH."""
     shell(folder, "meeseeks", f'exec "{sys.executable}" -m worker "$@"')
     return folder
 
@@ -219,7 +219,7 @@ def test_the_example_orchestrator_runs_as_a_program(service: Stack, tmp_path: Pa
 TOKEN = "a-token-that-is-long-enough-0123456789"
 
 
-async def test_a_token_is_asked_for_and_sent(tmp_path: Path) -> None:
+async def test_a_token_is_required_and_sent(tmp_path: Path) -> None:
     arguments = ("up", "--model", "none", "--http", "--http-port", "0")
     variables = {"MEESEEKS_HTTP_TOKEN": TOKEN, "MEESEEKS_EMBEDDER": "none"}
     with running_stack(tmp_path, *arguments, **variables) as stack:

@@ -101,7 +101,7 @@ async def test_the_doctor_finds_a_healthy_service(service: Stack, model: ModelSe
     checks = {check["name"]: check for check in found["checks"]}
     assert found["healthy"]
     assert checks["model"]["detail"] == MODEL
-    assert checks["canary"]["ok"]
+    assert checks["test injection"]["ok"]
     assert MODEL_KEY not in json.dumps(found)
 
 
@@ -132,7 +132,7 @@ async def test_commands_open_the_store_themselves_where_no_service_runs(tmp_path
 
 BAD_INPUT: tuple[tuple[tuple[str, ...], dict[str, str], str], ...] = (
     (("recall", ""), {}, "query"),
-    (("remember", "   "), {}, "content: blank"),
+    (("remember", "   "), {}, "content: must not be blank"),
     (("inject", "hello", "--mode", "sometimes"), {}, "mode"),
     (("receipt", "nothing-like-that"), {}, "nothing-like-that"),
     (("up",), {"MEESEEKS_MAX_JOBS": "many"}, "max_jobs"),

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from hooks import Outcome, PreExecutionHook
+from hooks.protocol.wire import INJECT
 from hooks.queue import QueueClient
-from hooks.wire import INJECT
 from tests.support.stack import (
     FACTS,
     INVOICES,

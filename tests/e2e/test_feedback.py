@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from hooks import PostExecutionHook, PreExecutionHook, Reason
+from hooks.contract.usage import AnswerReport, AnswerReportResult
 from hooks.post_execution import SyncPostExecutionHook
-from hooks.usage_contract import AnswerReport, AnswerReportResult
 from tests.support.paths import ROOT
 from tests.support.stack import DEPLOYMENT, MIGRATION, ModelServer, Stack, ask, put, running_stack
 from worker.triage.prompt_files import default_prompts_dir

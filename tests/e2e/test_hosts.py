@@ -108,8 +108,8 @@ def test_the_doctor_finds_a_host_in_good_health(desk: Desk, host: str) -> None:
     found = desk.healthy(host)
     ok, told = found["command"]
     assert ok
-    assert "ms at first, then" in told
-    assert found["command, nothing to inject"] == (True, "nothing is injected")
+    assert "ms, then" in told
+    assert found["command, nothing to inject"] == (True, "nothing was injected")
 
 
 def test_the_doctor_finds_a_host_that_calls_the_service_itself_in_good_health(desk: Desk) -> None:
@@ -133,7 +133,7 @@ def test_the_doctor_runs_what_a_plugin_brings(desk: Desk) -> None:
     (desk.home / ".claude/settings.json").write_text('{"enabledPlugins": {"meeseeks@meeseeks": true}}')
     ok, told = desk.findings("claude-code", status=1, PATH="/usr/bin:/bin")["command"]
     assert not ok
-    assert "no such command on the PATH" in told
+    assert "not on the PATH of the host" in told
     path = f"{Path(command_path()).parent}:/usr/bin:/bin"
     found = desk.healthy("claude-code", PATH=path, MEESEEKS_DATA_DIR=str(desk.stack.folder / "data"))
     assert found["installed"] == (True, f"meeseeks@meeseeks ({desk.home}/.claude/settings.json)")
@@ -144,11 +144,11 @@ def test_the_doctor_finds_an_address_where_nobody_is(desk: Desk) -> None:
     desk.meeseeks("install", "claude-code", "--url", "http://127.0.0.1:9")
     ok, told = desk.findings("claude-code", status=1)["url"]
     assert not ok
-    assert "the address does not answer: ConnectError" in told
+    assert "the URL is unreachable: ConnectError" in told
 
 
 def test_the_doctor_says_what_is_missing(desk: Desk) -> None:
-    assert desk.findings("codex", status=1)["installed"] == (False, "nowhere; run `meeseeks install codex`")
+    assert desk.findings("codex", status=1)["installed"] == (False, "not installed; run `meeseeks install codex`")
     desk.meeseeks("install", "codex")
     file = desk.home / ".codex/hooks.json"
     hooks = json.loads(file.read_text("utf-8"))
@@ -156,7 +156,7 @@ def test_the_doctor_says_what_is_missing(desk: Desk) -> None:
     file.write_text(json.dumps(hooks))
     (desk.home / ".codex/config.toml").write_text("[features]\nhooks = false\n")
     found = desk.findings("codex", "--quick", status=1)
-    assert found["events"] == (False, "PostCompact missing; run `meeseeks install codex` again")
+    assert found["events"] == (False, "missing: PostCompact; run `meeseeks install codex` again")
     assert found["hooks are on"] == (False, f"{desk.home}/.codex/config.toml: features.hooks = false")
 
 
@@ -165,8 +165,8 @@ def test_the_doctor_sees_what_a_login_shell_prints(desk: Desk) -> None:
     (desk.home / ".profile").write_text("echo Welcome back\n")
     ok, told = desk.findings("codex", status=1)["command"]
     assert not ok
-    assert "something else than JSON, 'Welcome back" in told
-    assert "does the profile of the shell print it?" in told
+    assert "did not print JSON but 'Welcome back" in told
+    assert "check whether your shell profile prints this" in told
 
 
 def test_the_doctor_sees_a_command_that_is_not_there(desk: Desk) -> None:
@@ -176,7 +176,7 @@ def test_the_doctor_sees_a_command_that_is_not_there(desk: Desk) -> None:
     file.write_text(file.read_text("utf-8").replace(line, "no-such-folder/meeseeks-hook claude-code"))
     ok, told = desk.findings("claude-code", status=1)["command"]
     assert not ok
-    assert "no such command on the PATH" in told
+    assert "not on the PATH of the host" in told
 
 
 def test_the_doctor_lets_the_command_say_what_its_trouble_is(desk: Desk) -> None:
@@ -187,14 +187,14 @@ def test_the_doctor_lets_the_command_say_what_its_trouble_is(desk: Desk) -> None
     file.write_text(file.read_text("utf-8").replace(data, str(desk.home)))
     ok, told = desk.findings("claude-code", status=1)["command"]
     assert not ok
-    assert "the canary did not come; it says: meeseeks-hook: FileNotFoundError" in told
+    assert "the test memory was not injected; debug output: meeseeks-hook: FileNotFoundError" in told
 
 
 def test_without_a_service_the_doctor_says_so(tmp_path: Path) -> None:
     done = command(tmp_path, "doctor", "nexus", "--json", variables={"HOME": str(tmp_path)})
     assert done.returncode == 1
     assert json.loads(done.stdout)["checks"] == [
-        {"name": "service", "ok": False, "detail": "none is running; start one with `meeseeks up`"}
+        {"name": "service", "ok": False, "detail": "not running; start it with `meeseeks up`"}
     ]
 
 

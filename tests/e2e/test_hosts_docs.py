@@ -55,10 +55,10 @@ def test_what_is_given_to_copy_works(stack: Stack, tmp_path: Path) -> None:
         assert done.returncode == 0, block + done.stdout + done.stderr
         said.append(done.stdout)
     assert len(said) == 5
-    assert "all is well" in said[0]
+    assert "all checks passed" in said[0]
     assert '"additionalContext": "<memory_context>' in said[1].replace('":"', '": "')
     assert "never by hand" in said[1]
-    assert '+    "UserPromptSubmit": [' not in said[2], "installed already"
-    assert "all is well" in said[4]
+    assert '+    "UserPromptSubmit": [' not in said[2], "already installed"
+    assert "all checks passed" in said[4]
     assert not (tmp_path / "project/.claude/settings.json").exists()
     assert not (tmp_path / ".codex/hooks.json").exists()

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from hooks import MeeseeksClient, SyncMeeseeksClient
-from hooks.usage_contract import AnswerReportResult
+from hooks.contract.usage import AnswerReportResult
 from tests.support.stack import DEPLOYMENT, FACTS, MIGRATION, Stack, fact, put, running_stack
 from worker.receipts.cases import LabelledCase, add_to_file
 from worker.tuning.labelled_worlds import read_cases

@@ -46,7 +46,7 @@ async def test_tools_of_a_running_service_and_of_none(tmp_path: Path) -> None:
             await put(stack.url, [{"id": "crane", "content": "The harbour's crane is closed"}])
             assert "The harbour's crane is closed" in await texts(oscar, "harbour crane")
             with stack.frozen():
-                assert "does not take up work" in await told(oscar, "recall", query="harbour")
+                assert "does not start new jobs" in await told(oscar, "recall", query="harbour")
             await wake(oscar)
             assert (await call(oscar, "forget", ids=[noted["id"]]))["forgotten"] == [noted["id"]]
             stack.stop()

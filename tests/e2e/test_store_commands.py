@@ -11,7 +11,7 @@ import pytest
 
 from hooks.queue import QueueClient
 from tests.support.stack import command, environment, fact, put, running_stack
-from worker.operations.requests import RECALL
+from worker.operations.registry import RECALL
 
 KEYWORDS = {"MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none"}
 VECTORS = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
@@ -40,7 +40,7 @@ async def best_cosine(url: str) -> float | None:
     client = QueueClient(url)
     try:
         payload = {"query": QUESTION, "scope": {"tenant": "acme"}}
-        found = (await client.ask(RECALL, payload, budget=10.0, ack_timeout=5.0)).body["memories"]
+        found = (await client.ask(RECALL.name, payload, budget=10.0, ack_timeout=5.0)).body["memories"]
     finally:
         await client.aclose()
     cosine: float | None = found[0]["cosine"]

@@ -32,7 +32,7 @@ from tests.support.stack import (
 )
 from tests.support.valkey import running_valkey, sync_redis
 from worker.adapters.redis.embedded_valkey import EmbeddedValkey
-from worker.operations.requests import HEALTH
+from worker.operations.registry import HEALTH
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -144,7 +144,7 @@ async def test_a_worker_killed_in_mid_job_is_waited_for_until_the_deadline(
 async def points(url: str) -> int:
     client = QueueClient(url)
     try:
-        health = (await client.ask(HEALTH, {}, budget=20.0, ack_timeout=10.0)).body
+        health = (await client.ask(HEALTH.name, {}, budget=20.0, ack_timeout=10.0)).body
     finally:
         await client.aclose()
     stored: int = health["store"]["points"]

@@ -26,7 +26,7 @@ from tests.support.stack import (
     shim,
 )
 from tests.support.valkey import running_valkey
-from worker.operations.requests import RECEIPTS
+from worker.operations.registry import RECEIPTS
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -54,7 +54,7 @@ async def receipts_of(url: str, session: str) -> int:
     """How many requests of a session a worker has answered."""
     client = QueueClient(url)
     try:
-        body = (await client.ask(RECEIPTS, {"tenant": "acme", "limit": 1000}, budget=5.0, ack_timeout=2.0)).body
+        body = (await client.ask(RECEIPTS.name, {"tenant": "acme", "limit": 1000}, budget=5.0, ack_timeout=2.0)).body
     finally:
         await client.aclose()
     return sum(receipt["request"]["session_id"] == session for receipt in body["receipts"])

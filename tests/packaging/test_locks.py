@@ -1,4 +1,4 @@
-"""The lock files are complete, hashed, free of addresses, and agree with each other and with pyproject.toml."""
+"""The lock files are complete, hashed and consistent with pyproject.toml."""
 
 import re
 import tomllib
@@ -13,13 +13,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def entries(lock: str) -> list[str]:
-    """The lines of a lock in pieces, one per package with its hashes."""
+    """Split a lock file into one entry per package."""
     text = (ROOT / f"requirements/{lock}.txt").read_text()
     return re.split(r"\n(?=[a-z0-9])", re.sub(r"(?m)^ *#.*\n", "", text).strip())
 
 
 def pins(lock: str) -> set[tuple[str, str, str | None]]:
-    """Name, version and environment marker of each package."""
+    """Return version and environment marker by package."""
     found = [PIN.match(entry.splitlines()[0]) for entry in entries(lock)]
     assert all(found)
     return {(match[1], match[2], match[3]) for match in found if match}
@@ -35,13 +35,13 @@ def test_every_package_is_pinned_and_hashed(lock: str) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_no_address_is_named(lock: str) -> None:
+def test_locks_contain_no_urls(lock: str) -> None:
     text = (ROOT / f"requirements/{lock}.txt").read_text()
     assert not re.search(r"://|--(extra-)?index-url|--find-links|file:", text)
 
 
-def test_what_is_tested_is_what_is_run() -> None:
-    """Markers may differ: a tool of the tests may want for every platform what the service wants for one."""
+def test_dev_and_service_locks_agree() -> None:
+    """Markers may differ, as test tools may need a package on more platforms."""
     tested = {pin[:2] for pin in pins("dev")}
     assert {pin[:2] for pin in pins("service")} <= tested
     assert {pin[:2] for pin in pins("build") if pin[0] != "editables"} <= tested

@@ -1,4 +1,4 @@
-"""Both distributions are built from a copy of the checkout, installed into new environments and used there."""
+"""Build both distributions from a copy of the checkout and use them in new environments."""
 
 import json
 import os
@@ -23,7 +23,7 @@ DROPPINGS = shutil.ignore_patterns(
 )
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MEESEEKS_"))}
 SILENT_PORT = "redis://127.0.0.1:9/0"
-"""The discard port, where nobody listens."""
+"""The discard port; nothing listens there."""
 
 EXPLODING = "raise RuntimeError('this is the host\\'s own package named hooks')\n"
 REQUEST = {"session_id": "s", "message": "Where do we deploy?"}
@@ -57,7 +57,7 @@ asyncio.run(main())
 
 @dataclass(frozen=True)
 class Built:
-    """The two wheels, and the files they were made from as seen before the build."""
+    """The wheels and the source files before the build."""
 
     root: Path
     client: Path
@@ -78,7 +78,7 @@ def build(project: Path, into: Path, kind: str) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The client is built first, in the tree that the root is built from: what that leaves behind must not get in."""
+    """Build the client first, so that its build files could end up in the root wheel."""
     base = tmp_path_factory.mktemp("built")
     tree = base / "tree"
     shutil.copytree(ROOT, tree, ignore=DROPPINGS)
@@ -89,7 +89,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 def files(wheel: Path) -> set[str]:
-    """What the wheel holds, without its metadata."""
+    """Return the files of a wheel without its metadata."""
     with zipfile.ZipFile(wheel) as archive:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
@@ -101,7 +101,7 @@ def metadata(wheel: Path) -> str:
 
 
 def make_environment(folder: Path, *, site_packages: bool = False) -> Path:
-    """The Python of a new virtual environment, into which this environment's pip installs."""
+    """Return the Python of a new virtual environment."""
     venv.EnvBuilder(with_pip=False, symlinks=True, clear=True).create(folder)
     python = folder / "bin/python"
     if site_packages:
@@ -118,7 +118,7 @@ def install(python: Path, *arguments: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def client_python(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with nothing but the client and what it asks for, at the versions the locks name."""
+    """An environment with only the client and its locked dependencies."""
     python = make_environment(tmp_path_factory.mktemp("client") / "env")
     constraints = python.parents[2] / "constraints.txt"
     pins = [
@@ -131,13 +131,13 @@ def client_python(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """A host's folder with a package of its own that is named `hooks`."""
+    """A folder with another package named `hooks`."""
     (tmp_path / "hooks").mkdir()
     (tmp_path / "hooks/__init__.py").write_text(EXPLODING)
     return tmp_path
 
 
-def test_the_root_wheel_holds_the_packages_and_the_prompts_and_nothing_else(built: Built) -> None:
+def test_the_root_wheel_contains_only_the_packages_and_prompts(built: Built) -> None:
     kept_out = {"hooks/pyproject.toml", "hooks/LICENSE"}
     expected = {name for name in built.sources - kept_out if name.startswith(("worker/", "hooks/"))}
     expected |= {"worker/_" + name for name in built.sources if name.startswith("prompts/")}
@@ -148,7 +148,7 @@ def test_the_root_wheel_holds_the_packages_and_the_prompts_and_nothing_else(buil
     assert needed | {"worker/_prompts/triage.md", "worker/_prompts/cases/backend-team/tasks.jsonl"} <= expected
 
 
-def test_the_judge_is_a_distribution_of_its_own(tmp_path: Path) -> None:
+def test_the_relevance_model_is_a_separate_distribution(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     shutil.copytree(ROOT / "relevance", tree, ignore=DROPPINGS)
     wheel = build(tree, tmp_path / "judge", "--wheel")
@@ -163,15 +163,15 @@ def test_the_judge_is_a_distribution_of_its_own(tmp_path: Path) -> None:
         assert (Path(where.strip()).parent / "model.npz").read_bytes() == archive.read("meeseeks_relevance/model.npz")
 
 
-def test_the_client_wheel_holds_the_same_modules_under_its_own_name(built: Built) -> None:
+def test_the_client_wheel_contains_the_same_modules_under_its_own_name(built: Built) -> None:
     kept = (".py", ".sql", "/py.typed")
     modules = {name for name in built.sources if name.startswith("hooks/") and name.endswith(kept)}
     assert files(built.client) == {name.replace("hooks/", "meeseeks_hooks/", 1) for name in modules}
-    assert {"hooks/__init__.py", "hooks/shim.py", "hooks/contract.py"} <= modules
+    assert {"hooks/__init__.py", "hooks/shim.py", "hooks/contract/injection.py"} <= modules
     assert "hooks/automations/migrations/0001_automations.sql" in modules
 
 
-def test_the_client_asks_for_two_packages_only(built: Built) -> None:
+def test_the_client_has_two_dependencies(built: Built) -> None:
     said = [line for line in metadata(built.client).splitlines() if line.startswith("Requires-Dist: ")]
     required = [line for line in said if "extra ==" not in line]
     assert {line.split()[1].partition("<")[0] for line in said if line not in required} == {"httpx"}
@@ -189,14 +189,14 @@ def test_both_have_one_version_and_a_licence(built: Built) -> None:
     assert built.root.name.split("-")[1] == built.client.name.split("-")[1]
 
 
-def test_the_source_archive_can_be_built_from(built: Built, tmp_path: Path) -> None:
+def test_the_source_archive_can_be_built(built: Built, tmp_path: Path) -> None:
     with tarfile.open(built.sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     wheel = build(next(tmp_path.iterdir()), tmp_path / "again", "--wheel")
     assert files(wheel) == files(built.root)
 
 
-def test_the_client_works_beside_a_package_named_hooks(client_python: Path, host: Path) -> None:
+def test_the_client_works_with_another_package_named_hooks(client_python: Path, host: Path) -> None:
     with pytest.raises(AssertionError, match="own package named hooks"):
         run([client_python, "-c", "import hooks"], host)
     assert run([client_python, "-c", USE_CLIENT], host).strip() == "queue_unavailable"
@@ -206,7 +206,7 @@ def test_the_client_runs_automations_under_its_own_name(client_python: Path, hos
     assert run([client_python, "-c", RUN_AUTOMATIONS], host).strip() == "memory-injection silent queue_unavailable"
 
 
-def test_the_client_brings_nothing_heavy(client_python: Path, host: Path) -> None:
+def test_the_client_has_no_heavy_dependencies(client_python: Path, host: Path) -> None:
     listing = run([sys.executable, "-m", "pip", "--python", client_python, "list", "--format", "json"], host)
     names = {entry["name"].lower() for entry in json.loads(listing)}
     assert {"meeseeks-hooks", "arq", "redis", "pydantic"} <= names
@@ -237,7 +237,7 @@ def test_the_service_runs_from_its_wheel(built: Built, tmp_path: Path) -> None:
     assert (Path(prompts) / "triage.md").is_file()
 
 
-def test_a_memory_goes_in_and_comes_out_of_the_installed_service(built: Built, tmp_path: Path) -> None:
+def test_the_installed_service_stores_and_returns_a_memory(built: Built, tmp_path: Path) -> None:
     python = make_environment(tmp_path / "env", site_packages=True)
     install(python, "--no-deps", "--ignore-installed", built.root)
     meeseeks = [python.parent / "meeseeks", "--data-dir", tmp_path / "data"]

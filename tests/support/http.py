@@ -1,4 +1,4 @@
-"""The HTTP application over operations that a test writes, and requests whose every step a test decides."""
+"""The HTTP application over fake operations, and requests that tests control step by step."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from worker.api.app import create_app
 from worker.api.execution import OperationExecutor
 from worker.api.tokens import Client, Token, Tokens, read_tokens
 from worker.domain.deadline import Deadline
-from worker.domain.operation import Operation, OperationAnswer
+from worker.domain.operation import AnyHandler, Handlers, JsonObject, Operation, Undelivered
 from worker.operations.client import LocalOperationClient, QueueState
 from worker.operations.metrics import Metrics
 from worker.settings.service import ServiceSettings
@@ -25,11 +25,11 @@ TOKEN = "a-token-for-every-tenant"
 ACME_TOKEN = "a-token-for-acme-alone"
 
 Body = Callable[[dict[str, Any]], Any]
-"""What an operation answers with, or the error that it raises, for a payload."""
+"""Returns the answer or the error to raise for a payload."""
 
 
 class Recorder:
-    """Operations by name, each with what it answers, and what they were asked for and told to commit."""
+    """Fake operations with fixed answers; records requests and commits."""
 
     def __init__(self, answers: Mapping[str, Any], *, commit: tuple[str, str] | None = None) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
@@ -39,21 +39,21 @@ class Recorder:
         self._commit = commit
 
     @property
-    def table(self) -> dict[str, Operation]:
-        return {name: self._operation(name, answer) for name, answer in self._answers.items()}
+    def handlers(self) -> Handlers:
+        return {name: self._handler(name, answer) for name, answer in self._answers.items()}
 
-    def _operation(self, name: str, answer: Any) -> Operation:
-        async def run(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-            self.asked.append((name, payload))
+    def _handler(self, name: str, answer: Any) -> AnyHandler:
+        async def run(request: JsonObject, deadline: Deadline) -> Any:
+            self.asked.append((name, request.root))
             self.left.append(deadline.remaining())
-            given = answer(payload) if callable(answer) else answer
+            given = answer(request.root) if callable(answer) else answer
             if asyncio.iscoroutine(given):
                 given = await given
             if isinstance(given, Exception):
                 raise given
-            return OperationAnswer(given, self._commit)
+            return Undelivered(JsonObject(given), self._commit) if self._commit else JsonObject(given)
 
-        return run
+        return Operation(name, JsonObject, JsonObject).bind(run)
 
     async def commit(self, ledger: str, turn: str) -> bool:
         self.committed.append((ledger, turn))
@@ -70,18 +70,18 @@ def make_app(
     at_once: int = 20,
     **policy: Any,
 ) -> FastAPI:
-    """The application; `policy` are further fields of `Policy`."""
+    """Create the application; `policy` are further fields of `Policy`."""
 
     async def look() -> QueueState | None:
         return queue
 
-    backend = LocalOperationClient(recorder.table, recorder.commit, at_once=at_once)
-    door = OperationExecutor(backend, metrics or Metrics(), look)
-    return create_app(door, Policy(tokens=tokens or Tokens(), **policy), mounts=mounts)
+    backend = LocalOperationClient(recorder.handlers, recorder.commit, at_once=at_once)
+    executor = OperationExecutor(backend, metrics or Metrics(), look)
+    return create_app(executor, Policy(tokens=tokens or Tokens(), **policy), mounts=mounts)
 
 
 def both_tokens() -> Tokens:
-    """One for every tenant, and one for acme alone."""
+    """Return one token for all tenants and one bound to acme."""
     first = read_tokens(ServiceSettings(http_token=TOKEN))
     second = read_tokens(ServiceSettings(http_token=ACME_TOKEN)).known[0]
     return Tokens((*first.known, Token(second.digest, Client("acme's", "acme"))))
@@ -89,7 +89,7 @@ def both_tokens() -> Tokens:
 
 @asynccontextmanager
 async def calling(app: ASGIApp, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application that never sees its exceptions, as none does over a network."""
+    """Open a client that, as over a network, does not see the application's exceptions."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
@@ -97,11 +97,11 @@ async def calling(app: ASGIApp, token: str | None = None) -> AsyncIterator[httpx
 
 
 class Conversation:
-    """One request to an ASGI application, step by step; `leave` is the caller's going away."""
+    """One request to an ASGI application; `leave` closes the connection."""
 
     def __init__(self, path: str, body: Any, *, method: str = "POST", headers: Mapping[str, str] | None = None) -> None:
         raw = json.dumps(body).encode()
-        said = {"host": "localhost", "content-type": "application/json", **(headers or {})}
+        sent = {"host": "localhost", "content-type": "application/json", **(headers or {})}
         self.scope: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -112,7 +112,7 @@ class Conversation:
             "raw_path": path.encode(),
             "query_string": b"",
             "root_path": "",
-            "headers": [(name.encode(), value.encode()) for name, value in said.items()],
+            "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
             "client": ("127.0.0.1", 5000),
             "server": ("localhost", 80),
         }

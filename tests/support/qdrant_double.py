@@ -1,7 +1,6 @@
-"""A Qdrant server's REST interface, as far as the memory store speaks it, over the client's in-memory engine.
+"""A double of a Qdrant server: the REST endpoints used by the memory store, on the client's in-memory engine.
 
-Requests arrive as HTTP and JSON and are answered by the real models, so that everything the store sends over a wire
-is tested; `faults` are used up, one per request, before anything is answered.
+The client's models parse the JSON requests, which validates what the store sends.
 """
 
 import asyncio
@@ -20,9 +19,9 @@ Route = Callable[["QdrantDouble", str, dict[str, Any]], Awaitable[Any]]
 
 
 class QdrantDouble:
-    """What `faults` may hold: a status, "hang", "drop", "garbage" or "absent" (no such collection).
+    """A double server. `faults` apply to one request each: a status, "hang", "drop", "garbage" or "absent".
 
-    `seen` lists method and path of each request, `bodies` the JSON of those that were answered.
+    `seen` lists the method and path of each request, `bodies` the JSON of answered ones.
     """
 
     def __init__(self) -> None:
@@ -190,7 +189,7 @@ ROUTES: dict[str, Route] = {
 
 
 async def read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes] | None:
-    """Method, path without its query, and body; `None` when the connection has ended."""
+    """Return method, path without query, and body, `None` at the end of the connection."""
     line = await reader.readline()
     if not line:
         return None
@@ -211,7 +210,7 @@ async def respond(writer: asyncio.StreamWriter, status: int, body: bytes) -> Non
 
 @asynccontextmanager
 async def qdrant_double() -> AsyncIterator[QdrantDouble]:
-    """A double that listens on a free port of this host."""
+    """Run a double on a free port."""
     double = QdrantDouble()
     connections: set[asyncio.Task[None]] = set()
 

@@ -12,77 +12,79 @@ from typing import Any
 
 import redis
 
-from hooks import wire
-from hooks.contract import InjectedItem, InjectionResult, Outcome, Reason, SessionEventResult
+from hooks.contract import (
+    InjectedItem,
+    InjectionRequest,
+    InjectionResult,
+    Outcome,
+    Reason,
+    SessionEvent,
+    SessionEventResult,
+)
+from hooks.protocol import wire
 from tests.support.paths import ROOT
 from worker.adapters.local.subagents import MemorySubagents
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.domain.deadline import Deadline
 from worker.domain.errors import StoreLocked
-from worker.domain.operation import OperationAnswer
+from worker.domain.operation import HandlerResult, JsonObject, Operation, Undelivered, by_name
 from worker.operations.hosts import HostOperations
+from worker.operations.registry import INJECT, SESSION_EVENT
 
 
-async def echo(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-    return OperationAnswer({"payload": payload, "left": deadline.remaining(), "pid": os.getpid()})
+async def echo(request: JsonObject, deadline: Deadline) -> JsonObject:
+    return JsonObject({"payload": request.root, "left": deadline.remaining(), "pid": os.getpid()})
 
 
-async def sleep(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-    """Sleep for `seconds`, and leave a line in the file `trace` before and after."""
-    _trace(payload, "start")
-    await asyncio.sleep(payload["seconds"])
-    _trace(payload, "end")
-    return OperationAnswer({"slept": payload["seconds"], "pid": os.getpid()})
+async def sleep(request: JsonObject, deadline: Deadline) -> JsonObject:
+    """Sleep for `seconds`, and append a line to the file `trace` before and after."""
+    _trace(request.root, "start")
+    await asyncio.sleep(request.root["seconds"])
+    _trace(request.root, "end")
+    return JsonObject({"slept": request.root["seconds"], "pid": os.getpid()})
 
 
-async def until_deadline(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-    """Use the whole of the deadline that it is given, and answer then."""
+async def until_deadline(request: JsonObject, deadline: Deadline) -> JsonObject:
+    """Answer at the deadline."""
     await asyncio.sleep(deadline.remaining())
-    return OperationAnswer({"done": True})
+    return JsonObject({"done": True})
 
 
-async def crash(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+async def crash(request: JsonObject, deadline: Deadline) -> JsonObject:
     raise ZeroDivisionError("secret text")
 
 
-async def locked(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+async def locked(request: JsonObject, deadline: Deadline) -> JsonObject:
     raise StoreLocked("another process owns it")
 
 
-async def inject(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-    """A block that repeats the message; the session's name picks other answers."""
-    if payload["session_id"] == "slow":
+async def inject(request: InjectionRequest, deadline: Deadline) -> HandlerResult[InjectionResult]:
+    """Return a block that repeats the message; some session ids select other results."""
+    if request.session_id == "slow":
         await asyncio.sleep(30)
-    if payload["session_id"] == "broken":
-        return OperationAnswer({"outcome": 7})
-    if payload["session_id"] == "nothing":
-        return OperationAnswer(
-            InjectionResult.nothing(Outcome.NONE_RELEVANT, Reason.NOTHING_RECALLED).model_dump(mode="json")
-        )
+    if request.session_id == "broken":
+        return InjectionResult.model_construct(outcome=7)  # type: ignore[arg-type]
+    if request.session_id == "nothing":
+        return InjectionResult.nothing(Outcome.NONE_RELEVANT, Reason.NOTHING_RECALLED)
     result = InjectionResult(
         outcome=Outcome.INJECTED,
-        memory_context=f"<memory_context>{payload['message']}</memory_context>",
-        items=(InjectedItem(id="m1", type="fact", text=payload["message"]),),
-        turn_id=payload.get("turn_id"),
+        memory_context=f"<memory_context>{request.message}</memory_context>",
+        items=(InjectedItem(id="m1", type="fact", text=request.message),),
+        turn_id=request.turn_id,
     )
-    key = payload.get("scope", {}).get("project")
-    commit = (key, payload["turn_id"]) if key else None
-    return OperationAnswer(result.model_dump(mode="json"), commit)
+    ledger = request.scope.project
+    return Undelivered(result, (ledger, request.turn_id)) if ledger else result
 
 
-async def session_event(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-    return OperationAnswer(SessionEventResult(done=True, forgotten=2).model_dump(mode="json"))
+async def session_event(request: SessionEvent, deadline: Deadline) -> SessionEventResult:
+    return SessionEventResult(done=True, forgotten=2)
 
 
-OPERATIONS = {
-    **HostOperations(inject, session_event, MemorySubagents()).table(),
-    "echo": echo,
-    "sleep": sleep,
-    "until_deadline": until_deadline,
-    "crash": crash,
-    "locked": locked,
-    "inject": inject,
-}
+INJECTION, EVENTS = INJECT.bind(inject), SESSION_EVENT.bind(session_event)
+MISBEHAVING = (
+    Operation(run.__name__, JsonObject, JsonObject).bind(run) for run in (echo, sleep, until_deadline, crash, locked)
+)
+HANDLERS = by_name((*HostOperations(INJECTION, EVENTS, MemorySubagents()).handlers(), *MISBEHAVING, INJECTION))
 
 
 def _trace(payload: dict[str, Any], word: str) -> None:
@@ -104,7 +106,7 @@ async def _bye(_: dict[Any, Any]) -> None:
 def running_worker(
     url: str, max_jobs: int = 20, *, startup_s: float = 0.0, wait: bool = True
 ) -> Iterator["subprocess.Popen[str]"]:
-    """A worker process that serves by now, unless `wait` is off; it is killed at the end if it still runs."""
+    """Run a worker process, which is serving on entry unless `wait` is off, and kill it on exit."""
     process = subprocess.Popen(
         [sys.executable, "-P", __file__, url, str(max_jobs)],
         stdout=subprocess.PIPE,
@@ -131,11 +133,11 @@ def _wait_for_life_sign(url: str) -> None:
             if client.exists(wire.ALIVE):
                 return
             time.sleep(0.005)
-    raise AssertionError("the worker never said that it is alive")
+    raise AssertionError("the worker never became alive")
 
 
 def main() -> None:
-    MeeseeksWorker(OPERATIONS, sys.argv[1], max_jobs=int(sys.argv[2]), on_startup=_ready, on_shutdown=_bye).run()
+    MeeseeksWorker(HANDLERS, sys.argv[1], max_jobs=int(sys.argv[2]), on_startup=_ready, on_shutdown=_bye).run()
 
 
 if __name__ == "__main__":

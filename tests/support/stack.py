@@ -19,7 +19,7 @@ from typing import Any
 from hooks import InjectionResult, PreExecutionHook, Reason
 from hooks.queue import QueueClient
 from tests.support.paths import ROOT
-from worker.operations.memories import EXPORT, PUT
+from worker.operations.registry import EXPORT, PUT
 
 MODEL = "openai/scripted"
 
@@ -90,7 +90,7 @@ async def put(url: str, memories: Sequence[dict[str, Any]], tenant: str = "acme"
     """Store memories through the queue; what the service says of them."""
     client = QueueClient(url)
     try:
-        reply = await client.ask(PUT, {"tenant": tenant, "memories": list(memories)}, budget=30.0, ack_timeout=5.0)
+        reply = await client.ask(PUT.name, {"tenant": tenant, "memories": list(memories)}, budget=30.0, ack_timeout=5.0)
     finally:
         await client.aclose()
     return reply.body
@@ -102,7 +102,7 @@ async def exported(url: str, tenant: str = "acme") -> dict[str, str]:
     try:
         while True:
             payload = {"tenant": tenant, "cursor": cursor, "limit": 200}
-            page = (await client.ask(EXPORT, payload, budget=30.0, ack_timeout=5.0)).body
+            page = (await client.ask(EXPORT.name, payload, budget=30.0, ack_timeout=5.0)).body
             found += [(memory["id"], memory["content"]) for memory in page["memories"]]
             cursor = page["cursor"]
             if cursor is None:

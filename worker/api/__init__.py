@@ -1,4 +1,4 @@
-"""The HTTP service: every operation as an endpoint, for programs in any language. See `docs/http.md`.
+"""The HTTP API. See `docs/http.md`.
 
-fastapi takes a good part of a second to import, so `worker.api.server` is imported when HTTP is served, not before.
+Importing fastapi takes a large part of a second, so import `worker.api.server` only to serve HTTP.
 """

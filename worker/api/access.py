@@ -1,7 +1,4 @@
-"""What every request passes before it is served, whatever serves it: who asks, how often, how much, and from where.
-
-It also says of each request, once it is answered, that it was: in the log and in the metrics, without what was said.
-"""
+"""Access control for every request: token, rate limit, body size and origin. Logs and counts the responses."""
 
 import asyncio
 import time
@@ -22,43 +19,40 @@ from .rate_limit import RateLimit
 from .tokens import Client, Tokens, bearer, name_in
 
 OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
-"""Paths that need no token: they say nothing about anybody."""
+"""Paths that need no token: they reveal nothing about users."""
 
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Paths whose requests the log has at debug level only: somebody asks for them all the time."""
+"""Frequently polled paths, which are logged at debug level."""
 
 HOOKS = "/v1/hooks/"
 IMPORT = "/v1/memories/import"
 
 UNKNOWN_ROUTE = "unknown"
 
-PIECE_S = 30.0
-"""Seconds in which the next piece of a body must come."""
+PART_S = 30.0
+"""Seconds in which the next part of a body must arrive."""
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class AccessGrant:
-    """What is known of a request that has passed: who makes it and since when it waits, in monotonic seconds.
-
-    `note` is for the log and may hold a status that nobody receives.
-    """
+    """The caller of a request and its arrival in monotonic seconds. `note` overrides the logged status."""
 
     caller: Client
     arrived: float
     note: int | None = None
 
 
-def passage_of(scope: Scope) -> AccessGrant:
-    """Of a request that the gate let pass."""
-    passage: AccessGrant = scope["state"]["passage"]
-    return passage
+def grant_of(scope: Scope) -> AccessGrant:
+    """Return the grant of a request that passed access control."""
+    grant: AccessGrant = scope["state"]["grant"]
+    return grant
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is let pass. `names` are the only ones by which the service may be called, `None` is any."""
+    """The rules of access. `names` are the allowed host names; `None` allows any."""
 
     tokens: Tokens = field(default_factory=Tokens)
     names: frozenset[str] | None = None
@@ -68,7 +62,7 @@ class Policy:
 
 
 class AccessControl:
-    """The outermost layer. `mounts` are applications by the path below which each of them serves."""
+    """The outermost middleware. `mounts` maps path prefixes to further applications."""
 
     def __init__(self, app: ASGIApp, policy: Policy, metrics: Metrics, mounts: Mapping[str, ASGIApp]) -> None:
         self._app = app
@@ -80,11 +74,11 @@ class AccessControl:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        passage = AccessGrant(Client(_address(scope)), time.monotonic())
-        scope.setdefault("state", {})["passage"] = passage
+        grant = AccessGrant(Client(_address(scope)), time.monotonic())
+        scope.setdefault("state", {})["grant"] = grant
         watched = _Watched(send)
         try:
-            self._check(scope, passage)
+            self._check(scope, grant)
         except Problem as problem:
             await refusal(scope["path"], problem)(scope, receive, watched.send)
         else:
@@ -95,7 +89,7 @@ class AccessControl:
                 scope["path"] = segmented(scope)
             await app(scope, limited.receive, watched.send)
         finally:
-            self._tell(scope, passage, watched.status)
+            self._record(scope, grant, watched.status)
 
     def _mount(self, path: str) -> str | None:
         return next((one for one in self._mounts if path == one or path.startswith(one + "/")), None)
@@ -103,20 +97,20 @@ class AccessControl:
     def _limit(self, path: str) -> int:
         return self._policy.import_limit if path == IMPORT else self._policy.body_limit
 
-    def _check(self, scope: Scope, passage: AccessGrant) -> None:
-        """Raise `Problem` for what is not let pass."""
+    def _check(self, scope: Scope, grant: AccessGrant) -> None:
+        """Raise `Problem` if access is denied."""
         if self._policy.names is not None:
             _check_names(scope, self._policy.names)
         known = self._identified(scope)
-        passage.caller = known or passage.caller
-        wait = self._policy.rate.take(passage.caller.name, passage.arrived)
+        grant.caller = known or grant.caller
+        wait = self._policy.rate.take(grant.caller.name, grant.arrived)
         if wait > 0:
             headers = {"Retry-After": str(ceil(wait))}
-            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; wait a little", headers=headers)
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; retry later", headers=headers)
         if known is None and self._policy.tokens.known and scope["path"] not in OPEN:
             raise Problem(
                 HTTPStatus.UNAUTHORIZED,
-                "send a token that is accepted here: Authorization: Bearer TOKEN",
+                "send a valid token: Authorization: Bearer TOKEN",
                 headers={"WWW-Authenticate": "Bearer"},
             )
 
@@ -124,27 +118,27 @@ class AccessControl:
         token = bearer(scope["headers"]) if self._policy.tokens.known else None
         return self._policy.tokens.find(token) if token is not None else None
 
-    def _tell(self, scope: Scope, passage: AccessGrant, status: int | None) -> None:
-        path, seconds = scope["path"], time.monotonic() - passage.arrived
+    def _record(self, scope: Scope, grant: AccessGrant, status: int | None) -> None:
+        path, seconds = scope["path"], time.monotonic() - grant.arrived
         route = self._mount(path) or str(getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE))
-        told = passage.note or status or HTTPStatus.INTERNAL_SERVER_ERROR
-        self._metrics.requested(scope["method"], route, told, seconds)
-        say = log.debug if path in QUIET else log.info
-        say(
+        final = grant.note or status or HTTPStatus.INTERNAL_SERVER_ERROR
+        self._metrics.requested(scope["method"], route, final, seconds)
+        write = log.debug if path in QUIET else log.info
+        write(
             "http",
             method=scope["method"] if scope["method"].isalpha() else "other",
             route=route,
-            status=int(told),
-            caller=passage.caller.name,
+            status=int(final),
+            caller=grant.caller.name,
             elapsed_ms=round(seconds * 1000, 1),
         )
 
 
 def refusal(path: str, problem: Problem) -> Response:
-    """The answer to a request that is not served.
+    """Return the response to a refused request.
 
-    A host shows what goes wrong with a hook to its user, who can do nothing about a busy service: it gets "nothing".
-    What only a change of its configuration will mend it is told.
+    Hosts show errors to users, who cannot fix a busy service, so hooks get an empty result. Errors of their
+    configuration are reported.
     """
     lasting = {HTTPStatus.UNAUTHORIZED, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
     lasting |= {HTTPStatus.FORBIDDEN, HTTPStatus.MISDIRECTED_REQUEST}
@@ -155,13 +149,13 @@ def refusal(path: str, problem: Problem) -> Response:
 
 
 def _check_names(scope: Scope, names: frozenset[str]) -> None:
-    """Keep out pages in a browser that reach this machine under a name of their own, or from elsewhere."""
+    """Refuse web pages that reach this machine by DNS rebinding or from another origin."""
     hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
     if len(hosts) != 1 or name_in(hosts[0]) not in names:
-        raise Problem(HTTPStatus.MISDIRECTED_REQUEST, "this service answers to localhost only while it has no token")
+        raise Problem(HTTPStatus.MISDIRECTED_REQUEST, "without a token, this service only answers to localhost")
     origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"]
     if any(name_in(origin) not in names for origin in origins):
-        raise Problem(HTTPStatus.FORBIDDEN, "pages from elsewhere may not ask this service while it has no token")
+        raise Problem(HTTPStatus.FORBIDDEN, "without a token, this service refuses requests of other origins")
 
 
 def _address(scope: Scope) -> str:
@@ -170,7 +164,7 @@ def _address(scope: Scope) -> str:
 
 
 class _Watched:
-    """Passes an answer on and keeps its status."""
+    """Passes a response on and keeps its status."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -183,24 +177,24 @@ class _Watched:
 
 
 class _Limited:
-    """Passes a body on, piece by piece, and no more of it than is allowed."""
+    """Passes a body on and enforces its limit."""
 
     def __init__(self, scope: Scope, receive: Receive, limit: int) -> None:
         self._receive = receive
         self._limit = limit
         self._seen = 0
         self._whole = False
-        self._said = _length_said(scope)
+        self._announced = _announced_length(scope)
 
     async def receive(self) -> Message:
-        self._check(self._said)  # before a byte of it is read, or asked for by "100 Continue"
+        self._check(self._announced)  # before reading the body or sending "100 Continue"
         if self._whole:
             return await self._receive()
         try:
-            async with asyncio.timeout(PIECE_S):
+            async with asyncio.timeout(PART_S):
                 message = await self._receive()
         except TimeoutError as error:
-            detail = f"no piece of the body came for {PIECE_S:g} seconds"
+            detail = f"no part of the body arrived for {PART_S:g} seconds"
             raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail, headers={"Connection": "close"}) from error
         if message["type"] == "http.request":
             self._seen += len(message.get("body", b""))
@@ -217,7 +211,7 @@ class _Limited:
             )
 
 
-def _length_said(scope: Scope) -> int:
-    """The length of its body that a request announces; 0 where it does not."""
+def _announced_length(scope: Scope) -> int:
+    """Return the body length that the headers announce, or 0."""
     lengths = [value for name, value in scope["headers"] if name == b"content-length"]
     return max((int(value) for value in lengths if value.isdigit() and len(value) < 20), default=0)

@@ -1,4 +1,4 @@
-"""The application: every endpoint behind one gate, its errors as problem documents, and its description (OpenAPI)."""
+"""The FastAPI application: endpoints behind access control, problem documents and the OpenAPI document."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,41 +20,41 @@ from worker.api.routes.administration import add_administration
 from worker.api.routes.answers import add_answering
 from worker.api.routes.injection import add_injecting
 from worker.api.routes.memories import add_memories
-from worker.api.routes.memories_by_id import add_memories_by_id
 from worker.api.routes.receipts import add_receipts
 from worker.api.routes.transfers import add_transfers
+from worker.domain.errors import MeeseeksError
 from worker.operations.client import LocalOperationClient
 from worker.operations.metrics import Metrics
 
 from .access import OPEN, AccessControl, Policy, refusal
-from .execution import ClientGone, OperationExecutor, left_alone
+from .execution import ClientGone, OperationExecutor, abandoned
 from .json_bodies import JsonRoute
-from .paths import know_segments
-from .problems import MEDIA_TYPE, Problem, ProblemDocument, invalid, title_of
+from .paths import register_convertors
+from .problems import MEDIA_TYPE, Problem, ProblemDocument, invalid, problem_of, title_of
 
 DISTRIBUTION = "memory-meeseeks"
 
 REFUSALS: dict[str, str] = {
-    "400": "The body is not JSON that can be read.",
-    "401": "A token is needed, or it is not accepted.",
-    "403": "The token is not for this.",
-    "404": "There is nothing by that name.",
-    "408": "The body does not come.",
+    "400": "The body is not valid JSON.",
+    "401": "The token is missing or invalid.",
+    "403": "The token does not allow this.",
+    "404": "Not found.",
+    "408": "The body did not arrive in time.",
     "413": "The body is too long.",
-    "415": "The body is of another type than this takes.",
-    "421": "The service is not called by this name.",
-    "422": "The request does not follow this description.",
+    "415": "The Content-Type is not supported.",
+    "421": "The service does not answer to this host name.",
+    "422": "The request is invalid.",
     "429": "Too many requests.",
-    "500": "Something broke that nobody foresaw.",
-    "502": "A worker's answer cannot be read.",
-    "503": "A part of the service does not answer, or it is busy.",
-    "504": "No answer came in time.",
+    "500": "Internal error.",
+    "502": "A worker returned an invalid result.",
+    "503": "A part of the service is busy or unavailable.",
+    "504": "The deadline passed.",
 }
-"""What every endpoint may answer instead, by status."""
+"""Error responses of every endpoint."""
 
-DESCRIPTION = """Memory for agents: what a worker ought to remember, before it runs.
+DESCRIPTION = """Automatic memory for AI agents.
 
-Answers may grow fields and reasons; callers ignore what they do not know. Nothing that is here goes away within /v1."""
+Responses may gain fields and reasons; ignore the ones you do not know. Nothing is removed within /v1."""
 
 log = structlog.get_logger()
 
@@ -62,11 +62,10 @@ log = structlog.get_logger()
 def create_app(
     executor: OperationExecutor, policy: Policy, *, mounts: Mapping[str, Starlette] | None = None
 ) -> FastAPI:
-    """The service over whatever `door.backend` reaches.
+    """Create the HTTP application.
 
-    `mounts` are further applications by the path that they serve, such as `/mcp`: they see the whole path and the
-    requests that have passed the gate; `gate.passage_of(scope).caller` says whose token it was. They are started and
-    stopped with this one.
+    `mounts` maps paths such as `/mcp` to further applications. They share access control and the lifespan of this one,
+    see the whole path, and find the caller in `access.grant_of(scope)`.
     """
     mounted = dict(mounts or {})
     app = FastAPI(
@@ -79,14 +78,13 @@ def create_app(
         redirect_slashes=False,
         lifespan=lambda _: _running(mounted),
     )
-    know_segments()
+    register_convertors()
     app.router.route_class = JsonRoute
     app.add_middleware(AccessControl, policy=policy, metrics=executor.metrics, mounts=mounted)
     _add_handlers(app, executor)
     add_injecting(app, executor)
     add_transfers(app, executor)
     add_memories(app, executor)
-    add_memories_by_id(app, executor)
     add_answering(app, executor)
     add_receipts(app, executor)
     add_administration(app, executor)
@@ -103,37 +101,43 @@ async def _running(mounted: Mapping[str, Starlette]) -> AsyncIterator[None]:
 
 
 def _add_handlers(app: FastAPI, executor: OperationExecutor) -> None:
-    """Every error becomes a problem document, and none repeats what was sent."""
+    """Turn every error into a problem document that does not repeat request data."""
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         problem = error if isinstance(error, Problem) else _plain(app, request, error)
         return refusal(request.scope["path"], problem)
 
-    async def misunderstood(request: Request, error: Exception) -> Response:
+    async def invalid_request(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         return refusal(request.scope["path"], invalid(error.errors()))
 
-    async def deserted(request: Request, error: Exception) -> Response:
+    async def failed(request: Request, error: Exception) -> Response:
+        assert isinstance(error, MeeseeksError)
+        return refusal(request.scope["path"], problem_of(error))
+
+    async def client_gone(request: Request, error: Exception) -> Response:
         executor.metrics.delivered("gone")
-        return left_alone(request)
+        return abandoned(request)
 
     async def crashed(request: Request, error: Exception) -> Response:
-        log.error("http_crashed", error=type(error).__name__)
+        # Starlette wraps an error that follows the start of a response
+        log.error("http_crashed", error=type(error.__cause__ or error).__name__)
         status = HTTPStatus.INTERNAL_SERVER_ERROR
         return refusal(request.scope["path"], Problem(status, title_of(status), reason=Reason.INTERNAL))
 
     app.add_exception_handler(HTTPException, refused)
-    app.add_exception_handler(RequestValidationError, misunderstood)
-    app.add_exception_handler(ClientGone, deserted)
-    app.add_exception_handler(ClientDisconnect, deserted)
+    app.add_exception_handler(RequestValidationError, invalid_request)
+    app.add_exception_handler(MeeseeksError, failed)
+    app.add_exception_handler(ClientGone, client_gone)
+    app.add_exception_handler(ClientDisconnect, client_gone)
     app.add_exception_handler(Exception, crashed)
 
 
 def _plain(app: FastAPI, request: Request, error: HTTPException) -> Problem:
-    """What the router refuses, in words; it names the methods of one endpoint of a path only, and here all are."""
-    words = {404: "there is nothing at this path", 405: "this path takes other methods, see the Allow header"}
-    detail = words.get(error.status_code, title_of(error.status_code))
+    """Return the router's error as a problem; `Allow` names the methods of all endpoints of the path."""
+    details = {404: "unknown path", 405: "method not allowed; see the Allow header"}
+    detail = details.get(error.status_code, title_of(error.status_code))
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         fitting = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
@@ -142,7 +146,7 @@ def _plain(app: FastAPI, request: Request, error: HTTPException) -> Problem:
 
 
 def described(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, made once."""
+    """Return the OpenAPI document, built once."""
     if app.openapi_schema is None:
         app.openapi_schema = _completed(
             get_openapi(
@@ -157,7 +161,7 @@ def described(app: FastAPI) -> dict[str, Any]:
 
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
-    """With what holds for every endpoint: the token, and the doubts."""
+    """Add the token and the error responses to every endpoint."""
     components = document["components"]
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     schemas = components["schemas"]
@@ -179,7 +183,7 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter that is not there is left out: no text in an address or a header means null."""
+    """Remove null: an absent parameter is left out, and no text in a URL or header means null."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     others = {name: value for name, value in schema.items() if name != "anyOf"}
     return {**others, **kinds[0]} if len(kinds) == 1 else schema
@@ -193,7 +197,7 @@ def _problem(text: str) -> dict[str, Any]:
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI document, without a service."""
+    """Return the OpenAPI document without a service."""
 
     async def nobody() -> None:
         return None

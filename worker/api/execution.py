@@ -1,4 +1,4 @@
-"""How an endpoint has an operation done: within its time, for as long as the caller waits, and committed afterwards."""
+"""Runs operations for endpoints while the caller waits, and commits delivered answers."""
 
 import asyncio
 import time
@@ -13,31 +13,33 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from hooks.contract import MAX_DEADLINE_MS, Key
-from worker.domain.errors import MeeseeksError
-from worker.domain.operation import OperationAnswer
+from worker.domain.operation import AnyOperation, OperationAnswer
 from worker.operations.client import ACK_S, BUDGET_S, OperationClient, QueueState
 from worker.operations.metrics import Metrics
 
-from .access import passage_of
+from .access import grant_of
 from .json_bodies import JsonAnswer
-from .problems import GONE, Problem, problem_of
+from .problems import GONE, Problem
 
 DeadlineMs = Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)]
-Tenant = Annotated[Key, Query(description="Whose; a token that is for one tenant goes before it.")]
+Tenant = Annotated[Key, Query(description="Tenant; a token bound to one tenant overrides it.")]
+Limit = Annotated[DeadlineMs | None, Query(description="Time limit in milliseconds; the shortest given one applies.")]
+LimitHeader = Annotated[DeadlineMs | None, Header(alias="X-Deadline-Ms", description="Like `deadline_ms`.")]
+SessionId = Annotated[Key, Path(description="Session id.")]
 
 QueueLook = Callable[[], Awaitable[QueueState | None]]
-"""Looks at the queue; `None` while Redis does not answer."""
+"""Returns the state of the queue, or `None` if Redis does not answer."""
 
 
 class ClientGone(Exception):
-    """The caller has left and waits for no answer."""
+    """The caller closed the connection before the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationExecutor:
-    """What endpoints are made of.
+    """What endpoints share.
 
-    `mask` says that imports mask secrets whatever they ask for; `counts` that nobody else counts what was injected.
+    `mask` masks secrets in every import. `counts` counts injection results here because no worker in this process does.
     """
 
     backend: OperationClient
@@ -47,34 +49,38 @@ class OperationExecutor:
     counts: bool = False
 
     async def ask(
-        self, request: Request, operation: str, payload: dict[str, Any], *, budget: float = BUDGET_S, ack: float = ACK_S
+        self,
+        request: Request,
+        operation: AnyOperation,
+        payload: dict[str, Any],
+        *,
+        budget: float = BUDGET_S,
+        ack: float = ACK_S,
     ) -> OperationAnswer:
-        """Return the result while the caller waits. Raise `MeeseeksError`, and `ClientGone` once nobody waits."""
+        """Return the result. Raise `MeeseeksError`, or `ClientGone` if the caller leaves."""
         work = self.backend.ask(operation, payload, budget=budget, ack=ack)
         return await while_awaited(request.receive, work)
 
     async def answer(
         self,
         request: Request,
-        operation: str,
+        operation: AnyOperation,
         payload: dict[str, Any],
         *,
+        budget: float = BUDGET_S,
         status: Callable[[dict[str, Any]], int] = lambda _: HTTPStatus.OK,
     ) -> Response:
-        """The result as an answer, or the problem that there is instead."""
-        try:
-            done = await self.ask(request, operation, payload)
-        except MeeseeksError as error:
-            raise problem_of(error) from error
+        """Return the result as a response."""
+        done = await self.ask(request, operation, payload, budget=budget)
         return JsonAnswer(done.body, status(done.body))
 
     def delivery(self, answer: OperationAnswer, ends: float) -> "CommittedAnswer":
-        """An answer that counts as delivered once it is sent, to a caller who waits until `ends` in monotonic time."""
+        """Return a response that is committed once sent, if that happens before `ends` in monotonic time."""
         return CommittedAnswer(answer, ends, self.backend, self.metrics)
 
 
 class CommittedAnswer(JsonAnswer):
-    """An answer that is committed once it has been sent, unless that took longer than its caller waits."""
+    """A response that is committed once it has been sent, unless that happens too late."""
 
     def __init__(self, answer: OperationAnswer, ends: float, backend: OperationClient, metrics: Metrics) -> None:
         super().__init__(answer.body)
@@ -115,7 +121,7 @@ async def while_awaited(receive: Receive, work: Awaitable[OperationAnswer]) -> O
 
 
 async def has_left(receive: Receive) -> bool:
-    """Whether the caller has left by now."""
+    """Return whether the caller has closed the connection."""
     leaving = asyncio.ensure_future(_left(receive))
     await asyncio.sleep(0)
     left = leaving.done()
@@ -128,43 +134,29 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-def tenant_of(request: Request, wanted: str) -> str:
-    """The tenant that a request is about: the one that it says, unless its token is for another one."""
-    return passage_of(request.scope).caller.tenant or wanted
+def tenant_of(request: Request, requested: str) -> str:
+    """Return the requested tenant, or the one that the token is bound to."""
+    return grant_of(request.scope).caller.tenant or requested
 
 
 def only_for_all(request: Request) -> None:
-    """Raise `Problem` where the token is for one tenant and what it asks for concerns all of them."""
-    if passage_of(request.scope).caller.tenant is not None:
-        raise Problem(HTTPStatus.FORBIDDEN, "this concerns every tenant; use a token that is not for a single one")
+    """Raise `Problem` if the token is bound to one tenant; the request concerns all of them."""
+    if grant_of(request.scope).caller.tenant is not None:
+        raise Problem(HTTPStatus.FORBIDDEN, "this concerns all tenants; use a token that is not bound to one")
 
 
-def left_alone(request: Request) -> Response:
-    """The end of a request whose caller has gone; nobody receives it."""
-    passage_of(request.scope).note = GONE
+def abandoned(request: Request) -> Response:
+    """Return the response to a caller who has left; it only ends the request."""
+    grant_of(request.scope).note = GONE
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 def seconds_left(request: Request, deadline_ms: int) -> tuple[float, float]:
-    """Seconds that are left of a deadline that began when the request arrived, and the moment at which it ends."""
-    ends = passage_of(request.scope).arrived + deadline_ms / 1000
+    """Return the seconds left of a deadline counted from the arrival, and its end in monotonic time."""
+    ends = grant_of(request.scope).arrived + deadline_ms / 1000
     return max(0.0, ends - time.monotonic()), ends
 
 
-DEADLINE_HEADER = "X-Deadline-Ms"
-
-
-Limit = Annotated[
-    DeadlineMs | None, Query(description="Most milliseconds the answer may take; the shortest one that is said holds.")
-]
-
-
-LimitHeader = Annotated[DeadlineMs | None, Header(alias=DEADLINE_HEADER, description="As `deadline_ms`.")]
-
-
-SessionId = Annotated[Key, Path(description="The conversation.")]
-
-
 def shortest(*limits: int | None) -> int:
-    """The shortest of the limits that were said."""
+    """Return the shortest given limit."""
     return min(limit for limit in limits if limit is not None)

@@ -1,4 +1,4 @@
-"""Bodies of requests and answers: strict JSON in, ASCII JSON out."""
+"""Request and response bodies: strict JSON in, ASCII JSON out."""
 
 import json
 import math
@@ -15,11 +15,11 @@ from hooks.contract import Reason
 from .problems import Problem
 
 DEEPEST = 64
-"""Levels of nesting that a body may have."""
+"""Most levels of nesting in a body."""
 
 
 class JsonAnswer(Response):
-    """A JSON object, in ASCII: text that no UTF-8 can hold is escaped, as it was when it came."""
+    """A JSON response in ASCII; characters that UTF-8 cannot encode stay escaped."""
 
     media_type = "application/json"
 
@@ -28,7 +28,7 @@ class JsonAnswer(Response):
 
 
 def read_json(body: bytes) -> Any:
-    """The value in a body. Raises `Problem` saying what is wrong, and never what was sent."""
+    """Parse a body. Raise `Problem`, without request data, if it is not strict JSON."""
     try:
         value = json.loads(body, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
@@ -45,7 +45,7 @@ def read_json(body: bytes) -> Any:
 
 
 class _NotFinite(ValueError):
-    """A number that JSON does not know."""
+    """A number that JSON does not have."""
 
 
 def _refuse_constant(name: str) -> float:
@@ -60,7 +60,7 @@ def _finite(text: str) -> float:
 
 
 def _depth(value: Any) -> int:
-    """Levels of nesting, counted without recursion and no further than they matter."""
+    """Return the levels of nesting, counted without recursion and at most `DEEPEST` + 1."""
     depth, level = 0, [value]
     while level and depth <= DEEPEST:
         level = [
@@ -78,20 +78,20 @@ def _unreadable(detail: str) -> Problem:
 
 
 def is_json(content_type: str | None) -> bool:
-    """Whether a Content-Type header says JSON."""
+    """Return whether a Content-Type is JSON."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 class JsonRequest(Request):
-    """A request whose body is read strictly."""
+    """A request whose body must be strict JSON."""
 
     async def json(self) -> Any:
         return read_json(await self.body())
 
 
 class JsonRoute(APIRoute):
-    """An endpoint whose body, where it takes one, must say that it is JSON: no page in a browser can forge that."""
+    """An endpoint whose body must have a JSON Content-Type, which web pages cannot send across origins."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle, takes_body = super().get_route_handler(), self.body_field is not None
@@ -104,10 +104,10 @@ class JsonRoute(APIRoute):
         return strict
 
 
-def unsupported(*wanted: str) -> Problem:
-    """The problem of a body of another type than these."""
+def unsupported(*media_types: str) -> Problem:
+    """Return the problem of a body whose type is none of these."""
     return Problem(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        f"send the body as {' or '.join(wanted)}, and say so in the Content-Type header",
+        f"set the Content-Type header to {' or '.join(media_types)}",
         reason=Reason.BAD_REQUEST,
     )

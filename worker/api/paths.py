@@ -1,7 +1,7 @@
-"""Ids in paths: any text may be an id, a slash in it included, which travels as `%2F`.
+"""Ids in paths. An id may contain any text, including slashes, sent as `%2F`.
 
-Servers decode a path before it is matched, so that such a slash would divide it. Here each segment is decoded by
-itself, and what would divide it stays encoded until the segment has become a parameter.
+Servers decode a path before matching it, which would split such ids. Here each segment is decoded by itself, and its
+slashes stay encoded until it has become a parameter.
 """
 
 from urllib.parse import unquote
@@ -10,10 +10,10 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import Scope
 
 SEGMENT = "segment"
-"""The kind of a parameter that is one segment: `{session_id:segment}`."""
+"""Convertor of a parameter that is one segment: `{session_id:segment}`."""
 
 MEMORY = "memory"
-"""The kind of a parameter that is a memory's id; `export` and `import` at its place are endpoints of their own."""
+"""Convertor of a memory id; it excludes `export` and `import`, which are endpoints."""
 
 
 class SegmentConvertor(Convertor[str]):
@@ -30,14 +30,14 @@ class MemoryConvertor(SegmentConvertor):
     regex = "(?!(?:export|import)(?:/|$))[^/]+"
 
 
-def know_segments() -> None:
-    """Let routes have parameters of the kinds `SEGMENT` and `MEMORY`."""
+def register_convertors() -> None:
+    """Register the convertors `SEGMENT` and `MEMORY`."""
     register_url_convertor(SEGMENT, SegmentConvertor())
     register_url_convertor(MEMORY, MemoryConvertor())
 
 
 def segmented(scope: Scope) -> str:
-    """The path of a request, decoded but for what divides segments."""
+    """Return the decoded path, with slashes inside segments still encoded."""
     raw = scope.get("raw_path")
     if not raw or b"%" not in raw:
         return str(scope["path"])

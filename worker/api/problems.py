@@ -1,4 +1,4 @@
-"""Errors as problem documents (RFC 9457, `application/problem+json`), and which status an error has."""
+"""Errors as problem documents (RFC 9457, `application/problem+json`)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ from worker.operations.job import reason_of
 MEDIA_TYPE = "application/problem+json"
 
 MOST_FAULTS = 20
-"""Faults of one request that are told."""
+"""Most faults to report of one request."""
 
 LONGEST_PLACE = 20
-"""Steps of a place in a body that are told."""
+"""Most steps to report of a place in a body."""
 
 GONE = 499
-"""Status that the log and the metrics have for a caller who left before the answer; nobody receives it."""
+"""Status in logs and metrics of a caller who left before the response."""
 
 _STATUS = {
     Reason.BAD_REQUEST: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -34,27 +34,27 @@ _STATUS = {
 
 
 class InvalidPart(BaseModel):
-    """What is wrong with one part of a request; the part itself is not repeated."""
+    """What is wrong with one part of a request."""
 
-    at: list[str | int] = Field(description="Where: body, query, path or header, and the names on the way there.")
+    at: list[str | int] = Field(description="Path to the part, starting with body, query, path or header.")
     message: str
 
 
 class ProblemDocument(BaseModel):
-    """Why a request was not served."""
+    """Why a request failed."""
 
-    type: str = Field(default="about:blank", description="Always about:blank: the status says what kind it is.")
+    type: str = Field(default="about:blank", description="Always about:blank; see the status.")
     title: str
     status: int
-    detail: str | None = Field(default=None, description="What is wrong, and what to do about it.")
-    reason: str | None = Field(default=None, description="The named reason, as results have it, where there is one.")
+    detail: str | None = Field(default=None, description="What is wrong and what to do.")
+    reason: str | None = Field(default=None, description="Reason, as in injection results.")
     errors: list[InvalidPart] | None = Field(
-        default=None, description="Each fault of a request that cannot be understood."
+        default=None, description="What is wrong with each part of an invalid request."
     )
 
 
 class Problem(HTTPException):
-    """A request that is not served; `detail` is for people and never repeats what was sent."""
+    """A failed request. `detail` is for people and does not repeat request data."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Problem(HTTPException):
 
 
 def title_of(status: int) -> str:
-    """The standard phrase of a status."""
+    """Return the standard phrase of a status."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -91,7 +91,7 @@ def title_of(status: int) -> str:
 
 
 def problem_of(error: MeeseeksError) -> Problem:
-    """The problem that an error of the service is to a caller."""
+    """Return the problem that reports an error of the service."""
     reason = reason_of(error)
     status = _STATUS.get(reason, HTTPStatus.SERVICE_UNAVAILABLE)
     headers = {"Retry-After": "1"} if status is HTTPStatus.SERVICE_UNAVAILABLE else None
@@ -99,7 +99,7 @@ def problem_of(error: MeeseeksError) -> Problem:
 
 
 def invalid(error: ValidationError | Sequence[Mapping[str, Any]], where: str = "") -> Problem:
-    """The problem of a request that does not follow its model; `where` goes before every place."""
+    """Return the problem of an invalid request; `where` is prepended to every place."""
     given = error.errors(include_url=False, include_input=False) if isinstance(error, ValidationError) else error
     faults = [
         InvalidPart(at=[*([where] if where else []), *map(_step, fault["loc"][:LONGEST_PLACE])], message=_words(fault))

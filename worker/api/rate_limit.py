@@ -1,21 +1,21 @@
-"""How many requests a caller may make: a token bucket each, filled at a steady rate. Pure: the time is an argument."""
+"""Rate limits: one token bucket per caller."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
 MOST_CALLERS = 10_000
-"""Callers that are kept apart; the one that was quiet for longest is forgotten, and begins with a full bucket."""
+"""Most callers with a bucket; the least recently active one is dropped and starts with a full bucket again."""
 
 
 @dataclass(slots=True)
 class RateLimit:
-    """At most `per_minute` requests at once, and so many a minute from then on; 0 is no limit."""
+    """Allows bursts of `per_minute` requests and as many per minute on average; 0 means no limit."""
 
     per_minute: int
     _buckets: "OrderedDict[str, tuple[float, float]]" = field(default_factory=OrderedDict)
 
     def take(self, caller: str, now: float) -> float:
-        """Seconds until this request may be made; 0 where it may, and then it counts. `now` is in seconds."""
+        """Return 0 and count the request, or return the seconds to wait. `now` is in seconds."""
         if self.per_minute == 0:
             return 0.0
         rate = self.per_minute / 60

@@ -1,4 +1,4 @@
-"""HTTP in this process: a socket, uvicorn on it, and its end when the process is told to stop."""
+"""The HTTP server of this process."""
 
 import asyncio
 import logging
@@ -17,26 +17,26 @@ from worker.operations.client import OperationClient
 from worker.operations.metrics import Metrics
 from worker.settings.service import ServiceSettings
 
-from .access import Policy, passage_of
+from .access import Policy, grant_of
 from .app import create_app
 from .execution import OperationExecutor, QueueLook
 from .rate_limit import RateLimit
 from .tokens import check_address, local_names, read_tokens
 
 DRAIN_S = 4
-"""Seconds that requests in progress get when the process is told to stop."""
+"""Seconds that running requests get on shutdown."""
 
 KEEP_ALIVE_S = 75
-"""Seconds that a connection without requests is kept."""
+"""Seconds that an idle connection is kept."""
 
 RETRY_S = 2.0
-"""Seconds between two tries of an address that is taken."""
+"""Seconds between attempts to bind an address that is in use."""
 
 log = structlog.get_logger()
 
 
 class HttpServer:
-    """Serves HTTP as the settings say. Raises `SettingsError` at once for what is wrong with them."""
+    """Serves HTTP. Raises `SettingsError` on construction if the settings are wrong."""
 
     def __init__(self, service: ServiceSettings) -> None:
         self._service = service
@@ -53,17 +53,16 @@ class HttpServer:
 
     @staticmethod
     def tenant_of(scope: Mapping[str, Any]) -> str | None:
-        """The only tenant that a request which has passed the gate may touch; `None` is any. For `mounts`."""
-        return passage_of(dict(scope)).caller.tenant
+        """Return the tenant that a request is bound to, or `None`. For `mounts`."""
+        return grant_of(dict(scope)).caller.tenant
 
     @asynccontextmanager
     async def serving(
         self, backend: OperationClient, look: QueueLook, *, mounts: Mapping[str, Starlette] | None = None, alone: bool
     ) -> AsyncIterator[str]:
-        """Serves within the block, and gives the URL, or what is in the way.
+        """Serve within the block, and yield the URL or why there is none yet.
 
-        `alone` says that this is all that the process does: an address that is taken then raises `SettingsError`. Else
-        it is tried again every few seconds, since the rest must go on.
+        If the address is in use, raise `SettingsError` if the process does nothing else (`alone`); otherwise retry.
         """
         executor = OperationExecutor(backend, self.metrics, look, self._service.mask_secrets_at_write, counts=alone)
         app = create_app(executor, self._policy, mounts=mounts)
@@ -74,7 +73,7 @@ class HttpServer:
                 raise
             log.error("http_address_taken", error=str(error), next_try_s=RETRY_S)
             listener = None
-        address = url_of(listener) if listener else f"none yet: port {self._service.http_port} is taken"
+        address = url_of(listener) if listener else f"none yet: port {self._service.http_port} is in use"
         server = _Server(app)
         running = asyncio.create_task(self._run(server, listener), name="http")
         try:
@@ -101,10 +100,10 @@ class HttpServer:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that leaves signals to the process around it, and tells what it has to say as this service does."""
+    """uvicorn without signal handlers, with its log in this service's format."""
 
     def __init__(self, app: ASGIApp) -> None:
-        _tell_as_we_do()
+        _configure_uvicorn_log()
         self._ready = asyncio.Event()
         super().__init__(
             uvicorn.Config(
@@ -130,7 +129,7 @@ class _Server(uvicorn.Server):
         self._ready.set()
 
     async def wait_started(self, running: "asyncio.Task[None]") -> None:
-        """Wait until requests are answered; raises what kept it from starting."""
+        """Wait until the server accepts requests. Raise the error that kept it from starting."""
         ready = asyncio.create_task(self._ready.wait())
         await asyncio.wait((ready, running), return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
@@ -139,7 +138,7 @@ class _Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises `SettingsError` saying what is in the way."""
+    """Return a listening socket. Raise `SettingsError` with the reason if that fails."""
     bare = host.strip("[]")
     family = socket.AF_INET6 if ":" in bare else socket.AF_INET
     try:
@@ -150,7 +149,7 @@ def listen(host: str, port: int) -> socket.socket:
             " http_port, 0 for any free one, or http_enabled = false"
         ) from error
     listener.setblocking(False)
-    # asyncio does this for connections that say they are TCP; without it, small answers wait 40 ms for more to send
+    # asyncio sets this only for sockets with an explicit TCP protocol; without it, small responses wait 40 ms
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
@@ -161,7 +160,7 @@ def url_of(listener: socket.socket) -> str:
 
 
 class _QuietFilter(logging.Handler):
-    """Tells what uvicorn warns of by its kind: its own words may repeat what somebody sent."""
+    """Logs the type of uvicorn's warnings without their arguments, which may repeat request data."""
 
     def emit(self, record: logging.LogRecord) -> None:
         kind: Any = record.exc_info[0] if record.exc_info else None
@@ -169,7 +168,7 @@ class _QuietFilter(logging.Handler):
         log.log(record.levelno, "http_server", what=words, error=kind.__name__ if kind else None)
 
 
-def _tell_as_we_do() -> None:
+def _configure_uvicorn_log() -> None:
     logger = logging.getLogger("uvicorn.error")
     logger.handlers, logger.propagate = [_QuietFilter(logging.WARNING)], False
     logger.setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Who may ask: tokens, what they are for, and which addresses may be served without one."""
+"""Tokens of the HTTP API, and the addresses that need none."""
 
 import hashlib
 import hmac
@@ -11,12 +11,12 @@ from worker.domain.errors import SettingsError
 from worker.settings.service import ServiceSettings
 
 SHORTEST = 16
-"""Characters of the shortest token that is accepted."""
+"""Least characters of a token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who makes a request. `tenant` is the only one that it may touch; `None` is any. `name` is for logs and limits."""
+    """The caller of a request. `tenant` restricts it to one tenant; `name` is for logs and rate limits."""
 
     name: str
     tenant: str | None = None
@@ -24,7 +24,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The SHA-256 of a token, and who uses it."""
+    """The SHA-256 of a token and its caller."""
 
     digest: bytes
     caller: Client
@@ -32,12 +32,12 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens that are accepted; without any, nobody is asked for one."""
+    """The accepted tokens; without any, none is required."""
 
     known: tuple[Token, ...] = ()
 
     def find(self, given: str) -> Client | None:
-        """Whose token it is. Takes equally long whichever it is and however much of it is right."""
+        """Return the caller with this token, in constant time."""
         digest, found = _digest(given), None
         for token in self.known:
             if hmac.compare_digest(token.digest, digest):
@@ -46,14 +46,14 @@ class Tokens:
 
 
 def read_tokens(service: ServiceSettings) -> Tokens:
-    """The tokens that the settings name. Raises `SettingsError`, which never holds a token."""
+    """Read the tokens that the settings name. Raise `SettingsError`, without tokens in its message, if that fails."""
     known: list[Token] = []
     if service.http_token is not None:
         known.append(_token(service.http_token, Client("token"), "service.http_token"))
     if service.http_token_file is not None:
         known += _file_tokens(service.http_token_file.expanduser())
     if len({token.digest for token in known}) < len(known):
-        raise SettingsError("service.http_token_file: the same token is there twice")
+        raise SettingsError("service.http_token_file: duplicate token")
     return Tokens(tuple(known))
 
 
@@ -72,7 +72,7 @@ def _file_tokens(path: Path) -> Iterator[Token]:
 
 def _token(text: str, caller: Client, place: str) -> Token:
     if len(text) < SHORTEST or not text.isascii() or not text.isprintable() or " " in text:
-        raise SettingsError(f"{place}: a token has at least {SHORTEST} characters, all of them ASCII and none a space")
+        raise SettingsError(f"{place}: a token needs at least {SHORTEST} printable ASCII characters and no spaces")
     return Token(_digest(text), caller)
 
 
@@ -81,7 +81,7 @@ def _digest(text: str) -> bytes:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Return whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -89,16 +89,16 @@ def is_loopback(host: str) -> bool:
 
 
 def check_address(host: str, tokens: Tokens) -> None:
-    """Raise `SettingsError` for an address that others reach when nobody is asked for a token."""
+    """Raise `SettingsError` if other machines can reach the address and no token is required."""
     if not tokens.known and not is_loopback(host):
         raise SettingsError(
-            f"service.http_host: {host} can be reached from other machines, so a token is needed: set"
-            " MEESEEKS_HTTP_TOKEN or http_token_file, or serve at 127.0.0.1"
+            f"service.http_host: other machines can reach {host}, so it needs a token; set MEESEEKS_HTTP_TOKEN or"
+            " http_token_file, or use 127.0.0.1"
         )
 
 
 def local_names(host: str) -> frozenset[str]:
-    """Names by which the service is called from its own machine; a page in a browser must not use another one."""
+    """Return the host names that local callers use; web pages must not use others."""
     return frozenset({"localhost", "127.0.0.1", "[::1]", _bracketed(host.lower())})
 
 
@@ -107,14 +107,14 @@ def _bracketed(host: str) -> str:
 
 
 def name_in(authority: str) -> str:
-    """The host of a Host header or of an Origin, in lower case and without its port."""
+    """Return the host of a Host or Origin header in lower case, without the port."""
     bare = authority.rpartition("://")[2].strip().lower()
     end = bare.find("]")
     return bare[: end + 1] if bare.startswith("[") and end > 0 else bare.partition(":")[0]
 
 
 def bearer(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-    """The token of an Authorization header; `None` where there is none, or more than one."""
+    """Return the token of the Authorization header, or `None` if there is not exactly one."""
     values = [value for name, value in headers if name == b"authorization"]
     scheme, _, token = values[0].decode("latin-1").partition(" ") if len(values) == 1 else ("", "", "")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None

@@ -1,1 +1,1 @@
-"""Composition root: settings become open adapters, and these become the service."""
+"""Composition root: open the adapters that the settings name, and assemble the service from them."""

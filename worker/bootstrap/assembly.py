@@ -16,13 +16,18 @@ from worker.adapters.qdrant.edge.generations import EdgeGenerations
 from worker.adapters.redis.ledger import ledger_key
 from worker.domain.errors import StoreError
 from worker.domain.model_profile import ModelKind, kind_of
+from worker.domain.operation import by_name
 from worker.injection.search_only import SearchOnlySelector
 from worker.injection.service import InjectionParts, InjectionService
 from worker.injection.sessions import SessionService
 from worker.injection.strategies import Strategies
+from worker.operations.health import health_handler
+from worker.operations.injection import InjectionOperations
 from worker.operations.memories import MemoryOperations
-from worker.operations.receipts import FeedbackOperations
-from worker.operations.requests import Operations
+from worker.operations.receipts import ReceiptOperations
+from worker.operations.sessions import SessionOperations
+from worker.operations.settings import SettingsOperations
+from worker.operations.usage import UsageOperations
 from worker.ports.models import Embedder, Selector
 from worker.ports.state import Ledger, ReceiptStore, UsageStore
 from worker.ports.store import Recipe, StoreEngine, StoreGenerations, WholeStore
@@ -46,14 +51,13 @@ from .opening import ConfiguredModels, OpenedRelevanceModel, open_embedder, serv
 
 log = structlog.get_logger()
 
-
 EDGE = "edge"
-"""What the embedded store is called where another one is a URL."""
+"""Name of the embedded store where others have a URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What stays the same whichever generation of the store serves."""
+    """Parts that all generations of the store share."""
 
     sparse: Bm25Encoder
     models: ConfiguredModels | None
@@ -75,7 +79,7 @@ async def _assemble(
     store: WholeStore,
     embedder: Embedder | None,
 ) -> Serving:
-    """Everything that answers requests from this generation of the store."""
+    """Return the handlers of this generation of the store."""
     fault = await _dense_fault(store) if embedder else None
     usable = None if fault else embedder
     profile = read_calibration(service.home, usable.profile) if usable else None
@@ -92,32 +96,26 @@ async def _assemble(
     )
     injection = InjectionService(injecting)
     stack.push_async_callback(injection.drain)
-    operations = Operations(
-        injection=injection,
-        recall=recall,
-        memories=_memories(service, parts, store, usable),
-        engine=store,
-        receipts=parts.receipts,
-        config_for=parts.live.for_agent,
-        clock=utc_now,
-        ledger_name=ledger_key,
-        sessions=SessionService(parts.ledger, parts.live.for_agent),
-        settings=parts.live,
-        models=parts.models.states if parts.models else tuple,
-        about=_about(service, name, embedder, parts),
+    states = parts.models.states if parts.models else tuple
+    handlers = (
+        *InjectionOperations(injection, recall, parts.live.for_agent, utc_now, ledger_key).handlers(),
+        *SessionOperations(SessionService(parts.ledger, parts.live.for_agent)).handlers(),
+        *_memories(service, parts, store, usable).handlers(),
+        *_receipts(service, parts, store, _building(service, parts, usable, injecting)).handlers(),
+        *_usage(parts, store).handlers(),
+        *SettingsOperations(parts.live).handlers(),
+        health_handler(store, states, parts.live, _about(service, name, embedder, parts)),
     )
-    table = operations.table()
-    feedback = _feedback(service, parts, store, _building(service, parts, usable, injecting))
-    return Serving(name, store, embedder, usable is not None, table | feedback.table(table))
+    return Serving(name, store, embedder, usable is not None, by_name(handlers))
 
 
 def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, injecting: InjectionParts) -> Build:
-    """Makes services that are like the one in use but for what a replay changes."""
+    """Return a factory of services that differ from the serving one only in what a replay changes."""
 
     async def build(
         config: InjectionConfig, prompt: Prompt | None, ledger: Ledger, receipts: ReceiptStore
     ) -> InjectionService:
-        await _opened(service, parts, config)
+        await _open_models(service, parts, config)
         choosing = replace(parts, prompts=parts.prompts.with_prompt(prompt))
         strategies = _strategies(service, choosing, usable, SearchOnlySelector(injecting.profile))
         own = replace(injecting, strategies=strategies, ledger=ledger, receipts=receipts)
@@ -126,8 +124,8 @@ def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, i
     return build
 
 
-async def _opened(service: ServiceSettings, parts: Parts, config: InjectionConfig) -> None:
-    """Open the models of these settings, which takes longer the first time than a request may wait."""
+async def _open_models(service: ServiceSettings, parts: Parts, config: InjectionConfig) -> None:
+    """Open the models of these settings; the first time takes longer than a request may wait."""
     models = parts.models
     if models is None:
         return
@@ -136,25 +134,21 @@ async def _opened(service: ServiceSettings, parts: Parts, config: InjectionConfi
         await (models.decision.open(name) if decides else models.chat.open(name))
 
 
-def _feedback(service: ServiceSettings, parts: Parts, store: WholeStore, build: Build) -> FeedbackOperations:
-    """What is done with requests that were."""
-    config_for = parts.live.for_agent
+def _receipts(service: ServiceSettings, parts: Parts, store: WholeStore, build: Build) -> ReceiptOperations:
     prompts = service.prompts_dir or default_prompts_dir()
-    feedback = AnswerUsage(AnswerUsageParts(parts.receipts, parts.ledger, parts.usage, store, config_for, utc_now))
-    return FeedbackOperations(
-        replayer=Replayer(ReplayParts(parts.receipts, store, config_for, build, MemoryLedger, prompts)),
-        feedback=feedback,
-        receipts=parts.receipts,
-        usage=parts.usage,
-        engine=store,
-        config_for=config_for,
-    )
+    replay = ReplayParts(parts.receipts, store, parts.live.for_agent, build, MemoryLedger, prompts)
+    return ReceiptOperations(parts.receipts, Replayer(replay), store, parts.live.for_agent)
+
+
+def _usage(parts: Parts, store: WholeStore) -> UsageOperations:
+    answers = AnswerUsageParts(parts.receipts, parts.ledger, parts.usage, store, parts.live.for_agent, utc_now)
+    return UsageOperations(AnswerUsage(answers), parts.usage, store)
 
 
 def _memories(service: ServiceSettings, parts: Parts, store: WholeStore, usable: Embedder | None) -> MemoryOperations:
     mask = service.mask_secrets_at_write
-    memory_service = MemoryService(store, parts.sparse, usable, mask=mask, changed=parts.journal)
-    return MemoryOperations(memory_service, utc_now, mask=mask)
+    memories = MemoryService(store, parts.sparse, usable, mask=mask, changed=parts.journal)
+    return MemoryOperations(memories, parts.usage, utc_now, mask=mask)
 
 
 def _recipe(embedder: Embedder | None, sparse: Bm25Encoder) -> Recipe:
@@ -169,8 +163,6 @@ def _maintenance_context(
     configured: Embedder | None,
     stack: AsyncExitStack,
 ) -> MaintenanceContext:
-    """What the store is kept with."""
-
     async def embedder_named(name: str | None) -> Embedder | None:
         if name is None or name == service.embedder:
             return configured
@@ -179,7 +171,7 @@ def _maintenance_context(
     async def elsewhere(to: str, recipe: Recipe) -> WholeStore:
         here = service.qdrant_url or EDGE
         if to == here:
-            raise StoreError(f"{to} is where the memories are already")
+            raise StoreError(f"the memories are already at {to}")
         other: StoreGenerations = EdgeGenerations(service.home) if to == EDGE else server_generations(service, to)
         return await other.open_live(recipe)
 
@@ -214,21 +206,21 @@ def _about(service: ServiceSettings, name: str, embedder: Embedder | None, parts
 
 
 async def _dense_fault(engine: StoreEngine) -> Reason | None:
-    """Why the store's vectors must not be used; a store that does not answer yet is judged when it does."""
+    """Return why the store's vectors must not be used; for a store that does not answer, `None`."""
     try:
         health = await engine.health()
     except StoreError as error:
         log.warning("store_unavailable", error=str(error))
         return None
     if health.fault:
-        log.warning("dense_leg_off", fault=health.fault)
+        log.warning("dense_search_off", fault=health.fault)
     return None if health.dense_usable else Reason.EMBEDDER_MISMATCH
 
 
 def _strategies(
     service: ServiceSettings, parts: Parts, embedder: Embedder | None, deterministic: Selector
 ) -> Strategies:
-    """Every way to choose that is there."""
+    """Return the available strategies."""
     models, prompts, model = parts.models, parts.prompts, parts.relevance_model.fits(embedder)
     relevance_model = RelevanceSelector(model, embedder, deterministic) if model and embedder else None
     if models is None:
@@ -237,7 +229,6 @@ def _strategies(
         ModelKind.CHAT: ask_chat(models.chat, prompts.triage_for, service.model_context),
         ModelKind.DECISION: ask_decision(models.decision, lambda: prompts.decision, read_scales(service.home)),
     }
-
     triage = LiveSelector(models.names.of, ask_by_kind(models.names.kind, ways))
     return Strategies(
         deterministic, relevance_model=relevance_model, llm=triage, decision=triage, usual=models.names.strategy

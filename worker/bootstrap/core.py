@@ -12,17 +12,17 @@ import structlog
 from redis.asyncio import Redis
 
 from hooks.contract import InjectionResult
-from hooks.wire import INJECT, SESSION_EVENT
 from worker.adapters.local.config_watcher import ASK_S, LOOK_S, ConfigWatcher, FileWatch
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.redis.overrides import RedisOverrides
 from worker.domain.errors import QueueError
-from worker.domain.operation import Operation
+from worker.domain.operation import Handlers, by_name
 from worker.operations.hosts import HostOperations
+from worker.operations.registry import INJECT, SESSION_EVENT
 from worker.operations.store import StoreOperations
 from worker.ports.models import Embedder
 from worker.ports.store import StoreEngine
-from worker.query.warm_up import prepare
+from worker.query.warm_up import warm_up
 from worker.settings.injection import Settings
 from worker.settings.live import LiveSettings
 from worker.settings.service import ServiceSettings
@@ -46,14 +46,14 @@ from .opening import (
 )
 
 CHECK_S = 5.0
-"""Seconds between two looks at whether the vectors of a shared store still fit."""
+"""Seconds between checks whether the vectors of a shared store still fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """An open service without its doors. `about` says what it is made of, without secrets."""
+    """An open service without HTTP or a queue. `about` describes its parts without secrets."""
 
-    operations: dict[str, Operation]
+    operations: Handlers
     engine: StoreEngine
     embedder: Embedder | None
     model: ConfiguredModels | None
@@ -68,13 +68,13 @@ async def open_core(
     with_model: bool = True,
     answered: Callable[[InjectionResult], None] | None = None,
 ) -> AsyncIterator[Core]:
-    """Everything that answers requests, warmed up; without `redis`, sessions and receipts are kept locally.
+    """Open a service and warm it up. Without `redis`, it keeps sessions and receipts locally.
 
-    `answered` is told every result that an injection brings.
+    `answered` is called with every injection result.
     """
     async with AsyncExitStack() as stack:
         service = settings.service
-        await asyncio.to_thread(prepare)
+        await asyncio.to_thread(warm_up)
         embedder = await open_embedder(service, stack)
         sparse, generation_store = Bm25Encoder(service.language), make_generations(service)
         store = await generation_store.open_live(_recipe(embedder, sparse))
@@ -96,15 +96,15 @@ async def open_core(
         )
         stack.push_async_callback(jobs.aclose)
         about = _about(service, generation_store.live_name, embedder, parts)
-        table = host.table() | jobs.table()
-        hosts = HostOperations(table[INJECT], table[SESSION_EVENT], open_subagents(redis))
-        yield Core(table | hosts.table(), store, embedder, models, about)
+        handlers = host.handlers() | by_name(jobs.handlers())
+        hosts = HostOperations(INJECT.handler_in(handlers), SESSION_EVENT.handler_in(handlers), open_subagents(redis))
+        yield Core(handlers | by_name(hosts.handlers()), store, embedder, models, about)
 
 
 async def _open_live(
     settings: Settings, redis: "Redis | None", stack: AsyncExitStack
 ) -> tuple[LiveSettings, LivePrompts]:
-    """Settings and prompts, watched for changes from now on."""
+    """Open settings and prompts, and watch them for changes."""
     live = await open_settings(settings, redis)
     folder = settings.service.prompts_dir or default_prompts_dir()
     prompts = LivePrompts(folder, partial(live.report, "prompts"))
@@ -121,7 +121,7 @@ async def _open_live(
 
 
 async def open_settings(settings: Settings, redis: "Redis | None") -> LiveSettings:
-    """The settings in force: with `redis`, what is saved there too. A Redis that is away is asked again later."""
+    """Open the settings, with those saved in `redis`; if it does not answer, the watcher asks it again later."""
     live = LiveSettings(settings, RedisOverrides(redis) if redis is not None else None)
     try:
         await live.refresh()
@@ -131,12 +131,12 @@ async def open_settings(settings: Settings, redis: "Redis | None") -> LiveSettin
 
 
 def _named_models(settings: Settings) -> tuple[str, ...]:
-    """Every model that the file's settings name for anybody."""
+    """Return every model that the file names, for all agents or single ones."""
     return tuple(name for config in (settings.memory_injection, *settings.agents.values()) for name in config.models)
 
 
 def configure_logging(service: ServiceSettings) -> None:
-    """Structured lines on standard error: JSON, or coloured text on a terminal."""
+    """Log structured lines to standard error: JSON, or coloured text on a terminal."""
     console = service.log_format == "console" or (service.log_format == "auto" and sys.stderr.isatty())
     renderer: Any = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
     structlog.configure(

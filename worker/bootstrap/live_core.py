@@ -1,4 +1,4 @@
-"""The core in service, and how another generation of the store takes its place while requests come in."""
+"""The serving core, and its replacement by another generation of the store while requests come in."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from worker.domain.errors import StoreError
-from worker.domain.operation import Operation
-from worker.operations.memories import WRITES
+from worker.domain.operation import AnyHandler, Handlers
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import WholeStore
 from worker.store.copying import PointBuilder
@@ -19,20 +18,20 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """One generation in service: its store, the embedder that fits it, and what answers requests with them."""
+    """One generation of the store, its embedder, and the handlers that use them."""
 
     name: str
     store: WholeStore
     embedder: Embedder | None
     dense_usable: bool
-    operations: dict[str, Operation]
+    handlers: Handlers
 
 
 Assemble = Callable[[str, WholeStore, Embedder | None], Awaitable[Serving]]
 
 
 class LiveCore:
-    """Owns the store in service. Close it after the operations."""
+    """Owns the serving store. Close it after the operations."""
 
     def __init__(self, first: Serving, assemble: Assemble, sparse: SparseEncoder) -> None:
         self._serving = first
@@ -40,7 +39,7 @@ class LiveCore:
         self._sparse = sparse
         self._retiring: set[asyncio.Task[None]] = set()
         self.write_barrier = WriteBarrier()
-        self._switch = OperationSwitch(self.write_barrier, WRITES, first.operations)
+        self._switch = OperationSwitch(self.write_barrier, first.handlers)
 
     @property
     def serving(self) -> Serving:
@@ -52,26 +51,26 @@ class LiveCore:
     def maker(self) -> PointBuilder:
         return PointBuilder(self._serving.embedder, self._sparse)
 
-    def table(self) -> dict[str, Operation]:
-        """Operations that stay the same whichever generation serves."""
-        return self._switch.table()
+    def handlers(self) -> dict[str, AnyHandler]:
+        """Return handlers that stay valid when another generation of the store replaces this one."""
+        return self._switch.handlers()
 
     async def adopt(self, name: str, store: WholeStore, embedder: Embedder | None) -> None:
-        """Serve from `store` from now on; the former one is closed once nobody uses it any more."""
+        """Serve from `store` from now on, and close the former one once no call uses it."""
         serving = await self._assemble(name, store, embedder)
         former, self._serving = self._serving, serving
-        idle = self._switch.use(serving.operations)
+        idle = self._switch.use(serving.handlers)
         task = asyncio.create_task(_retire(former, idle), name="retire-store")
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
 
     async def retired(self) -> None:
-        """Wait until the generations that were replaced are closed, and free to be opened again or deleted."""
+        """Wait until replaced generations are closed and may be opened again or deleted."""
         if self._retiring:
             await asyncio.wait(tuple(self._retiring))
 
     async def keep_fitting(self, every: float) -> None:
-        """Go on for ever looking whether the vectors of a shared store fit, which a reindex elsewhere may change."""
+        """Check forever whether the vectors of a shared store fit; another process may reindex it."""
         while True:
             await asyncio.sleep(every)
             serving = self._serving
@@ -82,7 +81,7 @@ class LiveCore:
             usable = serving.embedder is not None and made_by.embedder == self.maker().record.embedder
             if usable != serving.dense_usable and serving is self._serving:
                 self._serving = await self._assemble(serving.name, serving.store, serving.embedder)
-                self._switch.use(self._serving.operations)
+                self._switch.use(self._serving.handlers)
                 log.warning("store_recipe_changed", dense_usable=usable)
 
     async def aclose(self) -> None:

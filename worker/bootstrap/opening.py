@@ -1,7 +1,6 @@
-"""What the settings name, opened: the store, the embedder, the model, the ledger, the receipts.
+"""Open the adapters that the settings name: store, embedder, models, ledger and receipts.
 
-litellm and qdrant-client take seconds to import, fastapi a part of one, so what is built on them is imported when it
-is opened, not with this module; a command that needs none of them never pays for them.
+litellm, qdrant-client and fastapi are slow to import, so adapters that use them are imported when they are opened.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from redis.asyncio import Redis
 
-from hooks.wire import socket_path, unix_url
+from hooks.protocol.wire import socket_path, unix_url
 from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.local.receipts import FileReceipts
 from worker.adapters.local.subagents import MemorySubagents
@@ -55,7 +54,7 @@ PROBE_TIMEOUT = 0.5
 
 
 def make_generations(service: ServiceSettings) -> StoreGenerations:
-    """Where the generations of the configured store are; nothing is opened yet."""
+    """Return the generations of the configured store, without opening one."""
     if service.qdrant_url:
         return server_generations(service, service.qdrant_url)
     return EdgeGenerations(service.home)
@@ -70,24 +69,24 @@ def server_generations(service: ServiceSettings, url: str) -> StoreGenerations:
 
 
 def store_path(service: ServiceSettings) -> Path:
-    """The folder of the embedded store's live generation."""
+    """Return the folder of the embedded store's live generation."""
     return live_folder(service.home)
 
 
 def embedded_redis_url(service: ServiceSettings) -> str:
-    """Where the Valkey that `meeseeks up` starts listens."""
+    """Return the URL of the Valkey that `meeseeks up` starts."""
     return unix_url(socket_path(str(service.home.absolute())))
 
 
 def embedded_is_up(service: ServiceSettings) -> bool:
-    """Whether something listens where the Valkey of `meeseeks up` would."""
+    """Return whether a process listens on the socket of `meeseeks up`'s Valkey."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(PROBE_TIMEOUT)
         return probe.connect_ex(socket_path(str(service.home.absolute()))) == 0
 
 
 def http_server(service: ServiceSettings) -> "HttpServer":
-    """HTTP as the settings say, not served yet. Raises `SettingsError` for what is wrong with them."""
+    """Create the HTTP server without starting it. Raise `SettingsError` if its settings are invalid."""
     server: HttpServer = import_module("worker.api.server").HttpServer(service)
     return server
 
@@ -111,7 +110,7 @@ def open_subagents(redis: "Redis | None") -> PendingSubagents:
 
 
 async def open_embedder(service: ServiceSettings, stack: AsyncExitStack) -> Embedder | None:
-    """The embedder, warmed up. While it does not work, queries go on by keywords; it is tried again with each."""
+    """Open and warm up the embedder. While it fails, queries use keywords only, and each tries it again."""
     embedder = make_embedder(service)
     if embedder is None:
         return None
@@ -124,7 +123,7 @@ async def open_embedder(service: ServiceSettings, stack: AsyncExitStack) -> Embe
 
 
 def make_embedder(service: ServiceSettings) -> Embedder | None:
-    """The embedder that the settings name. Raises `SettingsError` for a name that means nothing."""
+    """Create the configured embedder. Raise `SettingsError` if its name is unknown."""
     kind, _, name = service.embedder.partition(":")
     if kind == "none":
         return None
@@ -144,7 +143,7 @@ def make_embedder(service: ServiceSettings) -> Embedder | None:
 
 @dataclass(frozen=True, slots=True)
 class OpenedRelevanceModel:
-    """The model, where its file is there and sound, and why it is not used; `fitted` says to whose labels it is."""
+    """The relevance model, if its file is valid, or why it is not used; `fitted` describes an adjustment."""
 
     model: RelevanceProcess | None = None
     unused: str | None = None
@@ -155,10 +154,10 @@ class OpenedRelevanceModel:
     def about(self) -> str:
         if self.model is not None and self.unused is None:
             return f"version {self.model.relevance_model.version}{self.fitted}"
-        return f"{'broken' if self.broken else 'off'}: {self.unused}; meanwhile the search's scores decide"
+        return f"{'broken' if self.broken else 'off'}: {self.unused}; search scores are used instead"
 
     def fits(self, embedder: Embedder | None) -> RelevanceProcess | None:
-        """The relevance model where it is made for this embedder's vectors."""
+        """Return the relevance model if it was made for this embedder."""
         if self.model is None or embedder is None:
             return None
         return self.model if embedder.profile.fingerprint == self.model.relevance_model.fingerprint else None
@@ -167,7 +166,7 @@ class OpenedRelevanceModel:
 async def open_relevance_model(
     service: ServiceSettings, embedder: Embedder | None, stack: AsyncExitStack
 ) -> OpenedRelevanceModel:
-    """The model with what was fitted to the team's own labels; whatever is wrong with it leaves the plain gate."""
+    """Open the relevance model with its adjustment; if that fails, search scores are used instead."""
     try:
         file = await asyncio.to_thread(read_relevance_model)
         change = read_adjustment(service.home, file.relevance_model)
@@ -175,27 +174,26 @@ async def open_relevance_model(
         stack.callback(model.close)
         await model.warm()
     except (RelevanceError, SettingsError) as error:
-        log.error("judge_unavailable", error=str(error))
+        log.error("relevance_model_unavailable", error=str(error))
         return OpenedRelevanceModel(unused=str(error), broken=find_folder() is not None)
     name = embedder.profile.name if embedder else "none"
     unused = (
-        f"it is made for {file.card['embedder']['name']}, the embedder is {name}; it comes with `service.embedder ="
-        " minilm`, and a model does without it"
+        f"it requires the embedder {file.card['embedder']['name']}, but the embedder is {name}; set `service.embedder ="
+        " minilm` to use it"
     )
     fitted = _fitted(change, fitted_to_another(service.home, file.relevance_model))
     return OpenedRelevanceModel(model, None if OpenedRelevanceModel(model).fits(embedder) else unused, fitted=fitted)
 
 
 def _fitted(change: Adjustment | None, other: str | None) -> str:
-    """To whose labels the relevance model is fitted, in words."""
     if change is not None:
         return ", fitted to your labels"
-    lost = f"; what was fitted to version {other} does not hold for it: run `meeseeks calibrate --cases` again"
+    lost = f"; your fit is for version {other}: run `meeseeks calibrate --cases` again"
     return lost if other else ""
 
 
 async def choose_model(service: ServiceSettings) -> str | None:
-    """The configured model, else one of a local Ollama; `none` means that no model is wanted."""
+    """Return the configured model, or one of a local Ollama; `none` means no model."""
     if service.model == "none":
         return None
     return service.model or await find_chat_model(service.ollama_url)
@@ -203,26 +201,28 @@ async def choose_model(service: ServiceSettings) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredModels:
-    """The models that requests may use: those of the settings, opened when they are first needed."""
+    """The models that requests may use, opened when they are first needed."""
 
     names: ModelNames
     chat: "ModelPool[ChatModel]"
     decision: "ModelPool[DecisionModel]"
 
     def states(self) -> list[ModelState]:
-        """Of every model that is open."""
+        """Return the state of every open model."""
         now = monotonic()
         return [*self.chat.states(now), *self.decision.states(now)]
 
     async def warm(self) -> None:
-        """Wait until every model that is open has been asked once, for whoever measures."""
+        """Wait until every open model has finished warming up, so that measurements exclude it."""
         await self.chat.warmed()
         await self.decision.warmed()
 
 
 async def open_models(service: ServiceSettings, named: Iterable[str], stack: AsyncExitStack) -> ConfiguredModels:
-    """The models, the usual one and those `named` opened and still warming up: until they have, requests in a hurry get
-    the answer that needs none. Raises `SettingsError` for what cannot be opened as it is described."""
+    """Open the default model and those `named`, which keep warming up in the background.
+
+    Raise `SettingsError` if one cannot be opened.
+    """
     names = ModelNames(service, await choose_model(service))
     chat = ModelPool[ChatModel](partial(_load_model, service), service.profile)
     decision = ModelPool[DecisionModel](partial(_load_decision_model, service), service.profile)
@@ -260,7 +260,7 @@ def _load_decision_model(service: ServiceSettings, profile: ModelProfile) -> Dec
 
 
 def make_decision_model(service: ServiceSettings, name: str) -> DecisionModel:
-    """A decision model by its name, with what the settings say of it. Blocks while the SDK is imported."""
+    """Create a decision model with its configured profile. Block while the SDK is imported."""
     return _load_decision_model(service, service.profile(name))
 
 
@@ -270,15 +270,15 @@ def _api_base(service: ServiceSettings, profile: ModelProfile) -> str | None:
 
 
 def _api_key(service: ServiceSettings, profile: ModelProfile) -> str | None:
-    """The model's own key where the settings name a variable. Raises `SettingsError` where that is not set."""
+    """Return the model's key. Raise `SettingsError` if its own environment variable is not set."""
     if profile.api_key_variable is None:
         return service.model_api_key
     if profile.api_key_variable not in os.environ:
-        raise SettingsError(f"model {profile.name}: the variable {profile.api_key_variable} is not set")
+        raise SettingsError(f"model {profile.name}: the environment variable {profile.api_key_variable} is not set")
     return os.environ[profile.api_key_variable]
 
 
 def _slow_adapter(name: str) -> Any:
-    """An adapter whose SDK takes a second or more to import."""
+    """Import an adapter whose SDK is slow to import."""
     prepare_environment(os.environ)
     return import_module(f"worker.adapters.{name}")

@@ -30,11 +30,8 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_comp
 app.callback()(common)
 for _command in (up, worker, http, remember, update, relate, forget, recall, inject, receipt, doctor, calibrate, demo):
     app.command()(_command)
-app.command()(replay)
-app.command()(label)
-app.command()(usage)
-app.command()(install)
-app.command()(uninstall)
+for _other in (replay, label, usage, install, uninstall):
+    app.command()(_other)
 app.command("calibrate-decision")(calibrate_decision)
 app.command("show")(show_memory)
 app.command("list")(list_memories)

@@ -1,20 +1,24 @@
-"""Where a command's work is done: in the running service, or in this process when none owns the store."""
+"""Calls operations in the running service, or in this process if no service runs."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from hooks.queue import QueueClient
 from worker.bootstrap.core import open_core
 from worker.bootstrap.opening import embedded_is_up, embedded_redis_url
-from worker.operations.client import LocalOperationClient, OperationClient, QueueOperationClient, without_password
+from worker.domain.operation import AnyOperation
+from worker.operations.client import BUDGET_S, LocalOperationClient, OperationClient, QueueOperationClient
 from worker.settings.injection import Settings
 
-__all__ = ["LocalOperationClient", "OperationClient", "QueueOperationClient", "open_client", "without_password"]
+from .options import run
+
+__all__ = ["LocalOperationClient", "OperationClient", "QueueOperationClient", "call", "open_client"]
 
 
 @asynccontextmanager
 async def open_client(settings: Settings, *, with_model: bool = False) -> AsyncIterator[OperationClient]:
-    """The running service where there is one, else the store opened here."""
+    """Connect to the running service, or open the store in this process."""
     url = settings.service.redis_url or embedded_redis_url(settings.service)
     if settings.service.redis_url is None and not embedded_is_up(settings.service):
         async with open_core(settings, with_model=with_model) as core:
@@ -25,3 +29,15 @@ async def open_client(settings: Settings, *, with_model: bool = False) -> AsyncI
         yield QueueOperationClient(client, url)
     finally:
         await client.aclose()
+
+
+def call(
+    settings: Settings, operation: AnyOperation, payload: dict[str, Any], *, as_json: bool, budget: float = BUDGET_S
+) -> dict[str, Any]:
+    """Run one operation and return its result; `budget` is in seconds. End the command with a message on an error."""
+
+    async def work() -> dict[str, Any]:
+        async with open_client(settings) as backend:
+            return await backend.call(operation, payload, budget=budget)
+
+    return run(work(), as_json=as_json)

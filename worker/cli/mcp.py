@@ -1,4 +1,4 @@
-"""Commands for agents that ask memory themselves: the MCP server over stdio, and the Memory Search skill."""
+"""Commands for agents that search memory themselves: an MCP server on stdio and the Memory Search skill."""
 
 import asyncio
 import os
@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from worker.bootstrap.opening import embedded_is_up
+from worker.domain.operation import AnyOperation
 from worker.mcp import Backend, ToolScope, serve_stdio
 from worker.settings.injection import Settings
 from worker.triage.prompt_files import default_prompts_dir
@@ -23,7 +24,7 @@ from .output import fail, print_json, say
 SKILL = "memory-search"
 
 Shared = Annotated[
-    bool, typer.Option("--shared", envvar="MEESEEKS_SHARED", help="What is remembered is for everybody of the tenant.")
+    bool, typer.Option("--shared", envvar="MEESEEKS_SHARED", help="Share new memories with everyone in the tenant.")
 ]
 
 
@@ -34,50 +35,48 @@ def mcp(
     agent: Agent = "main",
     project: Project = None,
     shared: Shared = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print what a host's `.mcp.json` needs for these options, and end.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the `.mcp.json` entry and exit.")] = False,
 ) -> None:
-    """Serve recall, remember and forget as MCP tools on standard input and output, for a host that starts this command.
+    """Serve recall, remember and forget as MCP tools on standard input and output.
 
-    Whose memories the tools touch is said here or by variables, never by the model.
+    The model cannot choose whose memories it accesses: these options or their variables decide.
     """
     settings = settings_of(context, as_json=as_json)
-    whose = ToolScope(tenant or "default", user or None, agent or "main", project or None, shared)
+    scope = ToolScope(tenant or "default", user or None, agent or "main", project or None, shared)
     if as_json:
-        print_json(configuration(context.obj, whose))
+        print_json(configuration(context.obj, scope))
         return
-    run(serve_stdio(ReconnectingClient(settings), whose), as_json=False)
+    run(serve_stdio(ReconnectingClient(settings), scope), as_json=False)
 
 
 class ReconnectingClient:
-    """Does operations in the running service, or where there is none in this process.
+    """Run each operation in the service, or in this process if none runs.
 
-    A host keeps this command running for hours, so the store is opened for the time of one operation alone: a service
-    may start meanwhile, and several of these commands may run at once.
+    A host keeps this command running for hours. So the store is opened per operation: a service may start meanwhile,
+    and several of these commands may run at once.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._alone = asyncio.Lock()
 
-    async def call(self, operation: str, payload: dict[str, Any], *, budget: float = 10.0) -> dict[str, Any]:
+    async def call(self, operation: AnyOperation, payload: dict[str, Any], *, budget: float = 10.0) -> dict[str, Any]:
         service = self._settings.service
         served = service.redis_url is not None or embedded_is_up(service)
         async with nullcontext() if served else self._alone, open_client(self._settings) as backend:
             return await backend.call(operation, payload, budget=budget)
 
 
-def configuration(said: Common, whose: ToolScope) -> dict[str, Any]:
-    """The entry of a host's list of MCP servers that starts this command with the same options."""
-    usual = ToolScope()
-    before = {"--config": said.config, **{f"--{name.replace('_', '-')}": at for name, at in said.overrides.items()}}
+def configuration(common: Common, scope: ToolScope) -> dict[str, Any]:
+    """Return the MCP server entry with which a host starts this command with the same options."""
+    default = ToolScope()
+    before = {"--config": common.config, **{f"--{name.replace('_', '-')}": at for name, at in common.overrides.items()}}
     after = {
-        f"--{name}": getattr(whose, name)
+        f"--{name}": getattr(scope, name)
         for name in ("tenant", "user", "agent", "project")
-        if getattr(whose, name) != getattr(usual, name)
+        if getattr(scope, name) != getattr(default, name)
     }
-    arguments = [*_words(before), "mcp", *_words(after), *(["--shared"] if whose.shared else [])]
+    arguments = [*_words(before), "mcp", *_words(after), *(["--shared"] if scope.shared else [])]
     return {"mcpServers": {"meeseeks": {"command": "meeseeks", "args": arguments}}}
 
 
@@ -86,37 +85,33 @@ def _words(options: Mapping[str, object]) -> list[str]:
 
 
 def mounts(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | None]) -> Any:
-    """The tools as a part of the HTTP service, see `worker.mcp.mount`; what they need is imported with HTTP only."""
+    """Return the tools as a mount for the HTTP service; its packages are imported only when HTTP is served."""
     return import_module("worker.mcp.mount").mcp_mount(backend, tenant_of)
 
 
 def skill(
     context: typer.Context,
-    folder: Annotated[
-        Path | None, typer.Argument(help="A host's folder of skills, such as .claude/skills; without one, it is shown.")
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a skill by that name that reads differently.")
-    ] = False,
+    folder: Annotated[Path | None, typer.Argument(help="Skills folder of a host, such as .claude/skills.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a skill that differs.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show where the Memory Search skill is, or put it into a host's folder of skills."""
+    """Install the Memory Search skill in a host's skills folder, or print where it is."""
     source = default_prompts_dir() / SKILL
     if folder is None:
         print_json({"skill": SKILL, "path": str(source)}) if as_json else say(str(source))
         return
     target = folder / SKILL
     if target.exists() and not force and contents(target) != contents(source):
-        fail(f"{target} is there and reads differently; --force replaces it", as_json=as_json)
+        fail(f"{target} already exists and differs; use --force to replace it", as_json=as_json)
     try:
         if target.exists():
             shutil.rmtree(target)
         shutil.copytree(source, target)
     except OSError as error:
         fail(f"{target}: {error.strerror or error}", as_json=as_json)
-    print_json({"skill": SKILL, "path": str(target)}) if as_json else say(f"{SKILL} is in {target}")
+    print_json({"skill": SKILL, "path": str(target)}) if as_json else say(f"installed: {target}")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
+    """Return all files below a folder by relative path."""
     return {os.fspath(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -1,4 +1,4 @@
-"""Options that commands share, and how a command runs."""
+"""Options shared by commands, and helpers that load settings and run a command."""
 
 import asyncio
 import os
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from worker.bootstrap.core import configure_logging
 from worker.domain.errors import MeeseeksError
+from worker.domain.validation import plain_message
 from worker.settings.injection import Settings, load_settings
 from worker.settings.service import ServiceSettings
 
@@ -21,22 +22,22 @@ T = TypeVar("T")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Tenant = Annotated[
-    str, typer.Option("--tenant", envvar="MEESEEKS_TENANT", help="Whose memories; tenants never see each other's.")
+    str, typer.Option("--tenant", envvar="MEESEEKS_TENANT", help="Tenant whose memories to use; tenants are isolated.")
 ]
 User = Annotated[
     str | None,
-    typer.Option("--user", envvar="MEESEEKS_USER", help="The user; sees shared memories and this user's own."),
+    typer.Option("--user", envvar="MEESEEKS_USER", help="User whose memories to use besides the shared ones."),
 ]
-Agent = Annotated[str, typer.Option("--agent", envvar="MEESEEKS_AGENT", help="The agent that is to be given memory.")]
+Agent = Annotated[str, typer.Option("--agent", envvar="MEESEEKS_AGENT", help="Agent that receives the memories.")]
 Project = Annotated[
     str | None,
-    typer.Option("--project", envvar="MEESEEKS_PROJECT", help="The project; sees shared memories and its own."),
+    typer.Option("--project", envvar="MEESEEKS_PROJECT", help="Project whose memories to use besides the shared ones."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What was said before the command's name: where the settings are, and what goes before them."""
+    """Options given before the command name: the settings file and values that override it."""
 
     config: Path | None
     overrides: dict[str, Any]
@@ -44,22 +45,22 @@ class Common:
 
 def common(
     context: typer.Context,
-    config: Annotated[Path | None, typer.Option(help="Settings file; ./meeseeks.toml where there is one.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings file (default: ./meeseeks.toml if it exists).")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of the embedded store and Valkey.")] = None,
-    redis_url: Annotated[str | None, typer.Option(help="Redis or Valkey instead of the embedded one.")] = None,
+    redis_url: Annotated[str | None, typer.Option(help="Redis or Valkey server instead of the embedded one.")] = None,
     qdrant_url: Annotated[str | None, typer.Option(help="Qdrant server instead of the embedded store.")] = None,
 ) -> None:
-    """Meeseeks: what an agent ought to remember, before it runs, within three seconds, or nothing."""
+    """Give AI agents relevant memories before each run."""
     context.obj = Common(config, {"data_dir": data_dir, "redis_url": redis_url, "qdrant_url": qdrant_url})
 
 
 def settings_of(
     context: typer.Context, *, as_json: bool = False, quiet: bool = True, fails: bool = True, **more: Any
 ) -> Settings:
-    """The settings of this command; ends it with a clear message when they are wrong, or raises if not `fails`."""
-    said: Common = context.obj
+    """Return the settings. End the command if they are invalid, or raise `MeeseeksError` if `fails` is false."""
+    given: Common = context.obj
     try:
-        settings = load_settings(said.config, **said.overrides, **more)
+        settings = load_settings(given.config, **given.overrides, **more)
     except MeeseeksError as error:
         if not fails:
             raise
@@ -70,24 +71,29 @@ def settings_of(
 
 
 def settings_or_fault(context: typer.Context, *, as_json: bool = False) -> tuple[Settings, str | None]:
-    """As `settings_of`; a settings file that is wrong is told, since a running service goes on without the change."""
-    said: Common = context.obj
+    """Return the settings and, if the file is invalid, its error; a running service keeps its last good values."""
+    given: Common = context.obj
     try:
         return settings_of(context, as_json=as_json, fails=False), None
     except MeeseeksError as error:
         configure_logging(ServiceSettings(log_level="error"))
         try:
-            return Settings.load_service(os.environ, said.config, **said.overrides), str(error)
+            return Settings.load_service(os.environ, given.config, **given.overrides), str(error)
         except MeeseeksError as worse:
             fail(str(worse), as_json=as_json)
 
 
 def run(work: Coroutine[Any, Any, T], *, as_json: bool) -> T:
-    """Run a command's work; an expected failure ends it with its message and exit code 1."""
+    """Run a command's work; end the command with a message on an expected error."""
     try:
         return asyncio.run(work)
     except MeeseeksError as error:
         fail(str(error), as_json=as_json)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        fail(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", as_json=as_json)
+        fail(first_fault(error), as_json=as_json)
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the first fault as `field: message`."""
+    fault = error.errors(include_url=False)[0]
+    return ": ".join(filter(None, [".".join(map(str, fault["loc"])), plain_message(fault)]))

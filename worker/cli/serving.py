@@ -1,10 +1,9 @@
-"""Commands that serve: the whole stack, one worker, or HTTP alone."""
+"""Commands that run a service: everything, one worker, or only HTTP."""
 
 import asyncio
 import gc
 import os
 import signal
-from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Annotated, Any
@@ -20,7 +19,7 @@ from worker.adapters.redis.queue_state import look_at_queue
 from worker.bootstrap.core import open_core
 from worker.bootstrap.opening import embedded_redis_url, http_server
 from worker.domain.errors import QueueError
-from worker.domain.operation import Operation
+from worker.domain.operation import Handlers
 from worker.operations.client import COMMIT_S, LocalOperationClient, QueueOperationClient, without_password
 from worker.settings.injection import Settings
 
@@ -29,16 +28,14 @@ from .options import AsJson, run, settings_of
 from .output import fail, print_json, say
 
 WATCH_S = 0.5
-"""Seconds between two looks at whether the embedded Valkey still runs."""
+"""Seconds between two checks of the embedded Valkey."""
 
 log = structlog.get_logger()
 
-Model = Annotated[str | None, typer.Option(help="Chat model in litellm's notation; `none` does without.")]
-ApiBase = Annotated[str | None, typer.Option("--model-api-base", help="Base address of the model server.")]
-
-
-Host = Annotated[str | None, typer.Option("--http-host", help="Address that HTTP is served at.")]
-Port = Annotated[int | None, typer.Option("--http-port", help="Port of HTTP; 0 takes any free one.")]
+Model = Annotated[str | None, typer.Option(help="Chat model in litellm notation; use `none` for no model.")]
+ApiBase = Annotated[str | None, typer.Option("--model-api-base", help="Base URL of the model server.")]
+Host = Annotated[str | None, typer.Option("--http-host", help="Address on which to serve HTTP.")]
+Port = Annotated[int | None, typer.Option("--http-port", help="HTTP port; 0 for any free port.")]
 
 
 def up(
@@ -46,15 +43,15 @@ def up(
     model: Model = None,
     model_api_base: ApiBase = None,
     http_enabled: Annotated[
-        bool | None, typer.Option("--http/--no-http", help="Serve HTTP as well; the settings say so by default.")
+        bool | None, typer.Option("--http/--no-http", help="Serve HTTP (default: from settings).")
     ] = None,
     host: Host = None,
     port: Port = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run everything here: a worker, the embedded store, HTTP, and an embedded Valkey unless --redis-url is given."""
-    said: dict[str, Any] = {"model": model, "model_api_base": model_api_base, "http_enabled": http_enabled}
-    settings = settings_of(context, as_json=as_json, quiet=False, http_host=host, http_port=port, **said)
+    """Run everything: a worker, the embedded store, HTTP, and an embedded Valkey unless --redis-url is given."""
+    options: dict[str, Any] = {"model": model, "model_api_base": model_api_base, "http_enabled": http_enabled}
+    settings = settings_of(context, as_json=as_json, quiet=False, http_host=host, http_port=port, **options)
     run(_up(settings, as_json), as_json=as_json)
 
 
@@ -74,17 +71,17 @@ async def _up(settings: Settings, as_json: bool) -> None:
 
 
 async def _keep_running(valkey: EmbeddedValkey) -> None:
-    """Bring the embedded Valkey back whenever it has died; the worker waits for it meanwhile."""
+    """Restart the embedded Valkey whenever it dies; the worker waits for it."""
     down = False
     while True:
         await asyncio.sleep(WATCH_S)
         down = down or valkey.has_died
         if down:
             log.error("valkey_died")
-            down = not await asyncio.to_thread(_brought_back, valkey)
+            down = not await asyncio.to_thread(_restart, valkey)
 
 
-def _brought_back(valkey: EmbeddedValkey) -> bool:
+def _restart(valkey: EmbeddedValkey) -> bool:
     valkey.stop()
     try:
         valkey.start()
@@ -98,35 +95,35 @@ def worker(
     context: typer.Context,
     model: Model = None,
     model_api_base: ApiBase = None,
-    with_http: Annotated[bool, typer.Option("--http", help="Serve HTTP as well.")] = False,
+    with_http: Annotated[bool, typer.Option("--http", help="Serve HTTP too.")] = False,
     host: Host = None,
     port: Port = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one worker on a Redis that is there already. Several may share it; a Qdrant server then holds the store."""
-    said: dict[str, Any] = {"model": model, "model_api_base": model_api_base, "http_host": host, "http_port": port}
-    settings = settings_of(context, as_json=as_json, quiet=False, **said)
+    """Run one worker on an existing Redis. Several workers can share it with a Qdrant server as the store."""
+    options: dict[str, Any] = {"model": model, "model_api_base": model_api_base}
+    settings = settings_of(context, as_json=as_json, quiet=False, http_host=host, http_port=port, **options)
     url = settings.service.redis_url
     if url is None:
-        fail("a worker needs --redis-url or MEESEEKS_REDIS_URL; `meeseeks up` brings its own Valkey", as_json=as_json)
+        fail("a worker needs --redis-url or MEESEEKS_REDIS_URL; `meeseeks up` starts its own Valkey", as_json=as_json)
     run(serve(settings, url, as_json, with_http=with_http), as_json=as_json)
 
 
 async def serve(settings: Settings, redis_url: str, as_json: bool, *, with_http: bool) -> None:
-    """Answer jobs, and HTTP if wanted, until SIGTERM or SIGINT comes; says on standard output when it is ready."""
+    """Serve jobs and optionally HTTP until SIGTERM or SIGINT; print a line when ready."""
     server = http_server(settings.service) if with_http else None
     redis = _connected(redis_url)
     try:
         async with AsyncExitStack() as stack:
             answered = server.metrics.injected if server else None
             core = await stack.enter_async_context(open_core(settings, redis=redis, answered=answered))
-            # a full collection would go through all that start-up has made, which stops every request for over a second
+            # A full collection over all objects made at start-up would stop every request for over a second.
             gc.freeze()
             about = core.about | {"redis": without_password(redis_url)}
             operations = core.operations
             if server is not None:
                 operations = server.metrics.timed(operations)
-                backend = await _here(operations, redis_url, settings.service.max_jobs, stack)
+                backend = await _local_client(operations, redis_url, settings.service.max_jobs, stack)
                 tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
                 serving = server.serving(backend, look, mounts=tools, alone=False)
                 about["http"] = await stack.enter_async_context(serving)
@@ -147,10 +144,10 @@ def _connected(redis_url: str) -> Any:
         raise QueueError(Reason.QUEUE_UNAVAILABLE, "the address of Redis is not a valid URL") from error
 
 
-async def _here(
-    operations: Mapping[str, Operation], redis_url: str, at_once: int, stack: AsyncExitStack
+async def _local_client(
+    operations: Handlers, redis_url: str, at_once: int, stack: AsyncExitStack
 ) -> LocalOperationClient:
-    """The operations of this process, without a way through the queue."""
+    """Return a client that calls the operations in this process, without the queue."""
     client = QueueClient(redis_url)
     stack.push_async_callback(client.aclose)
     with suppress(QueueFault):
@@ -159,7 +156,7 @@ async def _here(
 
 
 def http(context: typer.Context, host: Host = None, port: Port = None, as_json: AsJson = False) -> None:
-    """Serve HTTP alone, for workers that run elsewhere on the same Redis."""
+    """Serve only HTTP, for workers that run elsewhere on the same Redis."""
     settings = settings_of(context, as_json=as_json, quiet=False, http_host=host, http_port=port)
     run(_http(settings, as_json), as_json=as_json)
 
@@ -173,17 +170,17 @@ async def _http(settings: Settings, as_json: bool) -> None:
         tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
         async with server.serving(backend, look, mounts=tools, alone=True) as url:
             _announce_http(url, redis_url, as_json)
-            await _until_told_to_stop()
+            await _until_stopped()
     finally:
         await client.aclose()
         await redis.aclose()
 
 
-async def _until_told_to_stop() -> None:
-    told, loop = asyncio.Event(), asyncio.get_running_loop()
+async def _until_stopped() -> None:
+    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    await told.wait()
+        loop.add_signal_handler(number, stopped.set)
+    await stopped.wait()
 
 
 def _announce_http(url: str, redis_url: str, as_json: bool) -> None:
@@ -202,5 +199,5 @@ def _announce(about: dict[str, Any], as_json: bool) -> None:
     if "http" in about:
         say(f"  http      {about['http']}")
     say(f"  store     {about['store_at']}")
-    say(f"  embedder  {about['embedder'] or 'none: keyword search alone'}")
-    say(f"  model     {about['model'] or 'none: the relevance_model decides, else the search (set MEESEEKS_MODEL)'}")
+    say(f"  embedder  {about['embedder'] or 'none: keyword search only'}")
+    say(f"  model     {about['model'] or 'none: the built-in model decides (set MEESEEKS_MODEL to use one)'}")

@@ -1,4 +1,4 @@
-"""Commands about settings: what is in force and why, and changing it while the service runs."""
+"""`meeseeks settings`: show settings and their origin, and change them while the service runs."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,9 +11,11 @@ from hooks.contract import Reason
 from hooks.queue import connect
 from worker.bootstrap.core import open_settings
 from worker.bootstrap.opening import embedded_is_up, embedded_redis_url
-from worker.domain.deadline import Deadline
 from worker.domain.errors import QueueError, SettingsError
-from worker.operations.settings import SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RESET, SettingsOperations
+from worker.domain.operation import AnyOperation, by_name
+from worker.operations.client import LocalOperationClient
+from worker.operations.registry import SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RESET
+from worker.operations.settings import SettingsOperations
 from worker.settings.injection import InjectionConfig, Settings
 from worker.settings.live import LiveSettings
 
@@ -21,21 +23,20 @@ from .backend import open_client
 from .options import AsJson, run, settings_or_fault
 from .output import console, print_json, say, show, table
 
-ForAgent = Annotated[str | None, typer.Option("--agent", help="For this agent alone; without it, for all agents.")]
-Key = Annotated[str, typer.Argument(help="A key of `memory_injection`.")]
+ForAgent = Annotated[str | None, typer.Option("--agent", help="Only for this agent (default: all agents).")]
+Key = Annotated[str, typer.Argument(help="Key of `[memory_injection]`.")]
 
-BUDGET = 5.0
-"""Seconds that a change or a look may take."""
+BUDGET_S = 5.0
 
 SHOWN_CHARS = 60
-"""Most characters of a value in the table for people; `--json` shows it whole."""
+"""Length of a value in the table; `--json` shows all of it."""
 
 settings = typer.Typer(invoke_without_command=True)
 
 
 @settings.callback()
 def show_settings(context: typer.Context, agent: ForAgent = None, as_json: AsJson = False) -> None:
-    """Show every setting in force and where it comes from; `set`, `unset` and `reset` change what is saved."""
+    """Show all settings and their origin; change saved settings with `set`, `unset` and `reset`."""
     if context.invoked_subcommand is None:
         _do(context, SETTINGS_GET, {"agent_id": agent}, as_json)
 
@@ -44,28 +45,28 @@ def show_settings(context: typer.Context, agent: ForAgent = None, as_json: AsJso
 def set_value(
     context: typer.Context,
     key: Key,
-    value: Annotated[str, typer.Argument(help="JSON, or plain text; lists also as a,b,c.")],
+    value: Annotated[str, typer.Argument(help="JSON or plain text; a list can be a,b,c.")],
     agent: ForAgent = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save a value that goes before the file's; every worker uses it within a second."""
+    """Save a value that overrides the settings file; all workers use it within a second."""
     _do(context, SETTINGS_PATCH, {"agent_id": agent, "values": {key: value_of(key, value)}}, as_json)
 
 
 @settings.command("unset")
 def unset_value(context: typer.Context, key: Key, agent: ForAgent = None, as_json: AsJson = False) -> None:
-    """Forget a saved value."""
+    """Delete a saved value."""
     _do(context, SETTINGS_PATCH, {"agent_id": agent, "unset": [key]}, as_json)
 
 
 @settings.command("reset")
 def reset(context: typer.Context, agent: ForAgent = None, as_json: AsJson = False) -> None:
-    """Forget everything that was saved for the agent, or for all of them together; single agents keep their own."""
+    """Delete all saved values of one agent, or those for all agents; agents keep their own."""
     _do(context, SETTINGS_RESET, {"agent_id": agent}, as_json)
 
 
 def value_of(key: str, text: str) -> Any:
-    """What `text` means as a value of `memory_injection`: JSON, or plain text; lists also as a,b,c."""
+    """Return `text` as a value of `key`: JSON or plain text; a list can be a,b,c."""
     try:
         return json.loads(text)
     except ValueError:
@@ -74,7 +75,7 @@ def value_of(key: str, text: str) -> Any:
         return [part.strip() for part in text.split(",") if part.strip()] if listed else text
 
 
-def _do(context: typer.Context, operation: str, payload: dict[str, Any], as_json: bool) -> None:
+def _do(context: typer.Context, operation: AnyOperation, payload: dict[str, Any], as_json: bool) -> None:
     loaded, fault = settings_or_fault(context, as_json=as_json)
     view = run(_ask(loaded, fault, operation, payload), as_json=as_json)
     if fault is not None:
@@ -85,32 +86,32 @@ def _do(context: typer.Context, operation: str, payload: dict[str, Any], as_json
         _print(view)
 
 
-async def _ask(loaded: Settings, fault: str | None, operation: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """What the running service says; where no worker runs, what the file and Redis say."""
+async def _ask(loaded: Settings, fault: str | None, operation: AnyOperation, payload: dict[str, Any]) -> dict[str, Any]:
+    """Ask the running service; without a worker, read the file and Redis."""
     url = loaded.service.redis_url
     if url is None and not embedded_is_up(loaded.service):
-        _must_hold(fault)
+        _check_file(fault)
         return await _locally(LiveSettings(loaded), operation, payload)
     try:
         async with open_client(loaded) as backend:
-            return await backend.call(operation, payload, budget=BUDGET)
+            return await backend.call(operation, payload, budget=BUDGET_S)
     except QueueError as error:
         if error.reason is not Reason.NO_WORKER:
             raise
-    _must_hold(fault)
+    _check_file(fault)
     async with _saved(loaded, url or embedded_redis_url(loaded.service)) as live:
         return await _locally(live, operation, payload)
 
 
-def _must_hold(fault: str | None) -> None:
-    """Without a service that goes on with its last good values, a file that is wrong is just wrong."""
+def _check_file(fault: str | None) -> None:
+    """Raise `SettingsError` for an invalid file if no service runs that keeps its last good values."""
     if fault is not None:
         raise SettingsError(fault)
 
 
-async def _locally(live: LiveSettings, operation: str, payload: dict[str, Any]) -> dict[str, Any]:
-    answer = await SettingsOperations(live).table()[operation](payload, Deadline.after(BUDGET))
-    return answer.body
+async def _locally(live: LiveSettings, operation: AnyOperation, payload: dict[str, Any]) -> dict[str, Any]:
+    client = LocalOperationClient(by_name(SettingsOperations(live).handlers()))
+    return await client.call(operation, payload, budget=BUDGET_S)
 
 
 @asynccontextmanager
@@ -124,20 +125,20 @@ async def _saved(loaded: Settings, url: str) -> AsyncIterator[LiveSettings]:
 
 def _print(view: dict[str, Any]) -> None:
     whose = f"agent {view['agent']}" if view["agent"] else "all agents"
-    own = ", with values of its own" if view["agent"] and view["memory_injection_overridden"] else ""
+    own = ", with its own values" if view["agent"] and view["memory_injection_overridden"] else ""
     say(f"[memory_injection] for {whose}{own}; version {view['version']}")
     show(_table(view["memory_injection"]))
     if view["agents"] and not view["agent"]:
-        say(f"agents with values of their own: {', '.join(view['agents'])}")
+        say(f"agents with their own values: {', '.join(view['agents'])}")
     console.rule(style="dim")
-    say("[service], as the process was started")
+    say("[service], since the process started")
     show(_table(view["service"]))
-    _print_troubles(view)
+    _print_problems(view)
 
 
 def _table(values: dict[str, dict[str, Any]]) -> Any:
     rows = [[key, _short(entry["value"]), entry["origin"], entry["at"]] for key, entry in values.items()]
-    return table(None, ["key", "value", "from", "at"], rows)
+    return table(None, ["key", "value", "origin", "where"], rows)
 
 
 def _short(value: Any) -> str:
@@ -145,9 +146,9 @@ def _short(value: Any) -> str:
     return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
 
 
-def _print_troubles(view: dict[str, Any]) -> None:
+def _print_problems(view: dict[str, Any]) -> None:
     for source, fault in view["faults"].items():
-        say(f"NOT IN FORCE ({source}): {fault}; the last good values are")
+        say(f"NOT IN FORCE ({source}): {fault}; the last good values stay in use")
     for warning in (*view["warnings"], *view.get("dropped", [])):
         say(f"warning: {warning}")
     if view["needs_restart"]:

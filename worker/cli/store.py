@@ -1,4 +1,4 @@
-"""Commands that keep a whole store: what it is, backups, new vectors, another engine."""
+"""`meeseeks store`: show, back up, restore, reindex and migrate the store."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from worker.bootstrap.core import open_core
 from worker.domain.errors import StoreError
-from worker.operations.store import STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS, JobKind
+from worker.operations.registry import STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS
+from worker.operations.requests import JobKind
 from worker.settings.injection import Settings
 
 from .backend import LocalOperationClient, OperationClient, open_client
@@ -19,19 +20,17 @@ from .options import AsJson, run, settings_of
 from .output import errors, fail, print_json, say, show, table
 
 POLL_S = 0.2
-BUDGET = 30.0
-ARCHIVE_HELP = "A folder, or a file that ends in .tar.gz; on the machine of the service."
+BUDGET_S = 30.0
+ARCHIVE_HELP = "Folder or .tar.gz file on the machine of the service."
 
-store = typer.Typer(no_args_is_help=True, help="Keep the whole store: back it up, make its vectors anew, move it.")
+store = typer.Typer(no_args_is_help=True, help="Back up, restore, reindex or migrate the whole store.")
 
-ByEmbedder = Annotated[
-    str | None, typer.Option("--embedder", help="Embedder to use, as in the settings; the configured one by default.")
-]
+ByEmbedder = Annotated[str | None, typer.Option("--embedder", help="Embedder to use (default: the configured one).")]
 
 
 @store.command()
 def info(context: typer.Context, as_json: AsJson = False) -> None:
-    """What the store is, what made its vectors, which generations there are, and what is being done to it."""
+    """Show the store, its embedder, its index generations and the running job."""
     settings = settings_of(context, as_json=as_json)
     found = run(_ask(settings), as_json=as_json)
     if as_json:
@@ -42,9 +41,9 @@ def info(context: typer.Context, as_json: AsJson = False) -> None:
     rows = [
         ["store", f"{health['points']} memories in {health['engine']}, {generations['live']}"],
         ["vectors", f"{embedder['name']}, {embedder['dimension']} dimensions"],
-        ["former", ", ".join(generations["previous"]) or "none"],
+        ["previous", ", ".join(generations["previous"]) or "none"],
         ["unfinished", generations["draft"] or "none"],
-        ["at work", found["job"]["kind"] if found["job"]["state"] == "running" else "nothing"],
+        ["running job", found["job"]["kind"] if found["job"]["state"] == "running" else "none"],
         *(["note", note] for note in [health["fault"], *health["notes"]] if note),
     ]
     show(table(None, ["", ""], rows))
@@ -56,74 +55,70 @@ def backup(
     path: Annotated[Path, typer.Argument(help=ARCHIVE_HELP)],
     as_json: AsJson = False,
 ) -> None:
-    """Write every memory of every tenant, with its vector, to a folder or archive that is not there yet."""
-    _job(context, {"kind": JobKind.BACKUP, "path": str(path.absolute())}, as_json)
+    """Write all memories of all tenants, with their vectors, to a new folder or archive."""
+    _start(context, {"kind": JobKind.BACKUP, "path": str(path.absolute())}, as_json)
 
 
 @store.command()
 def restore(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(help=ARCHIVE_HELP)],
-    force: Annotated[bool, typer.Option("--force", help="Replace what the store holds.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace all memories in the store.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put a backup back. What the store held is replaced only with --force, and kept for `reindex --rollback`."""
-    _job(context, {"kind": JobKind.RESTORE, "path": str(path.absolute()), "force": force}, as_json)
+    """Restore a backup. A non-empty store is replaced only with --force; `reindex --rollback` undoes it."""
+    _start(context, {"kind": JobKind.RESTORE, "path": str(path.absolute()), "force": force}, as_json)
 
 
 @store.command()
 def reindex(
     context: typer.Context,
     embedder: ByEmbedder = None,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Go back to the former generation.")] = False,
-    prune: Annotated[bool, typer.Option("--prune", help="Delete former and unfinished generations.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Return to the previous index.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Delete previous and unfinished indexes.")] = False,
     min_overlap: Annotated[
         float,
-        typer.Option(min=0.0, max=1.0, help="Least share of what stored queries found that they must find again."),
+        typer.Option(min=0.0, max=1.0, help="Least share of earlier search results that the new index must find."),
     ] = 0.3,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also make vectors that fit anew, and go on where too little is found.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Rebuild all vectors; ignore --min-overlap.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Give every memory its vectors by the embedder and the keyword recipe in force. Reading goes on all the time.
+    """Rebuild the vectors of all memories with the current embedder, while the service keeps answering.
 
-    Broken off, it goes on where it was. The former generation is kept until --prune.
+    An interrupted run continues when started again. The previous index is kept until --prune.
     """
     if rollback and prune:
-        fail("--rollback and --prune are two different things", as_json=as_json)
+        fail("use either --rollback or --prune", as_json=as_json)
     kind = JobKind.ROLLBACK if rollback else JobKind.PRUNE if prune else JobKind.REINDEX
-    _job(context, {"kind": kind, "embedder": embedder, "force": force, "min_overlap": min_overlap}, as_json)
+    _start(context, {"kind": kind, "embedder": embedder, "force": force, "min_overlap": min_overlap}, as_json)
     if embedder is not None and not as_json and kind is not JobKind.PRUNE:
-        say(f'now write embedder = "{embedder}" under [service] in the settings, or the next start finds a mismatch')
+        say(f'now set embedder = "{embedder}" under [service] in the settings before the next start')
 
 
 @store.command()
 def migrate(
     context: typer.Context,
     to: Annotated[str, typer.Option(help="`edge` for the embedded store, or the URL of a Qdrant server.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Also into a store that is not empty: make it the same.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a store that is not empty.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the whole store to another engine. The service goes on with the old one until its settings name the new one.
+    """Copy the whole store to another engine. The service uses the old one until you change its settings.
 
-    What is written in between is brought over by doing it again with --force, which copies only what differs.
+    To copy memories written meanwhile, run it again with --force, which copies only the differences.
     """
-    _job(context, {"kind": JobKind.MIGRATE, "to": to, "force": force}, as_json)
+    _start(context, {"kind": JobKind.MIGRATE, "to": to, "force": force}, as_json)
 
 
-def _job(context: typer.Context, payload: dict[str, Any], as_json: bool) -> None:
+def _start(context: typer.Context, payload: dict[str, Any], as_json: bool) -> None:
     settings = settings_of(context, as_json=as_json)
-    result = run(_work(settings, payload, show_progress=not as_json), as_json=as_json)
+    result = run(_run_job(settings, payload, show_progress=not as_json), as_json=as_json)
     if as_json:
         print_json(result)
         return
-    show(table(None, ["", ""], [[name.replace("_", " "), _shown(value)] for name, value in result.items()]))
+    show(table(None, ["", ""], [[name.replace("_", " "), _text(value)] for name, value in result.items()]))
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -131,12 +126,12 @@ def _shown(value: Any) -> str:
 
 async def _ask(settings: Settings) -> dict[str, Any]:
     async with _backend(settings) as backend:
-        return await backend.call(STORE_INFO, {}, budget=BUDGET)
+        return await backend.call(STORE_INFO, {}, budget=BUDGET_S)
 
 
 @asynccontextmanager
 async def _backend(settings: Settings) -> AsyncIterator[OperationClient]:
-    """The service where it owns the store; a server's store is worked on from here, whichever workers share it."""
+    """Connect to the service that owns an embedded store; open a store on a server directly."""
     if settings.service.qdrant_url is None:
         async with open_client(settings) as backend:
             yield backend
@@ -145,17 +140,17 @@ async def _backend(settings: Settings) -> AsyncIterator[OperationClient]:
             yield LocalOperationClient(core.operations)
 
 
-async def _work(settings: Settings, payload: dict[str, Any], *, show_progress: bool) -> dict[str, Any]:
-    """Start a job and wait for its end; its result. Raises `StoreError` with what went wrong."""
+async def _run_job(settings: Settings, payload: dict[str, Any], *, show_progress: bool) -> dict[str, Any]:
+    """Start a job, wait for it and return its result. Raise `StoreError` if it fails."""
     async with _backend(settings) as backend:
-        started = await backend.call(STORE_JOB_START, payload, budget=BUDGET)
+        started = await backend.call(STORE_JOB_START, payload, budget=BUDGET_S)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=errors, disable=not show_progress, transient=True) as progress:
             task = progress.add_task(payload["kind"], total=None)
             while True:
-                status = await backend.call(STORE_JOB_STATUS, {}, budget=BUDGET)
+                status = await backend.call(STORE_JOB_STATUS, {}, budget=BUDGET_S)
                 if status.get("id") != started["id"]:
-                    raise StoreError("the service was restarted meanwhile; do it again, it goes on where it was")
+                    raise StoreError("the service was restarted; run the command again to continue")
                 if status["state"] != "running":
                     return _result(status)
                 progress.update(
@@ -168,4 +163,4 @@ def _result(status: dict[str, Any]) -> dict[str, Any]:
     if status["state"] == "done":
         result: dict[str, Any] = status["result"]
         return result
-    raise StoreError(status["error"] or "it was broken off")
+    raise StoreError(status["error"] or "the job was interrupted")

@@ -1,1 +1,1 @@
-"""Values of the field: memories, receipts, ledger entries, model calls, errors and deadlines. No I/O."""
+"""Values without I/O: memories, receipts, ledger entries, model calls, errors and deadlines."""

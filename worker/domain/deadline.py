@@ -1,4 +1,4 @@
-"""One absolute deadline that every step of a request shares."""
+"""The deadline that all steps of a request share."""
 
 import time
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ class Deadline:
         return cls(time.monotonic() + seconds)
 
     def remaining(self) -> float:
-        """Seconds left, never negative."""
+        """Return the seconds left, at least 0."""
         return max(0.0, self.at - time.monotonic())
 
     def keeping(self, reserve: float) -> "Deadline":
-        """An earlier deadline that leaves `reserve` seconds for what comes next."""
+        """Return a deadline `reserve` seconds earlier."""
         return Deadline(self.at - reserve)
 
     def within(self, seconds: float) -> "Deadline":
-        """This deadline, or `seconds` from now where that is sooner."""
+        """Return the earlier of this deadline and `seconds` from now."""
         return Deadline(min(self.at, time.monotonic() + seconds))

@@ -1,21 +1,4 @@
-"""Every error that the service raises on purpose.
-
-MeeseeksError
-├── SettingsError        a setting, an environment variable or the settings file is wrong
-├── PromptError          a prompt file is wrong
-├── StoreError           the memory store failed
-│   ├── StoreLocked      another process owns the embedded store
-│   ├── StoreDamaged     the embedded store cannot be opened as it is
-│   ├── StoreLate        the store did not answer within the deadline
-│   └── BadCursor        no page of a listing gave this cursor
-├── EmbedderError        a text could not be embedded
-├── JudgeError           the relevance model's file is missing or wrong, or it failed
-├── ModelError           the model failed or answered out of shape; carries the reason
-├── QueueError           Redis or the job queue failed; carries the reason
-├── OperationError       an operation was not done; carries the reason
-├── MemoryRejected       a memory may not be stored as it is
-└── NotFound             there is nothing by that id
-"""
+"""Every error the service raises on purpose."""
 
 from hooks.contract import Reason
 
@@ -23,11 +6,11 @@ from .model_calls import ModelAttempt
 
 
 class MeeseeksError(Exception):
-    """Base of every error that the service raises on purpose."""
+    """Base class of the service's errors."""
 
 
 class SettingsError(MeeseeksError):
-    """A setting is wrong; the message names the key and what would be right."""
+    """A setting, environment variable or settings file is wrong; the message names it and a valid value."""
 
 
 class PromptError(MeeseeksError):
@@ -35,15 +18,15 @@ class PromptError(MeeseeksError):
 
 
 class StoreError(MeeseeksError):
-    """The memory store could not do what was asked."""
+    """The memory store failed."""
 
 
 class StoreLocked(StoreError):
-    """Another process owns the embedded store."""
+    """Another process has the embedded store open."""
 
 
 class StoreDamaged(StoreError):
-    """The embedded store cannot be opened as it is."""
+    """The embedded store cannot be opened."""
 
 
 class StoreLate(StoreError):
@@ -51,7 +34,7 @@ class StoreLate(StoreError):
 
 
 class BadCursor(StoreError):
-    """No page of a listing gave this cursor."""
+    """The cursor does not come from a page of a listing."""
 
 
 class EmbedderError(MeeseeksError):
@@ -59,37 +42,34 @@ class EmbedderError(MeeseeksError):
 
 
 class RelevanceError(MeeseeksError):
-    """The relevance model cannot be used; the message says why and what to do."""
+    """The relevance model is unavailable; the message says why and what to do."""
 
 
-class ModelError(MeeseeksError):
-    """The model failed or answered out of shape; `attempts` tells of every model that was asked."""
-
-    def __init__(self, reason: Reason, message: str, attempts: tuple[ModelAttempt, ...] = ()) -> None:
+class _ReasonedError(MeeseeksError):
+    def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class ModelError(_ReasonedError):
+    """A model failed or its answer was malformed; `attempts` lists every model that was asked."""
+
+    def __init__(self, reason: Reason, message: str, attempts: tuple[ModelAttempt, ...] = ()) -> None:
+        super().__init__(reason, message)
         self.attempts = attempts
 
 
-class QueueError(MeeseeksError):
+class QueueError(_ReasonedError):
     """Redis or the job queue failed."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
-
-class OperationError(MeeseeksError):
-    """An operation was not done: its request is wrong, its time is up, or something broke that nobody foresaw."""
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+class OperationError(_ReasonedError):
+    """An operation failed: a bad request, no time left, or an unexpected error."""
 
 
 class MemoryRejected(MeeseeksError):
-    """A memory may not be stored as it is; the message says why."""
+    """A memory cannot be stored; the message says why."""
 
 
 class NotFound(MeeseeksError):
-    """There is nothing by that id."""
+    """Nothing has this id."""

@@ -1,4 +1,4 @@
-"""What a recall distinguishes: how much it may spend, how a memory was found, and orders without a query."""
+"""Enumerations shared by settings, search and receipts."""
 
 from enum import StrEnum
 
@@ -16,7 +16,7 @@ class SearchKind(StrEnum):
 
 
 class Budget(StrEnum):
-    """How much a recall may spend: the message alone; every leg; or every leg, wider, and each part of the message."""
+    """How much to search: the message only, all searches, or all searches with more candidates and message parts."""
 
     LOW = "low"
     MID = "mid"
@@ -24,7 +24,7 @@ class Budget(StrEnum):
 
 
 class RelevanceProfile(StrEnum):
-    """How much the relevance model injects: hardly ever anything needless, in between, or more of what is needed."""
+    """How much the relevance model injects: cautious avoids irrelevant memories, generous avoids missing any."""
 
     CAUTIOUS = "cautious"
     BALANCED = "balanced"
@@ -37,7 +37,7 @@ class RelevanceProfile(StrEnum):
 
 
 class ReceiptKeep(StrEnum):
-    """What a receipt keeps: everything; no text of anybody; or ids, numbers and named reasons alone."""
+    """What a receipt keeps: everything; everything but texts; or only ids, numbers and reasons."""
 
     EVERYTHING = "everything"
     NO_TEXTS = "no_texts"
@@ -45,14 +45,14 @@ class ReceiptKeep(StrEnum):
 
 
 class SortKey(StrEnum):
-    """What the best come first by: the latest `created_at` (unknown ones last), or the highest importance."""
+    """Sort order: newest `created_at` first (unknown last), or highest importance first."""
 
     RECENT = "recent"
     IMPORTANCE = "importance"
 
 
 class Language(StrEnum):
-    """Languages whose phrases and time expressions are known."""
+    """Languages with known phrases and time expressions."""
 
     ENGLISH = "en"
     FRENCH = "fr"

@@ -1,4 +1,4 @@
-"""What a session has been shown: the values that ledgers keep. Frozen, no I/O."""
+"""Values of the ledger, which records the memories a session has been shown."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A memory that a session has been shown: its version, the turn's number and the block that carried it.
+    """A memory shown to a session, with its version, turn number and block.
 
-    `text` is what the block said. `vector` is the memory's dense vector, one signed byte per dimension: what was shown
-    is compared, not what the store holds since. A `lasting` entry stands in the system prompt: it neither ages out
-    nor goes with a compaction.
+    `text` is the text as shown. `vector` is the memory's dense vector as shown, one signed byte per dimension.
+    A `lasting` entry is part of the system prompt: it neither expires nor goes away with a compaction.
     """
 
     version: int
@@ -23,9 +22,9 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerView:
-    """What the ledger knows at the start of a turn; `replay` is this turn's earlier answer as JSON.
+    """The ledger at the start of a turn.
 
-    `pending` is the turn after which a compaction began that has not ended yet.
+    `replay` is this turn's earlier answer as JSON. `pending` is the last turn before an unfinished compaction.
     """
 
     turn: int = 1
@@ -36,7 +35,7 @@ class LedgerView:
 
 @dataclass(frozen=True, slots=True)
 class LedgerKey:
-    """Ledgers are kept per tenant, session and agent."""
+    """Identify a ledger: one per tenant, session and agent."""
 
     tenant: str
     session_id: str
@@ -44,11 +43,11 @@ class LedgerKey:
 
 
 def turn_key_of(turn_id: str, message: str) -> str:
-    """A turn's id and a digest of its message: a caller that uses an id twice must not get a stale block."""
+    """Return the turn's id and a digest of its message, so that a reused id does not replay a stale block."""
     return f"{turn_id}:{hashlib.sha256(message.encode()).hexdigest()[:12]}"
 
 
 def turn_id_of(turn_key: str) -> str:
-    """The turn that a key belongs to; a key without a digest is the turn's id itself."""
+    """Return the turn id in a turn key; a key without a digest is the id itself."""
     turn_id, _, digest = turn_key.rpartition(":")
     return turn_id or digest

@@ -1,4 +1,4 @@
-"""Domain values: frozen, no I/O."""
+"""Memories, searches and selections."""
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,18 +33,18 @@ class DomainModel(BaseModel):
 
 
 SUPERSEDING = frozenset({"updates", "supersedes"})
-"""Kinds of relation whose target is out of date from then on."""
+"""Relation kinds that mark their target as outdated."""
 
 
 class Relation(DomainModel):
-    """A directed link; `updates` and `supersedes` say that the target is out of date."""
+    """A directed link to another memory; `updates` and `supersedes` mark the target as outdated."""
 
     kind: Key
     target: Key
 
 
 class MemoryScope(DomainModel):
-    """Who may see a memory inside its tenant; `None` means everybody."""
+    """Who may see a memory within its tenant; `None` means everyone."""
 
     user: Text | None = None
     agent: Text | None = None
@@ -52,7 +52,7 @@ class MemoryScope(DomainModel):
 
 
 class Memory(DomainModel):
-    """One thing worth remembering. `importance` is 0..1; `created_at` may be unknown."""
+    """One memory; `importance` is 0 to 1, `created_at` may be unknown."""
 
     id: Key
     type: MemoryType = MemoryType.FACT
@@ -72,13 +72,13 @@ class Memory(DomainModel):
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 of the content, hexadecimal: says whether two memories read the same."""
+        """Return the SHA-256 of the content in hexadecimal."""
         return hashlib.sha256(self.content.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class SparseVector:
-    """Token ids with weights; ids are unique."""
+    """Unique token ids and their weights."""
 
     indices: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
@@ -86,7 +86,7 @@ class SparseVector:
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A memory with what search needs; `dense` is missing while no embedder is available."""
+    """A memory with its search vectors; `dense` is `None` if there was no embedder."""
 
     memory: Memory
     dense: Vector | None
@@ -95,11 +95,11 @@ class StoredMemory:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Which memories of the tenant a request may see.
+    """The memories of its tenant that a request may see.
 
-    `users`, `agents` and `projects` are the owners that may be seen besides "everybody". `valid_at` drops what is
-    superseded or expired at that time, but leaves superseded ones if `superseded`, for what they lead to;
-    `created_until` drops what is younger (replay only).
+    `users`, `agents` and `projects` are the visible owners besides "everyone". `valid_at` excludes memories expired
+    or superseded at that time; `superseded` keeps the superseded ones. `created_until` excludes newer memories (for
+    replays).
     """
 
     users: tuple[str, ...] = ()
@@ -112,11 +112,11 @@ class Visibility:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFilter:
-    """What a search is narrowed to, on top of what may be seen at all; `None` sees everything of the tenant.
+    """Search filters; without `visibility`, every memory of the tenant is visible.
 
-    `user` narrows to what one user owns, `pointing_at` to what names one of these ids: as the target of a relation or
-    as what it was superseded by. `entities` are whole names, `names` keys of `worker.text.names`. `since` and `until`
-    match the time something was noted or happened; `importance` is the minimum.
+    `user` is the owner. `pointing_at` matches memories with a relation to one of these ids or superseded by one.
+    `entities` are whole names, `names` keys of `worker.text.names`. `since` and `until` match the time of creation or
+    occurrence. `importance` is the minimum.
     """
 
     visibility: Visibility | None = None
@@ -135,7 +135,7 @@ class MemoryFilter:
 
 @dataclass(frozen=True, slots=True)
 class HybridQuery:
-    """Both legs of one search; a missing leg is not run. `limit` bounds each leg."""
+    """A dense and a keyword search, either of which may be `None`; `limit` applies to each."""
 
     dense: Vector | None
     sparse: SparseVector | None
@@ -145,9 +145,9 @@ class HybridQuery:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A memory that search found, with raw scores: cosine -1..1 and BM25 >= 0, `None` where that leg missed it.
+    """A memory found by a search, with raw scores: cosine -1 to 1 and BM25 >= 0, `None` if that search missed it.
 
-    `vector` is the stored dense vector (unit length) where there is one.
+    `vector` is the stored dense vector (unit length), if any.
     """
 
     memory: Memory
@@ -158,7 +158,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A slice of a listing; `cursor` continues it, `None` ends it."""
+    """A page of a tenant's memories; `cursor` is `None` on the last page."""
 
     memories: tuple[Memory, ...]
     cursor: str | None
@@ -166,7 +166,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A memory of some tenant with the dense vector that is stored with it, where there is one and it was asked for."""
+    """A memory with its tenant and, if requested and stored, its dense vector."""
 
     tenant: str
     memory: Memory
@@ -175,7 +175,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A slice of a whole store, every tenant in it; `unreadable` points are left out. `cursor` continues it."""
+    """A page of a whole store; `unreadable` counts the memories left out, `cursor` is `None` on the last page."""
 
     entries: tuple[Listed, ...]
     cursor: str | None
@@ -184,9 +184,9 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class StoreHealth:
-    """What a store says of itself; `fault` is the reason why the dense leg must not be used.
+    """The state of a store; `fault` says why the configured recipes do not match its vectors.
 
-    `bare` memories have no dense vector though the store has them otherwise.
+    `bare` counts memories without a dense vector in a store that has dense vectors.
     """
 
     engine: str
@@ -199,20 +199,20 @@ class StoreHealth:
 
 @dataclass(frozen=True, slots=True)
 class EmbedderProfile:
-    """Identity of an embedder and the thresholds measured for it.
+    """An embedder's identity and thresholds; the default thresholds suit models that nobody measured.
 
-    `floor` is the cosine under which a memory is not relevant, `gate` the cosine that the best candidate reaches
-    wherever any is relevant, `keyword` the keyword score, in units of the logarithm of the store's size, that does
-    instead of either; `confident` is the relevance from which a memory may be injected without a model, `duplicate` the
-    cosine from which two texts say the same.
+    A candidate needs a cosine of at least `candidate_threshold`. If no candidate reaches `query_threshold`, none is
+    relevant. A keyword score of `keyword` (in units of the logarithm of the store's size) passes both thresholds.
+    Without a model, a memory is injected from a relevance of `confident`. Texts with a cosine of at least `duplicate`
+    are duplicates.
     """
 
     name: str
     revision: str
     dimension: int
-    candidate_threshold: float
-    confident: float
-    duplicate: float
+    candidate_threshold: float = 0.25
+    confident: float = 0.70
+    duplicate: float = 0.97
     query_prefix: str = ""
     passage_prefix: str = ""
     keyword: float | None = None
@@ -220,17 +220,17 @@ class EmbedderProfile:
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits: vectors of different fingerprints must never meet."""
+        """Return twelve hexadecimal digits; never compare vectors with different fingerprints."""
         parts = (self.name, self.revision, str(self.dimension), self.query_prefix, self.passage_prefix, "content")
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory in the running: its raw scores, and two made from them.
+    """A memory considered for injection, with its scores.
 
-    `relevance` (0..1) is the weighted sum of both scores; it can be compared between queries, so thresholds are on it.
-    `score` orders: relevance or rank fusion, and what importance, age, channel, time and links add to it.
+    `relevance` (0 to 1) is the weighted sum of both raw scores; it is comparable between queries, so thresholds apply
+    to it. `score` is for ranking: relevance or rank fusion, plus importance, age, channel, time and links.
     """
 
     memory: Memory
@@ -244,7 +244,7 @@ class Candidate:
 
 
 class CandidateVerdict(StrEnum):
-    """What became of a candidate."""
+    """The outcome for a candidate."""
 
     CHOSEN = "chosen"
     BELOW_THRESHOLD = "below_floor"
@@ -262,7 +262,7 @@ class CandidateVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A candidate that is out, and why; `of` is the id of the memory that says the same or has replaced it."""
+    """A dropped candidate and the reason; `of` is the id of its duplicate or successor."""
 
     candidate: Candidate
     verdict: CandidateVerdict
@@ -271,8 +271,10 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What one search brought: candidates best first, what was left out and why, which legs failed, and of how many
-    memories the tenant has."""
+    """The result of a recall: candidates, best first, and dropped ones; `size` is the number of the tenant's memories.
+
+    `degraded` says why a search failed.
+    """
 
     query: str
     candidates: tuple[Candidate, ...] = ()
@@ -283,10 +285,10 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
-    """Arguments of a recall; there is no tenant, user or agent here, on purpose: scope comes from the request.
+    """Arguments of a recall; tenant, user and agent come from the request.
 
-    `also` are further wordings of what is wanted, each searched for by itself. `history` wants what is out of date,
-    too. `pinned` wants the memories of the pinned types besides; `budget` is the configured one where it is `None`.
+    `also` are alternative wordings, each searched separately. `history` includes outdated memories, `pinned` the
+    memories of pinned types. Without `budget`, the configured one applies.
     """
 
     query: str
@@ -306,11 +308,11 @@ RecallTool = Callable[[RecallQuery], Awaitable[Recalled]]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The memories worth injecting, most useful first; empty means that nothing is relevant.
+    """The memories worth injecting, most useful first; empty if none is relevant.
 
-    `probabilities` are those that a decision model gave, by id. `partial` says that the deadline came while the model
-    was still answering, and this is what it had said. `attempts` are the models that were asked, `notes` what else
-    the receipt is to say. `unsure` says whether a model is worth asking, where whoever chose can tell.
+    `probabilities` come from a decision model, by memory id. `partial` marks an answer cut off by the deadline.
+    `attempts` are the models asked, `notes` go into the receipt. `unsure` says whether asking a model may help,
+    `None` if unknown.
     """
 
     chosen: tuple[Candidate, ...]
@@ -328,7 +330,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class SelectionTask:
-    """What a selector knows of the request: what is asked, and by whom, where and from which kind of source."""
+    """The parts of a request that a selector uses."""
 
     message: str
     task_description: str | None
@@ -341,7 +343,7 @@ class SelectionTask:
 
 
 def visible_to(scope: Scope, agent_id: str, shared_users: Sequence[str], now: datetime, replay: bool) -> Visibility:
-    """The visibility of a request: its own user and the shared ones, its own agent and project."""
+    """Return what a request may see: memories of its user, the shared users, its agent and its project."""
     users = tuple(dict.fromkeys([*([scope.user] if scope.user else []), *shared_users]))
     return Visibility(
         users=users,
@@ -353,7 +355,7 @@ def visible_to(scope: Scope, agent_id: str, shared_users: Sequence[str], now: da
 
 
 def is_superseded(memory: Memory, now: datetime) -> bool:
-    """Whether something else has taken a memory's place; one without a known time has been superseded for ever."""
+    """Return whether the memory was superseded by `now`; without a known time, it always was."""
     if memory.superseded_at is None:
         return memory.superseded_by is not None
     return memory.superseded_at <= now

@@ -1,4 +1,4 @@
-"""What is asked of models and what they answer: frozen values, no I/O."""
+"""Requests to models and their replies."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from hooks.contract import Reason
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """What one or more model calls cost; tokens where the provider says, `cost` in US dollars where it is known."""
+    """Usage of one or more model calls; `cost` in US dollars, `None` if unknown."""
 
     model: str
     calls: int = 0
@@ -21,7 +21,7 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class ModelAttempt:
-    """One model that was to choose: `reason` says why it did not, `None` that it did; `cached` that it had before."""
+    """One model's try at a selection; `reason` says why it failed, `cached` marks a reused selection."""
 
     model: str
     reason: Reason | None = None
@@ -40,7 +40,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """One answer of a chat model. `cut` says that it was streamed and `text` is what had arrived at the deadline."""
+    """A chat model's reply; `cut` marks a streamed reply that the deadline ended early."""
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
@@ -51,7 +51,7 @@ class ChatReply:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call of a chat model: messages in OpenAI's shape; tools and an output schema never go together."""
+    """A chat request with messages in OpenAI's format; set `tools` or `schema`, not both."""
 
     messages: tuple[dict[str, Any], ...]
     tools: tuple[dict[str, Any], ...] = ()
@@ -62,7 +62,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRequest:
-    """One call of a decision model: yes/no questions about a state."""
+    """Yes/no questions about a state, for a decision model."""
 
     state: str
     questions: tuple[str, ...]
@@ -70,7 +70,7 @@ class DecisionRequest:
 
 @dataclass(frozen=True, slots=True)
 class DecisionReply:
-    """The probability of "yes" for each question, in their order: each finite and from 0 to 1."""
+    """The probability of "yes" for each question, in order; each is finite and between 0 and 1."""
 
     probabilities: tuple[float, ...]
     usage: ModelUsage | None = None

@@ -1,4 +1,4 @@
-"""The receipt of one request: what was considered, chosen and dropped, why, and how long it took."""
+"""The receipt of one request: its candidates, what was chosen and why, and how long it took."""
 
 from datetime import datetime
 
@@ -11,11 +11,10 @@ from .memory import CandidateVerdict, DomainModel, MemoryType
 
 
 class ConsideredMemory(DomainModel):
-    """One candidate and its fate; `text` is as the block would show it.
+    """One candidate and its outcome; `text` is the text the block would show.
 
-    `relevance` is what thresholds are on, `legs` the ways in which it was found, `probability` what the
-    judge or a decision model gave it. `duplicate_of` is the id of the memory that says the same or has replaced it,
-    where that is why it is out.
+    Thresholds apply to `relevance`. `legs` are the searches that found it, `probability` comes from the relevance or
+    decision model. `duplicate_of` is the id of the duplicate or successor it was dropped for.
     """
 
     id: str
@@ -35,7 +34,7 @@ class ConsideredMemory(DomainModel):
 
 
 class ModelReceipt(DomainModel):
-    """What the model cost."""
+    """Model usage of the request."""
 
     name: str
     prompt_id: str | None = None
@@ -48,7 +47,7 @@ class ModelReceipt(DomainModel):
 
 
 class AttemptReceipt(DomainModel):
-    """A model that was to choose, and why it did not; `cached` where its choice was known from before."""
+    """One model's try at a selection; `reason` says why it failed, `cached` marks a reused selection."""
 
     model: str
     reason: Reason | None = None
@@ -57,7 +56,7 @@ class AttemptReceipt(DomainModel):
 
 
 class TurnOf(DomainModel):
-    """What a turn is called: by whom it was asked for, in which session, with which id."""
+    """Identify a turn: tenant, session, agent and turn id."""
 
     tenant: str
     session_id: str
@@ -66,18 +65,16 @@ class TurnOf(DomainModel):
 
 
 class ReceiptPage(DomainModel):
-    """Receipts, newest first; `end` says that there are no older ones listed."""
+    """Receipts, newest first; `end` marks the last page."""
 
     receipts: "tuple[Receipt, ...]" = ()
     end: bool = True
 
 
 class Receipt(DomainModel):
-    """Enough to explain a request and to run it again; `chosen` are the ids of the block's memories in its order.
+    """The data to explain a request and to replay it; a receipt without texts (`kept`) cannot be replayed.
 
-    `kept` says what the settings left of it: without texts it explains, and cannot be run again.
-
-    `attempts` are the models that were asked, in order, `notes` what else there is to know of the choice.
+    `chosen` are the ids of the block's memories, in its order. `attempts` are the models asked, in order.
     """
 
     id: str
@@ -103,7 +100,7 @@ class Receipt(DomainModel):
 
 
 def turn_of(request: InjectionRequest) -> TurnOf:
-    """The turn that a request belongs to."""
+    """Return the turn of a request."""
     return TurnOf(
         tenant=request.scope.tenant,
         session_id=request.session_id,

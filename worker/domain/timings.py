@@ -1,4 +1,4 @@
-"""Milliseconds per stage of one request."""
+"""Time per stage of one request, in milliseconds."""
 
 import time
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class Stages:
-    """Adds up the time spent in each named stage; `started` is monotonic time in seconds."""
+    """Add up the time spent in each named stage; `started` is monotonic time in seconds."""
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
@@ -14,11 +14,11 @@ class Stages:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         try:
             yield
         finally:
-            self._spent[name] = self._spent.get(name, 0.0) + (time.perf_counter() - begun) * 1000.0
+            self._spent[name] = self._spent.get(name, 0.0) + (time.perf_counter() - started) * 1000.0
 
     @property
     def elapsed_ms(self) -> float:

@@ -1,6 +1,6 @@
-"""Hosts: the orchestrators and agents whose native hook events are understood, and answered in their own words.
+"""Hosts: translation between the native hook events of agent programs and requests.
 
-A further host is one module beside these, and one row here.
+To add a host, write a module and add its profile to `HOSTS`.
 """
 
 from collections.abc import Mapping
@@ -24,4 +24,4 @@ __all__ = [
 HOSTS: Mapping[str, HostProfile] = {
     profile.name: profile for profile in (claude_code.PROFILE, codex.PROFILE, nexus.PROFILE, gobby.PROFILE)
 }
-"""Every host by the name that endpoint, command and settings know it by."""
+"""Hosts by name, as used by the endpoint, the command and the settings."""

@@ -1,6 +1,6 @@
-"""Claude Code (2.1): hooks in `settings.json`, as a command or over HTTP. Pure.
+"""Claude Code (2.1): hooks in `settings.json`, as a command or over HTTP.
 
-Strings of more than 10,000 characters (UTF-16 code units) are replaced by a preview of 2 KB, silently.
+Claude Code silently replaces strings of more than 10,000 characters (UTF-16 code units) by a preview of 2 KB.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ INJECTING = tuple(event.name for event in EVENTS if event.role is Role.INJECTS)
 
 
 def understand(event: Native, caller: HookCaller) -> HostRequest | None:
-    """What an event asks for."""
+    """Return the request for an event."""
     match hook_json.event_name(event):
         case "UserPromptSubmit":
             return hook_json.prompted(event, caller, RENDER, "prompt_id")
@@ -49,10 +49,10 @@ def understand(event: Native, caller: HookCaller) -> HostRequest | None:
 
 
 def faults(event: Native, output: Any) -> list[str]:
-    """What Claude Code would do something else with than intended; empty where nothing is wrong."""
+    """Return why Claude Code would reject or truncate an output."""
     found = hook_json.output_faults(event, output, INJECTING)
     if not found and output and utf16_length(output["hookSpecificOutput"]["additionalContext"]) > MOST_CHARS:
-        found.append(f"additionalContext is longer than {MOST_CHARS} characters and would be cut to a preview")
+        found.append(f"additionalContext is longer than {MOST_CHARS} characters and would be truncated to a preview")
     return found
 
 

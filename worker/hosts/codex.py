@@ -1,7 +1,7 @@
-"""Codex CLI (0.171): hooks in `hooks.json`, as commands. Pure.
+"""Codex CLI (0.171): hooks in `hooks.json`, as commands.
 
-An output with any key that Codex does not know fails the hook. Texts above 2,500 tokens, four bytes each, are spilled
-to a file and replaced by a preview.
+An unknown key in the output makes the hook fail. Codex moves texts of more than 2,500 tokens, of four bytes each, to a
+file and shows a preview.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ INJECTING = tuple(event.name for event in EVENTS if event.role is Role.INJECTS)
 
 
 def understand(event: Native, caller: HookCaller) -> HostRequest | None:
-    """What an event asks for. A subagent's start says nothing of its task, so nothing is asked for it."""
+    """Return the request for an event; starting subagents are ignored, because the event does not include the task."""
     match hook_json.event_name(event):
         case "UserPromptSubmit":
             return hook_json.prompted(event, caller, RENDER, "turn_id")
@@ -40,15 +40,15 @@ def understand(event: Native, caller: HookCaller) -> HostRequest | None:
 
 
 def faults(event: Native, output: Any) -> list[str]:
-    """What Codex would refuse or spill; empty where nothing is wrong."""
+    """Return why Codex would reject an output or move it to a file."""
     found = hook_json.output_faults(event, output, INJECTING)
     if not found and output and tokens(output["hookSpecificOutput"]["additionalContext"]) > MOST_TOKENS:
-        found.append(f"additionalContext has more than {MOST_TOKENS} tokens and would be spilled to a file")
+        found.append(f"additionalContext has more than {MOST_TOKENS} tokens and would be moved to a file")
     return found
 
 
 def tokens(text: str) -> int:
-    """Tokens as Codex estimates them: four bytes of UTF-8 each, rounded up."""
+    """Estimate tokens as Codex does: four bytes of UTF-8 each, rounded up."""
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
@@ -80,6 +80,6 @@ PROFILE = HostProfile(
         user=".codex/hooks.json",
         project=".codex/hooks.json",
         login_shell=True,
-        note="Codex asks once whether it may run new or changed hooks: open it and say yes under /hooks.",
+        note="Codex must be allowed once to run new or changed hooks: open it and approve them under /hooks.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Reads fields of events that may hold anything. Pure, never raises."""
+"""Reading of fields from untrusted events; never raises."""
 
 import hashlib
 import re
@@ -7,11 +7,11 @@ from typing import Any
 from hooks.contract import Scope, clean_text
 
 MOST_KEY_CHARS = 512
-"""The longest session, agent or turn id that the contract takes."""
+"""Maximum length of a session, agent or turn id in the contract."""
 
 
 def text(event: Any, *path: str) -> str:
-    """The text at `path` in nested objects, `""` where there is none."""
+    """Return the text at `path` in nested objects, or an empty text."""
     value = event
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -19,7 +19,7 @@ def text(event: Any, *path: str) -> str:
 
 
 def key(event: Any, *path: str) -> str:
-    """As `text`, short enough to be an id: a longer one is replaced by its hash."""
+    """Return the text at `path`, replaced by its hash if it is too long for an id."""
     found = text(event, *path)
     if len(found) <= MOST_KEY_CHARS:
         return found
@@ -27,7 +27,7 @@ def key(event: Any, *path: str) -> str:
 
 
 def within(scope: Scope, *, project: str = "", user: str = "", agent: str = "", channel: str = "") -> Scope:
-    """`scope` with what the event says of the rest; what the caller's access says stands."""
+    """Fill in fields that `scope` leaves open; those set by the caller's access are kept."""
     said = {"project": project, "user": user, "agent": agent, "channel": channel}
     return scope.model_copy(
         update={name: value for name, value in said.items() if value and getattr(scope, name) is None}
@@ -35,5 +35,5 @@ def within(scope: Scope, *, project: str = "", user: str = "", agent: str = "", 
 
 
 def folder_name(path: str) -> str:
-    """The last part of a path of any system: what a project is called where nobody names it."""
+    """Return the last part of a Unix or Windows path, used as the default name of a project."""
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1].rstrip(":")

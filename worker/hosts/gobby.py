@@ -1,7 +1,7 @@
-"""Gobby: the two workflow actions that have to do with injected memories. Pure.
+"""Gobby: the two workflow actions for memory injection. An event names its `action`.
 
-`memory_recall_relevant` gets `session_id`, `prompt_text` and perhaps `project_id`, and answers with `inject_context`;
-`reset_memory_injection_tracking` makes the session forget what it was shown. An event names its `action`.
+`memory_recall_relevant` gets `session_id`, `prompt_text` and optionally `project_id`, and returns `inject_context`.
+`reset_memory_injection_tracking` clears the session's ledger.
 """
 
 from typing import Any
@@ -45,11 +45,11 @@ async def meeseeks(action, session_id, prompt_text=None, project_id=None):
     except (OSError, ValueError, TimeoutError):
         return NOTHING
 """
-"""What Gobby's actions call."""
+"""Code for Gobby's actions."""
 
 
 def understand(event: Native, caller: HookCaller) -> HostRequest | None:
-    """What an action asks for."""
+    """Return the request for an action."""
     session_id, action = key(event, "session_id"), text(event, "action")
     if not session_id:
         return None
@@ -74,34 +74,33 @@ def understand(event: Native, caller: HookCaller) -> HostRequest | None:
 
 
 def _prompt(event: Native) -> str:
-    """The prompt, where the action is given it or where the event that set it off has it."""
+    """Return the prompt from the action or from the event that triggered it."""
     places = (("prompt_text",), ("event_data", "prompt"), ("event_data", "prompt_text"))
     return next((found for place in places if (found := text(event, *place))), "")
 
 
 def answer(event: Native, result: InjectionResult) -> dict[str, Any]:
-    """The action's result with the block."""
+    """Return the result of a recall action with the block."""
     return {"inject_context": result.memory_context, "injected": True, "count": len(result.items)}
 
 
 def followed(event: Native, result: SessionEventResult) -> dict[str, Any]:
-    """The result of a reset."""
+    """Return the result of a reset action."""
     return {"memory_tracking_reset": result.done, "previous_count": result.forgotten}
 
 
 def faults(event: Native, output: Any) -> list[str]:
-    """What the host would do something else with than intended; empty where nothing is wrong."""
+    """Return why Gobby would misinterpret an output."""
     if not isinstance(output, dict):
         return ["the output must be an object"]
     if text(event, "action") == RESET:
-        return (
-            [] if {"memory_tracking_reset", "previous_count"} <= set(output) or output == NOTHING else ["not a reset"]
-        )
+        valid = {"memory_tracking_reset", "previous_count"} <= set(output) or output == NOTHING
+        return [] if valid else ["the output must have memory_tracking_reset and previous_count"]
     injected, count = output.get("injected"), output.get("count")
     if not isinstance(injected, bool) or not isinstance(count, int):
-        return ["the output must say injected and count"]
+        return ["the output must have injected and count"]
     if injected is not isinstance(output.get("inject_context"), str):
-        return ["inject_context must be there just when injected is true"]
+        return ["inject_context must be present exactly if injected is true"]
     return [] if injected is (count > 0) else ["count must be the number of memories"]
 
 

@@ -1,6 +1,6 @@
-"""What Claude Code and Codex have in common: the events of a conversation, and `hookSpecificOutput`. Pure.
+"""Events and output shared by Claude Code and Codex.
 
-Sources: the hooks reference of Claude Code (2.1) and the schemas that Codex (0.171) publishes of its hooks.
+Sources: the hooks reference of Claude Code (2.1) and the hook schemas of Codex (0.171).
 """
 
 from collections.abc import Iterable
@@ -21,13 +21,13 @@ from .profile import Announce, Follow, HookCaller, HostRequest, Inject, Native, 
 
 MAIN_AGENT = "main"
 DEFAULT_SUBAGENT = "general-purpose"
-"""The type of a subagent that is started without one."""
+"""Type of a subagent that is started without one."""
 
 MOST_PROMPT_CHARS = 16_384
-"""What is kept of a subagent's task until it starts; only a part of that is searched with."""
+"""Maximum length of a subagent's task that is kept until it starts."""
 
 SOURCES = {"sdk": "user", "loop_wakeup": "cron", "schedule_wakeup": "cron", "poll_event": "heartbeat"}
-"""Claude Code's words for who wrote a prompt, where the contract has another one."""
+"""Claude Code's names of prompt sources that differ from the contract."""
 
 STARTS = {
     "startup": SessionEventType.SESSION_STARTED,
@@ -36,7 +36,7 @@ STARTS = {
     "compact": SessionEventType.CONTEXT_COMPACTED,
     "fork": SessionEventType.SESSION_FORKED,
 }
-"""What the `source` of `SessionStart` means for the ledger."""
+"""Session events by the `source` of `SessionStart`."""
 
 
 def event_name(event: Native) -> str:
@@ -44,12 +44,12 @@ def event_name(event: Native) -> str:
 
 
 def agent_of(event: Native) -> str:
-    """The agent whose context it is: a subagent has an id of its own."""
+    """Return the agent that owns the context; subagents have their own ids."""
     return key(event, "agent_id") or key(event, "agent_type") or MAIN_AGENT
 
 
 def prompted(event: Native, caller: HookCaller, render: RenderOptions, turn: str) -> HostRequest | None:
-    """`UserPromptSubmit`: the memory of the prompt; `turn` is the field that names the turn."""
+    """Handle `UserPromptSubmit`; `turn` is the name of the field with the turn's id."""
     session_id = key(event, "session_id")
     if not session_id or not isinstance(event.get("prompt"), str):
         return None
@@ -70,7 +70,7 @@ def prompted(event: Native, caller: HookCaller, render: RenderOptions, turn: str
 
 
 def started(event: Native, caller: HookCaller) -> HostRequest | None:
-    """`SessionStart`: what became of the context, by its `source`."""
+    """Handle `SessionStart`."""
     return _follow(event, caller, STARTS.get(text(event, "source")))
 
 
@@ -83,7 +83,7 @@ def compacted(event: Native, caller: HookCaller) -> HostRequest | None:
 
 
 def ended(event: Native, caller: HookCaller) -> HostRequest | None:
-    """`SessionEnd`: matters only where the conversation was cleared."""
+    """Handle `SessionEnd`, which only matters if the conversation was cleared."""
     return _follow(event, caller, SessionEventType.SESSION_CLEARED if text(event, "reason") == "clear" else None)
 
 
@@ -99,7 +99,7 @@ def _follow(event: Native, caller: HookCaller, kind: SessionEventType | None) ->
 
 
 def announced(event: Native, caller: HookCaller) -> HostRequest | None:
-    """`PreToolUse` of the tool that starts subagents: the only event that says what the subagent is asked."""
+    """Handle `PreToolUse` of the tool that starts subagents, the only event that includes the task."""
     given = event.get("tool_input")
     session_id, prompt = key(event, "session_id"), text(given, "prompt")
     if not session_id or not prompt:
@@ -112,7 +112,7 @@ def announced(event: Native, caller: HookCaller) -> HostRequest | None:
 
 
 def subagent_started(event: Native, caller: HookCaller, render: RenderOptions) -> HostRequest | None:
-    """`SubagentStart`: knows the subagent's id, and not what it is asked."""
+    """Handle `SubagentStart`, which includes the subagent's id, but not its task."""
     session_id, agent_id = key(event, "session_id"), key(event, "agent_id")
     if not session_id or not agent_id:
         return None
@@ -140,26 +140,26 @@ def _scope(event: Native, caller: HookCaller) -> Any:
 
 
 def additional_context(event: Native, result: InjectionResult) -> dict[str, Any]:
-    """The block as context of the event that asked for it, with the two keys that both hosts know and no other."""
+    """Return the block as context, with only the two keys that both hosts support."""
     return {
         "hookSpecificOutput": {"hookEventName": event_name(event), "additionalContext": result.memory_context or ""}
     }
 
 
 def output_faults(event: Native, output: Any, injecting: Iterable[str]) -> list[str]:
-    """What is wrong with an output, as far as both hosts agree: nothing at all, or context for this very event."""
+    """Return why an output is invalid for both hosts: it must be empty or provide context for this event."""
     if output == {}:
         return []
     if not isinstance(output, dict) or list(output) != ["hookSpecificOutput"]:
-        return ["the output must be {} or have hookSpecificOutput and nothing else"]
+        return ["the output must be {} or only have hookSpecificOutput"]
     inner = output["hookSpecificOutput"]
     if not isinstance(inner, dict) or sorted(inner) != ["additionalContext", "hookEventName"]:
-        return ["hookSpecificOutput must have hookEventName and additionalContext and nothing else"]
+        return ["hookSpecificOutput must only have hookEventName and additionalContext"]
     faults = []
     if inner["hookEventName"] != event_name(event):
         faults.append(f"hookEventName must be {event_name(event)}, the event that was sent")
     if event_name(event) not in injecting:
-        faults.append(f"{event_name(event)} takes no context")
+        faults.append(f"{event_name(event)} does not accept context")
     if not isinstance(inner["additionalContext"], str):
-        faults.append("additionalContext must be a text")
+        faults.append("additionalContext must be text")
     return faults

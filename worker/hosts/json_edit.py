@@ -1,6 +1,6 @@
-"""Changes a JSON document and leaves every byte that it does not have to touch as it is. Pure.
+"""Minimal edits of JSON text that keep everything else byte for byte.
 
-Only what is put in is written anew, in the indentation of the document. Positions are offsets in the text.
+Added values use the indentation of the document. Positions are offsets in the text.
 """
 
 import json
@@ -13,14 +13,16 @@ from worker.domain.errors import SettingsError
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
+_EMPTY = re.compile(r"[ \t\r\n]*(\{\s*\}|\[\s*\])[ \t\r\n]*")
 _FIRST_INDENT = re.compile(r"^[ \t\r\n]*[{\[][ \t]*(\r?\n)([ \t]+)")
 
 Path = tuple[str, ...]
+UNCHANGED = "fix that first, the file was not changed"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A value in the text, with its key where it is in an object; `begin` is where key or value begins."""
+    """A value in the text; `begin` is the position of its key, if any, and `start` that of the value."""
 
     begin: int
     start: int
@@ -29,33 +31,30 @@ class Part:
 
 
 def parsed(text: str, name: str) -> dict[str, Any]:
-    """The document. Raises `SettingsError` that says where `name` is wrong, for anything that is not one object."""
+    """Parse a JSON object without duplicate keys; raise `SettingsError` with file and line if it is invalid."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise SettingsError(
-                f"{name}: the key {twice!r} is there twice in one object; remove one, nothing was changed"
-            )
+            raise SettingsError(f"{name}: duplicate key {twice!r}; {UNCHANGED}")
         return found
 
     try:
         document = json.loads(text, object_pairs_hook=unique)
     except ValueError as error:
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-        raise SettingsError(f"{name}{where}: not valid JSON ({what}); correct it first, nothing was changed") from error
+        raise SettingsError(f"{name}{where}: not valid JSON; {UNCHANGED}") from error
     except RecursionError as error:
-        raise SettingsError(f"{name}: nested too deeply; correct it first, nothing was changed") from error
+        raise SettingsError(f"{name}: nested too deeply; {UNCHANGED}") from error
     if not isinstance(document, dict):
-        raise SettingsError(f"{name}: there must be one JSON object in it; correct it first, nothing was changed")
+        raise SettingsError(f"{name}: must be a JSON object; {UNCHANGED}")
     return document
 
 
 def find(text: str, path: Path) -> Part | None:
-    """The member at `path` of a valid document, the document itself for the empty path."""
+    """Return the member at `path` of a valid document, or the document itself for an empty path."""
     part = Part(_skip(text, 0), _skip(text, 0), len(text.rstrip()))
     for key in path:
         if text[part.start] != "{":
@@ -67,8 +66,16 @@ def find(text: str, path: Path) -> Part | None:
     return part
 
 
+def at(text: str, path: Path) -> Part:
+    """Return the member at `path`; raise `LookupError` if it does not exist."""
+    part = find(text, path)
+    if part is None:
+        raise LookupError(path)
+    return part
+
+
 def parts(text: str, start: int) -> Iterator[Part]:
-    """The members of the object, or the items of the array, that begins at `start`."""
+    """Iterate over the members of the object or array at `start`."""
     keyed = text[start] == "{"
     position = _skip(text, start + 1)
     while text[position] not in "}]":
@@ -84,10 +91,8 @@ def parts(text: str, start: int) -> Iterator[Part]:
 
 
 def add(text: str, path: Path, value: Any, key: str | None = None) -> str:
-    """The document with `value` as the last item of the array, or as the last member of the object, at `path`."""
-    holder = find(text, path)
-    if holder is None:
-        raise LookupError(path)
+    """Append `value` to the array, or add it under `key` to the object, at `path`."""
+    holder = at(text, path)
     style = Style.of(text)
     written = style.dump(value, len(path) + 1)
     entry = written if key is None else f"{json.dumps(key)}: {written}"
@@ -101,10 +106,8 @@ def add(text: str, path: Path, value: Any, key: str | None = None) -> str:
 
 
 def remove(text: str, path: Path, part: Part) -> str:
-    """The document without this part of the object or array at `path`, its comma and its blanks."""
-    holder = find(text, path)
-    if holder is None:
-        raise LookupError(path)
+    """Remove a part of the object or array at `path`, including its comma and white space."""
+    holder = at(text, path)
     siblings = list(parts(text, holder.start))
     place = siblings.index(part)
     if place > 0:
@@ -116,7 +119,7 @@ def remove(text: str, path: Path, part: Part) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a document is written: its line end and its indentation, both empty where it is all on one line."""
+    """Line end and indentation of a document; both are empty if it is on one line."""
 
     newline: str = "\n"
     indent: str = "  "
@@ -126,22 +129,22 @@ class Style:
         found = _FIRST_INDENT.match(text)
         if found:
             return cls(found[1], found[2])
-        return cls() if find_is_empty(text) else cls("", "")
+        return cls() if is_empty(text) else cls("", "")
 
     def line(self, depth: int, *, inline: str = "") -> str:
-        """The break before an entry at this depth; `inline` is what stands for it on one line."""
+        """Return the line break before an entry at this depth, or `inline` in a document on one line."""
         return self.newline + self.indent * depth if self.newline else inline
 
     def dump(self, value: Any, depth: int) -> str:
-        """`value` as it is written at this depth, with non-ASCII characters as they are."""
+        """Format `value` for this depth, keeping non-ASCII characters."""
         if not self.newline:
             return json.dumps(value, ensure_ascii=False)
         return json.dumps(value, ensure_ascii=False, indent=self.indent).replace("\n", self.line(depth))
 
 
-def find_is_empty(text: str) -> bool:
-    """Whether the document is an object, or an array, with nothing in it."""
-    return re.fullmatch(r"[ \t\r\n]*(\{\s*\}|\[\s*\])[ \t\r\n]*", text) is not None
+def is_empty(text: str) -> bool:
+    """Return whether the document is an empty object or array."""
+    return _EMPTY.fullmatch(text) is not None
 
 
 def _skip(text: str, position: int) -> int:

@@ -1,14 +1,13 @@
-"""Nexus: an automation at the blocking hook point `worker:pre_execution`. Pure.
+"""Nexus: an automation at the blocking hook point `worker:pre_execution`.
 
-The event is the automation's context, `{"request": {...}}`, or the worker's request itself; `event.content` of the
-request is the task. The host puts `enrich.memories` into a frame of its own, `<memory_context>`, before the worker's
-message: what it is given is a block without its frame, so that what the worker reads is a block of ours.
+The event is the automation's context, `{"request": {...}}`, or the worker's request; `event.content` is the task. Nexus
+puts `enrich.memories` into its own frame, `<memory_context>`, so the block is returned without its frame.
 """
 
 from typing import Any
 
-from hooks.blocks import XML_FRAME
 from hooks.contract import InjectionRequest, InjectionResult, RenderOptions, Retention, new_turn_id
+from hooks.contract.blocks import XML_FRAME
 
 from .fields import key, text, within
 from .profile import HookCaller, HostEvent, HostProfile, HostRequest, Inject, Native, Role
@@ -43,29 +42,25 @@ INSERT INTO automations (name, hook_point, mode, status, blocking, script_path, 
 VALUES ('memory-injection', 'worker:pre_execution', 'persistent', 'active', 1,
   '~/.nexus/state/hooks/scripts/memory-injection.ts', '~/.nexus/state/meeseeks/memory-injection/', 4000);
 """
-"""The script of the automation, and its row."""
+"""The script of the automation, and its database row."""
 
 
 def understand(event: Native, caller: HookCaller) -> HostRequest | None:
-    """The memory of the worker's task, in the session of its label."""
+    """Return the request for a worker's task; the session is the worker's label."""
     request = event["request"] if isinstance(event.get("request"), dict) else event
     content, request_id = text(request, "event", "content"), key(request, "request_id")
     routed = key(request, "access", "routing", "session_label")
     session_id = key(request, "agent", "session_label") or routed or request_id
     if not content or not session_id:
         return None
-    scope = within(
-        caller.scope,
-        user=text(request, "principal", "entity_id"),
-        channel=text(request, "delivery", "channel"),
-    )
+    user, channel = text(request, "principal", "entity_id"), text(request, "delivery", "channel")
     return Inject(
         InjectionRequest(
             session_id=session_id,
             agent_id=key(request, "agent", "agent_id") or "worker",
             turn_id=request_id or new_turn_id(),
             message=content,
-            scope=scope,
+            scope=within(caller.scope, user=user, channel=channel),
             retention=Retention.HISTORY,
             render=RENDER,
             deadline_ms=caller.deadline_ms,
@@ -74,35 +69,35 @@ def understand(event: Native, caller: HookCaller) -> HostRequest | None:
 
 
 def answer(event: Native, result: InjectionResult) -> dict[str, Any]:
-    """The enrichment that the host puts before the worker's message."""
+    """Return the enrichment for the worker's message."""
     return {"fire": True, "blocking": True, "enrich": {"memories": unframed(result.memory_context or "")}}
 
 
 def unframed(block: str) -> str:
-    """The notice and the memories of a block."""
+    """Return a block without its frame."""
     opening, closing = XML_FRAME
     return block.removeprefix(opening).removesuffix(closing).strip("\n")
 
 
 def framed(memories: str) -> str:
-    """What the host makes of an enrichment."""
+    """Return an enrichment as Nexus frames it."""
     opening, closing = XML_FRAME
     return f"{opening}\n{memories}\n{closing}"
 
 
 def faults(event: Native, output: Any) -> list[str]:
-    """What the host would do something else with than intended; empty where nothing is wrong."""
+    """Return why Nexus would misinterpret an output."""
     if not isinstance(output, dict) or sorted(output) != ["blocking", "enrich", "fire"]:
-        return ["the output must have fire, blocking and enrich and nothing else"]
+        return ["the output must only have fire, blocking and enrich"]
     enrich = output["enrich"]
     if not isinstance(enrich, dict) or list(enrich) != ["memories"]:
-        return ["enrich must have memories and nothing else"]
+        return ["enrich must only have memories"]
     memories = enrich["memories"]
     if not isinstance(memories, str | None):
-        return ["enrich.memories must be a text or null"]
-    found = [] if output["fire"] is (memories is not None) else ["fire must say whether there are memories"]
+        return ["enrich.memories must be text or null"]
+    found = [] if output["fire"] is (memories is not None) else ["fire must be true exactly if there are memories"]
     if memories is not None and any(marker in memories for marker in XML_FRAME):
-        found.append("enrich.memories must not have the frame that the host puts around it")
+        found.append("enrich.memories must not include the frame, which Nexus adds")
     return found
 
 

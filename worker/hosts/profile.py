@@ -1,7 +1,6 @@
-"""What a host is: the events that it sends, what they ask for, and how it takes an answer. Frozen values, no I/O.
+"""Host profiles: the events of a host, the requests for them, and the format of answers.
 
-One host is one module with its mapper and one row of `worker.hosts.HOSTS`. A mapper is handed whatever the host, or
-anybody in its name, sends: it never raises, and where something that it needs is missing it asks for nothing.
+Events are untrusted: mapping functions never raise, and return `None` if something they need is missing.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,25 +12,25 @@ from hooks.contract import InjectionRequest, InjectionResult, RenderOptions, Ret
 from hooks.contract import SessionEventResult as EventResult
 
 Native = Mapping[str, Any]
-"""A native event, or the native answer to one: a JSON object of the host's own."""
+"""A native event or answer: a JSON object in the host's format."""
 
 DEFAULT_HOOK_DEADLINE_MS = 2800
-"""Most milliseconds of a hook call where nobody says otherwise: the host's own limit is a second more."""
+"""Default deadline of a hook call in milliseconds; the host's own limit is one second more."""
 
 
 class Role(StrEnum):
-    """What an event of the host is for."""
+    """The purpose of a host's event."""
 
-    INJECTS = "gets memory"
-    ANNOUNCES = "tells the task of a subagent"
-    FOLLOWS = "keeps the ledger right"
+    INJECTS = "injects memories"
+    ANNOUNCES = "announces a subagent's task"
+    FOLLOWS = "updates the ledger"
 
 
 @dataclass(frozen=True, slots=True)
 class HostEvent:
-    """An event that the mapper knows; `matcher` is the host's filter for it, `installed` whether it is needed.
+    """A supported event; `matcher` is the host's filter for it.
 
-    `over_http` says whether the host can send it to a URL.
+    `installed` tells whether a hook for it is installed, `over_http` whether the host can send it to a URL.
     """
 
     name: str
@@ -43,7 +42,7 @@ class HostEvent:
 
 @dataclass(frozen=True, slots=True)
 class HookCaller:
-    """Who sends an event: the scope that his access gives him, and the milliseconds that he waits at most."""
+    """The sender of an event: the scope it has access to, and its deadline."""
 
     scope: Scope = field(default_factory=Scope)
     deadline_ms: int = DEFAULT_HOOK_DEADLINE_MS
@@ -51,21 +50,21 @@ class HookCaller:
 
 @dataclass(frozen=True, slots=True)
 class Inject:
-    """The event asks for the memory of a message."""
+    """The event requests memories for a message."""
 
     request: InjectionRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """The event changes what a conversation's context holds."""
+    """The event changes the context of a conversation."""
 
     event: SessionEvent
 
 
 @dataclass(frozen=True, slots=True)
 class SubagentKind:
-    """All that a host says of a subagent both before it exists and when it starts."""
+    """What a host tells about a subagent both before and when it starts."""
 
     tenant: str
     session_id: str
@@ -74,7 +73,7 @@ class SubagentKind:
 
 @dataclass(frozen=True, slots=True)
 class SubagentTask:
-    """What a subagent is about to be asked; `turn_id` names the call that asks it."""
+    """The task of a subagent; `turn_id` identifies the call that starts it."""
 
     prompt: str
     description: str | None = None
@@ -83,7 +82,7 @@ class SubagentTask:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """A subagent of this kind is about to be started with this task."""
+    """A subagent of this kind is about to start with this task."""
 
     kind: SubagentKind
     task: SubagentTask
@@ -91,22 +90,21 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A subagent of this kind starts; `request_for` is what to ask once its task is known."""
+    """A subagent of this kind starts; `request_for` creates the request once its task is known."""
 
     kind: SubagentKind
     request_for: Callable[[SubagentTask], InjectionRequest]
 
 
 HostRequest = Inject | Follow | Announce | Start
-"""What an event asks for; `None` stands for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsFiles:
-    """Where a host reads its hooks: a file of the user's and one of the project, from home and project folder.
+    """Where a host reads its hooks: `user` in the home folder and `project` in the project folder.
 
-    `others` may hold a second copy of a hook, `plugins` says whether the files name plugins that may. Commands are run
-    by the user's login shell or by plain `sh`. `note` is what the user has still to do.
+    `others` are files that may duplicate a hook; `plugins` tells whether the files list plugins that may do so.
+    Commands run in the user's login shell or in plain `sh`. `note` tells the user what remains to be done.
     """
 
     user: str
@@ -120,12 +118,11 @@ class SettingsFiles:
 
 @dataclass(frozen=True, slots=True)
 class HostProfile:
-    """A host: what it can do, and the two directions of its mapper.
+    """A host and the functions that translate between its events and requests.
 
-    `limit` says in words what the host does to longer answers, `render` is what keeps a block within it. `answer`
-    makes the native output of a block, `followed` that of a session event; both get the native event. `faults` says
-    what the host would not take of an output. `example` is an event that asks for memory, of a session and with a
-    message. A host without `settings` is given `paste` to put in by hand.
+    `limit` describes what the host does to longer answers; `render` keeps blocks within it. `answer` converts a block
+    to native output, `followed` the result of a session event. `faults` checks a native output. `example` creates an
+    event from a session id and a message. `paste` is for hosts without `settings`, which users set up by hand.
     """
 
     name: str
@@ -144,5 +141,5 @@ class HostProfile:
     paste: str = ""
 
     def output(self, event: Native, result: InjectionResult) -> dict[str, Any]:
-        """What the host is given for `result`: its own "nothing" where there is no block."""
+        """Return the native output for `result`, or `nothing` without a block."""
         return self.answer(event, result) if result.memory_context else dict(self.nothing)

@@ -1,7 +1,6 @@
-"""Puts a host's hooks into its settings file, and takes them out again. Pure: text in, text out.
+"""Installing and removing hooks in the text of a host's settings file, keeping everything else byte for byte.
 
-Everything else in the file stays as it is, byte for byte. What is ours is known by what it runs: `meeseeks-hook HOST`,
-or the endpoint of the host.
+Our handlers are recognized by what they call: `meeseeks-hook HOST`, or the host's endpoint.
 """
 
 import re
@@ -16,17 +15,17 @@ from .profile import DEFAULT_HOOK_DEADLINE_MS, HostEvent, HostProfile
 
 HOOKS = "hooks"
 GRACE_MS = 1_000
-"""How much longer the host waits than the hook may take."""
+"""How much longer the host waits than the hook's deadline."""
 
 EMPTY = "{}\n"
-"""What a file that is not there yet is taken to hold."""
+"""Initial contents of a new file."""
 
 Handler = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerKind:
-    """How the host reaches the service: by a command line, and where it can and `url` is set over HTTP."""
+    """How the host calls the service: over HTTP if it supports that and `url` is set, otherwise by a command."""
 
     command: str
     url: str | None = None
@@ -34,13 +33,13 @@ class HandlerKind:
 
     @property
     def timeout_s(self) -> int:
-        """The host's own limit, in whole seconds."""
+        """The host's timeout in whole seconds."""
         return -(-(self.deadline_ms + GRACE_MS) // 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledHandler:
-    """A handler of ours in a settings file."""
+    """One of our handlers in a settings file."""
 
     event: str
     matcher: str | None
@@ -48,7 +47,7 @@ class InstalledHandler:
 
 
 def wanted(host: HostProfile, way: HandlerKind) -> dict[str, list[dict[str, Any]]]:
-    """The groups of handlers that the host needs, by event."""
+    """Return the required groups of handlers by event."""
     return {event.name: [_group(event, way)] for event in host.events if event.installed}
 
 
@@ -73,7 +72,7 @@ def _http_handler(way: HandlerKind) -> Handler:
 
 
 def is_ours(handler: object, host: HostProfile) -> bool:
-    """Whether a handler of a settings file is one that calls this service for this host."""
+    """Return whether a handler calls this service for this host."""
     if not isinstance(handler, dict):
         return False
     command, url = handler.get("command"), handler.get("url")
@@ -84,7 +83,7 @@ def is_ours(handler: object, host: HostProfile) -> bool:
 
 
 def found(text: str, host: HostProfile, name: str) -> list[InstalledHandler]:
-    """Every handler of ours. Raises `SettingsError` where the file is not what its host reads."""
+    """Return our handlers; raise `SettingsError` if the file is invalid."""
     return [
         InstalledHandler(event, _matcher(group), handler)
         for event, groups in _events(json_edit.parsed(text, name), name).items()
@@ -95,7 +94,7 @@ def found(text: str, host: HostProfile, name: str) -> list[InstalledHandler]:
 
 
 def install(text: str, host: HostProfile, way: HandlerKind, name: str) -> str:
-    """`text` with the hooks in it; itself where they are there just so. Raises `SettingsError`; see `found`."""
+    """Install the hooks, without a change if they are already installed; raise `SettingsError` like `found`."""
     groups = wanted(host, way)
     there = [(one.event, one.matcher, one.handler) for one in found(text, host, name)]
     need = [(event, _matcher(group), group["hooks"][0]) for event, [group] in groups.items()]
@@ -113,17 +112,17 @@ def install(text: str, host: HostProfile, way: HandlerKind, name: str) -> str:
 
 
 def uninstall(text: str, host: HostProfile, name: str) -> str:
-    """`text` without our hooks, and without what is empty then. Raises `SettingsError`; see `found`."""
+    """Remove our hooks and whatever becomes empty; raise `SettingsError` like `found`."""
     return _without_ours(text, host, name) if found(text, host, name) else text
 
 
 def same_but_for_ours(text: str, before: str, host: HostProfile, name: str) -> bool:
-    """Whether `text` is what `before` said and our hooks, so that `before` may take its place."""
+    """Return whether `text` is equivalent to `before` except for our hooks."""
     return _pruned(json_edit.parsed(uninstall(text, host, name), name)) == _pruned(json_edit.parsed(before, name))
 
 
 def _pruned(document: dict[str, Any]) -> dict[str, Any]:
-    """The document without hooks that are empty."""
+    """Return the document without empty hooks."""
     hooks = document.get(HOOKS)
     if not isinstance(hooks, dict):
         return document
@@ -141,7 +140,7 @@ def _without_ours(text: str, host: HostProfile, name: str) -> str:
 
 
 def _without_handlers(text: str, host: HostProfile, event: str) -> str:
-    """The event without our handlers, and without groups that have none then; the last first, so that places hold."""
+    """Remove our handlers and groups that become empty, last first so that positions stay valid."""
     groups = json_edit.find(text, (HOOKS, event))
     count = len(list(json_edit.parts(text, groups.start))) if groups else 0
     for place in reversed(range(count)):
@@ -165,10 +164,7 @@ def _without_group(text: str, host: HostProfile, event: str, place: int) -> str:
 
 
 def _item(text: str, path: json_edit.Path, place: int) -> json_edit.Part:
-    holder = json_edit.find(text, path)
-    if holder is None:
-        raise LookupError(path)
-    return list(json_edit.parts(text, holder.start))[place]
+    return list(json_edit.parts(text, json_edit.at(text, path).start))[place]
 
 
 def _is_empty(text: str, path: json_edit.Path) -> bool:
@@ -184,10 +180,10 @@ def _drop(text: str, path: json_edit.Path, key: str) -> str:
 def _events(document: Mapping[str, Any], name: str) -> dict[str, list[Any]]:
     hooks = document.get(HOOKS, {})
     if not isinstance(hooks, dict):
-        raise SettingsError(f"{name}: hooks must be an object; correct it first, nothing was changed")
+        raise SettingsError(f"{name}: hooks must be an object; {json_edit.UNCHANGED}")
     for event, groups in hooks.items():
         if not isinstance(groups, list):
-            raise SettingsError(f"{name}: hooks.{event} must be a list; correct it first, nothing was changed")
+            raise SettingsError(f"{name}: hooks.{event} must be a list; {json_edit.UNCHANGED}")
     return hooks
 
 
@@ -202,7 +198,7 @@ def _matcher(group: object) -> str | None:
 
 
 def plugin_names(document: Mapping[str, Any], plugin: str) -> Iterator[str]:
-    """The plugins of this name, `<plugin>@<marketplace>`, that settings of Claude Code say are on."""
+    """Return enabled Claude Code plugins named `<plugin>@<marketplace>`."""
     enabled = document.get("enabledPlugins")
     if isinstance(enabled, dict):
         yield from (name for name, on in enabled.items() if on is True and name.partition("@")[0] == plugin)

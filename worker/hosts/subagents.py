@@ -1,8 +1,8 @@
-"""Tasks of subagents that are about to start, kept until they do.
+"""Tasks of subagents that are about to start.
 
-Hosts say what a subagent is asked before it exists, and when it starts only which kind it is. A task can be told to
-belong to it only where no other subagent of its kind waits: where several do, all of them start without memory, which
-is better than with that of another. So a kind with several waiting stays mixed until as many have started.
+Hosts announce the task before a subagent exists, and only name its kind when it starts. If several subagents of one
+kind are waiting, their tasks cannot be told apart, so all of them start without memories. The kind is then ambiguous
+until as many subagents have started.
 """
 
 from typing import Protocol
@@ -10,19 +10,19 @@ from typing import Protocol
 from .profile import SubagentKind, SubagentTask
 
 WAIT_S = 60.0
-"""Seconds that a task is kept; a subagent that was not allowed to start leaves it behind."""
+"""How long a task is kept in seconds, in case the subagent never starts."""
 
 MOST_WAITING = 256
-"""Tasks of one kind that are kept; what comes beyond is dropped."""
+"""Maximum number of waiting tasks of one kind; further ones are dropped."""
 
 
 class PendingSubagents(Protocol):
-    """Every method raises `QueueError` and nothing else of its own."""
+    """Storage for announced tasks; methods raise `QueueError`."""
 
     async def announce(self, kind: SubagentKind, task: SubagentTask) -> None:
         """Keep a task for `WAIT_S` seconds."""
         ...
 
     async def start(self, kind: SubagentKind) -> SubagentTask | None:
-        """One of this kind starts: its task, where exactly one waits and the kind is not mixed."""
+        """Return the task of a starting subagent if exactly one is waiting and the kind is not ambiguous."""
         ...

@@ -1,1 +1,1 @@
-"""The main use case: a request goes in; an answer, a block and a receipt come out."""
+"""Answer injection requests and apply session events."""

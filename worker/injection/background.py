@@ -1,4 +1,4 @@
-"""Work that nobody waits for, such as writing receipts: bounded, and drained at shutdown."""
+"""Background work, such as writing receipts: limited in time and number, finished at shutdown."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -11,14 +11,14 @@ from worker.domain.errors import MeeseeksError
 log = structlog.get_logger()
 
 LIMIT = 2.0
-"""Seconds one piece of work may take."""
+"""Seconds one task may take."""
 
 MAX_PENDING = 500
-"""Pieces of work that may be pending; more are dropped, and counted in the log."""
+"""Pending tasks; more are dropped and logged."""
 
 
 class BackgroundTasks:
-    """Runs coroutines beside the requests; their failures are logged by kind and hurt nobody."""
+    """Run coroutines in the background; log failures instead of raising them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -33,7 +33,7 @@ class BackgroundTasks:
         task.add_done_callback(self._tasks.discard)
 
     async def drain(self) -> None:
-        """Wait for everything that was spawned."""
+        """Wait for all spawned tasks."""
         while self._tasks:
             await asyncio.gather(*self._tasks)
 

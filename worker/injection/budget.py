@@ -1,8 +1,7 @@
-"""Keeps a block within its limits: whole memories only, in the order given. Pure.
+"""Fit a block into its limits. Pure.
 
-Pinned memories have slots of their own, but never at the cost of everything that was found for this very message: the
-most useful of that goes in first, then the pinned ones into half of the characters and tokens, then the rest of both
-into what is left.
+Memories are never cut, and their order never changes. The best memory found by search goes in first, then pinned
+memories up to half of the characters and tokens, then the rest of both.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from worker.text.tokens import estimate_tokens, utf16_length
 
 @dataclass(frozen=True, slots=True)
 class BlockLimits:
-    """Most memories found by search, most memories at all, most characters (UTF-16) and tokens of the whole block."""
+    """Limits of a block: memories found by search, memories in total, UTF-16 characters and tokens."""
 
     contextual: int
     total: int
@@ -26,7 +25,7 @@ class BlockLimits:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The lines that fit, in the order given, and the candidates that do not."""
+    """The lines that fit, in the given order, and the candidates that do not."""
 
     lines: tuple[RenderedMemory, ...]
     dropped: tuple[Dropped, ...]
@@ -35,11 +34,11 @@ class Fitted:
 def fit(
     chosen: Sequence[Candidate], lines: Sequence[RenderedMemory], limits: BlockLimits, style: BlockFormat
 ) -> Fitted:
-    """As much of `chosen` as the limits allow; `chosen` and `lines` go together.
+    """Return what fits of `chosen`, whose rendered `lines` have the same order.
 
-    A memory that is too long for what is left is passed over, a shorter one after it may still fit.
+    A memory that is too long is skipped; a shorter one after it may still fit.
     """
-    filling = _Filling(lines, limits, style)
+    filling = _PartialBlock(lines, limits, style)
     pinned = [place for place, line in enumerate(lines) if line.source is ItemSource.PINNED]
     contextual = [place for place, line in enumerate(lines) if line.source is not ItemSource.PINNED]
     if pinned and contextual:
@@ -54,8 +53,8 @@ def fit(
     )
 
 
-class _Filling:
-    """A block while it fills: the places of the lines that are in, and why others are not."""
+class _PartialBlock:
+    """A block being filled: indices of the included lines, and why others do not fit."""
 
     def __init__(self, lines: Sequence[RenderedMemory], limits: BlockLimits, style: BlockFormat) -> None:
         self._lines = lines
@@ -68,15 +67,15 @@ class _Filling:
         for place in places:
             if place in self.kept:
                 continue
-            verdict = self._fault(place, limits)
+            verdict = self._refusal(place, limits)
             if verdict is None:
                 self.kept.append(place)
                 self.over.pop(place, None)
             else:
                 self.over[place] = verdict
 
-    def _fault(self, place: int, limits: BlockLimits) -> CandidateVerdict | None:
-        """Why this line does not go in as well, or `None`."""
+    def _refusal(self, place: int, limits: BlockLimits) -> CandidateVerdict | None:
+        """Return why this line does not fit, or `None` if it does."""
         if len(self.kept) >= limits.total or self._is_full(place):
             return CandidateVerdict.OVER_ITEMS
         whole = block([self._lines[kept] for kept in sorted([*self.kept, place])], self._style) or ""

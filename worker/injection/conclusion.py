@@ -1,47 +1,43 @@
-"""From a choice to an answer and its receipt. Pure."""
+"""Turn a selection into the result of a request. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from hooks.blocks import block_id
 from hooks.contract import BlockFormat, InjectedItem, InjectionResult, ItemSource, Outcome, Reason, Retention
+from hooks.contract.blocks import block_id
 from worker.domain.ledger import LedgerEntry
-from worker.domain.memory import Candidate, CandidateVerdict, Selection, is_superseded
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Selection, is_superseded
 from worker.text.rendering import RenderedMemory, block, body, shown_text
 
 from .budget import BlockLimits, fit
 from .duplicates import compact
-from .turn import CandidateOutcomes, Conclusion, Turn
+from .turn import CandidateOutcome, Conclusion, Turn, outcomes_of
 
 
 def conclude_selection(
-    turn: Turn, selection: Selection, outcomes: CandidateOutcomes, failure: Reason | None
+    turn: Turn, selection: Selection, dropped: Iterable[Dropped], failure: Reason | None
 ) -> Conclusion:
-    """Fit the choice into the budget and say what came of it; `failure` is why the answer is degraded."""
-    outcomes.drop(selection.dropped)
-    outcomes.choose(selection.chosen)
+    """Fit the choice into the budget; `failure` is why the answer is degraded."""
     style = turn.request.render.format
     chosen = _in_order(selection.chosen, style)
     fitted = fit(chosen, [_line(candidate, turn) for candidate in chosen], _limits(turn), style)
-    outcomes.drop(fitted.dropped)
-    outcome, reason = (Outcome.INJECTED, None) if fitted.lines else empty_outcome(outcomes)
     by_id = {candidate.memory.id: candidate for candidate in chosen}
+    included = tuple(by_id[line.memory.id] for line in fitted.lines)
+    outcomes = outcomes_of((*dropped, *selection.dropped, *fitted.dropped), included)
+    outcome, reason = (Outcome.INJECTED, None) if fitted.lines else empty_outcome(outcomes)
     return Conclusion(
         outcome=outcome,
         reason=failure or reason,
         degraded=failure is not None,
         engine=selection.engine,
         lines=fitted.lines,
-        chosen=tuple(by_id[line.memory.id] for line in fitted.lines),
+        chosen=included,
         selection=selection,
-        candidate_outcomes=tuple(outcomes.candidate_outcomes()),
+        candidate_outcomes=outcomes,
     )
 
 
 def _in_order(chosen: Sequence[Candidate], style: BlockFormat) -> tuple[Candidate, ...]:
-    """The order of the block: as chosen, what was found for this message before what is pinned.
-
-    With sections it is the other way round: there the titles say what is what.
-    """
+    """Put found memories before pinned ones; in the sections format, pinned ones first."""
     first = ItemSource.PINNED if style is BlockFormat.SECTIONS else ItemSource.CONTEXTUAL
     return tuple(sorted(chosen, key=lambda candidate: candidate.source is not first))
 
@@ -57,23 +53,19 @@ def _limits(turn: Turn) -> BlockLimits:
     )
 
 
-def conclude_empty(outcomes: CandidateOutcomes, failure: Reason | None) -> Conclusion:
-    """There was nothing to choose from."""
+def conclude_empty(dropped: Iterable[Dropped], failure: Reason | None) -> Conclusion:
+    """Return the conclusion of a turn without candidates."""
+    outcomes = outcomes_of(dropped, ())
     outcome, reason = empty_outcome(outcomes)
-    return Conclusion(
-        outcome,
-        failure or reason,
-        degraded=failure is not None,
-        candidate_outcomes=tuple(outcomes.candidate_outcomes()),
-    )
+    return Conclusion(outcome, failure or reason, degraded=failure is not None, candidate_outcomes=outcomes)
 
 
-def empty_outcome(outcomes: CandidateOutcomes) -> tuple[Outcome, Reason]:
-    """Why a block is empty: what became of the best of the memories that were candidates at all."""
-    candidate_outcomes = [candidate_outcome.verdict for candidate_outcome in outcomes.candidate_outcomes()]
-    running = [verdict for verdict in candidate_outcomes if verdict is not CandidateVerdict.BELOW_THRESHOLD]
+def empty_outcome(outcomes: Sequence[CandidateOutcome]) -> tuple[Outcome, Reason]:
+    """Return why a block is empty: what became of the best memories that passed the search thresholds."""
+    verdicts = [one.verdict for one in outcomes]
+    running = [verdict for verdict in verdicts if verdict is not CandidateVerdict.BELOW_THRESHOLD]
     if not running:
-        return Outcome.NONE_RELEVANT, Reason.BELOW_THRESHOLD if candidate_outcomes else Reason.NOTHING_RECALLED
+        return Outcome.NONE_RELEVANT, Reason.BELOW_THRESHOLD if verdicts else Reason.NOTHING_RECALLED
     if CandidateVerdict.OVER_CHARS in running or CandidateVerdict.OVER_TOKENS in running:
         return Outcome.NONE_RELEVANT, Reason.OVER_BUDGET
     if running[0] is CandidateVerdict.ALREADY_SHOWN:
@@ -88,7 +80,7 @@ def _line(candidate: Candidate, turn: Turn) -> RenderedMemory:
 
 
 def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:
-    """The answer in the words of the contract."""
+    """Return the result that the client receives."""
     style = turn.request.render.format
     whole = block(conclusion.lines, style)
     return InjectionResult(
@@ -109,7 +101,7 @@ def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:
 
 
 def shown_by(turn: Turn, conclusion: Conclusion, number: int, block: str) -> dict[str, LedgerEntry]:
-    """What the ledger is to count as shown once `block` is delivered; an ephemeral one is gone after its turn."""
+    """Return the ledger entries to record once `block` is delivered; none for an ephemeral block."""
     if turn.request.retention is Retention.EPHEMERAL:
         return {}
     return {

@@ -1,8 +1,7 @@
-"""Drops what the session has already been shown and what says the same twice. Pure.
+"""Drop memories that the session has been shown already, and duplicates. Pure.
 
-Two memories say the same when their texts read the same, or when the cosine of their vectors reaches a threshold and
-nothing in the wording sets them apart (`worker.text.wording`). Of those that say the same the newest stays, in the best
-place of any of them, so that no limit that comes later is used up by wordings of one fact.
+Two memories are duplicates if their folded texts are equal, or if their cosine reaches a threshold and their wording
+does not differ (`worker.text.wording`). The newest one stays and takes the best position of its group.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,13 +12,11 @@ import numpy.typing as npt
 
 from hooks.contract import Retention
 from worker.domain.ledger import LedgerEntry, LedgerView
-from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, Vector
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Vector
 from worker.text.wording import differ
 
 CHAIN_SLACK = 0.06
-"""How far below the threshold a wording may be from the newest one, if another of the same group is near both."""
-
-_LEVELS = 127.0
+"""How far below the threshold a duplicate's cosine to the newest may be if another duplicate is close to both."""
 
 Matrix = npt.NDArray[np.float32]
 
@@ -27,10 +24,9 @@ Matrix = npt.NDArray[np.float32]
 def still_shown(
     view: LedgerView, *, retention: Retention, visible_blocks: Sequence[str] | None, depth: int
 ) -> dict[str, LedgerEntry]:
-    """The ledger's entries that count as being in the context now.
+    """Return the ledger entries that are still in the context.
 
-    An ephemeral block is gone after its turn. Where the caller says which blocks it still sees, only those count.
-    Entries leave the window after `depth` turns, lasting ones do not.
+    Entries expire after `depth` turns unless they are lasting. If `visible_blocks` is given, only those blocks count.
     """
     if retention is Retention.EPHEMERAL:
         return {}
@@ -43,24 +39,24 @@ def still_shown(
 
 
 def compact(vector: Vector | None) -> bytes | None:
-    """A vector in one signed byte per dimension; the cosine of two such is within 0.01 of the exact one."""
+    """Quantize a vector to one signed byte per dimension; cosines change by less than 0.01."""
     if vector is None:
         return None
     values = np.asarray(vector, dtype=np.float32)
     largest = float(np.max(np.abs(values), initial=0.0))
     if not np.isfinite(largest) or largest == 0.0:
         return None
-    levels: npt.NDArray[np.int8] = np.rint(values * (_LEVELS / largest)).astype(np.int8)
+    levels: npt.NDArray[np.int8] = np.rint(values * (127.0 / largest)).astype(np.int8)
     return levels.tobytes()
 
 
 def deduplicate(
     candidates: Sequence[Candidate], shown: Mapping[str, LedgerEntry], threshold: float | None = None
 ) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
-    """The candidates that are new to the context and to this batch, and the others with the reason.
+    """Split candidates into new ones and dropped ones.
 
-    A memory that was edited since it was shown has a higher version and may come again. `threshold` is the cosine
-    from which two memories say the same; without it only texts that read the same do.
+    A memory that was edited since it was shown has a higher version and counts as new. `threshold` is the least cosine
+    of duplicates; without it, only equal texts are duplicates.
     """
     fresh, dropped = _without_known_ids(candidates, shown)
     contents = _Contents.of(fresh)
@@ -81,7 +77,8 @@ def _without_known_ids(
     dropped: list[Dropped] = []
     for candidate in candidates:
         key = candidate.memory.id
-        if _is_shown(candidate.memory, shown):
+        entry = shown.get(key)
+        if entry is not None and entry.version >= candidate.memory.version:
             dropped.append(Dropped(candidate, CandidateVerdict.ALREADY_SHOWN))
         elif key in fresh:
             dropped.append(Dropped(candidate, CandidateVerdict.DUPLICATE, key))
@@ -90,14 +87,9 @@ def _without_known_ids(
     return list(fresh.values()), dropped
 
 
-def _is_shown(memory: Memory, shown: Mapping[str, LedgerEntry]) -> bool:
-    entry = shown.get(memory.id)
-    return entry is not None and entry.version >= memory.version
-
-
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What candidates say: folded texts, unit vectors as rows (zeros where there is none), and their cosines."""
+    """Candidates' folded texts, unit vectors as rows (zeros if missing), and the cosines of every two."""
 
     texts: list[str]
     vectors: Matrix
@@ -114,7 +106,7 @@ def _folded(text: str) -> str:
 
 
 def _rows(vectors: Sequence[Vector | None]) -> Matrix:
-    """Unit rows of the commonest length; a vector of another length, or without a direction, becomes zeros."""
+    """Return unit rows of the most common length; zeros for a vector of another length or of length 0."""
     lengths = [len(vector) for vector in vectors if vector]
     width = max(set(lengths), key=lengths.count, default=1)
     rows = np.zeros((len(vectors), width), dtype=np.float32)
@@ -131,7 +123,7 @@ def _unit(rows: Matrix) -> Matrix:
 
 
 def _cosines(one: Matrix, other: Matrix) -> Matrix:
-    """Products of unit rows, in this thread: on busy cores BLAS loses far more by waiting for its threads."""
+    """Multiply unit rows in this thread: BLAS threads wait for each other on busy cores."""
     products: Matrix = np.einsum("ik,jk->ij", one, other)
     return products
 
@@ -139,7 +131,7 @@ def _cosines(one: Matrix, other: Matrix) -> Matrix:
 def _repeats(
     contents: _Contents, candidates: Sequence[Candidate], shown: Mapping[str, LedgerEntry], threshold: float | None
 ) -> dict[int, str]:
-    """Places of candidates that say what something else in the context says, with the id of that."""
+    """Return indices of candidates that repeat another memory in the context, with that memory's id."""
     said = {key: entry for key, entry in shown.items() if entry.text}
     cosines = _cosines(contents.vectors, _compacted(list(said.values()), contents.vectors.shape[1]))
     found: dict[int, str] = {}
@@ -151,7 +143,7 @@ def _repeats(
 
 
 def _compacted(entries: Sequence[LedgerEntry], width: int) -> Matrix:
-    """Unit rows of what `compact` made; zeros where there is none of this width."""
+    """Return unit rows of the entries' `compact` vectors; zeros if missing or of another width."""
     rows = np.zeros((len(entries), width), dtype=np.float32)
     for row, entry in zip(rows, entries, strict=True):
         if entry.vector is not None and len(entry.vector) == width:
@@ -162,7 +154,7 @@ def _compacted(entries: Sequence[LedgerEntry], width: int) -> Matrix:
 def _groups(
     contents: _Contents, candidates: Sequence[Candidate], out: frozenset[int], threshold: float | None
 ) -> list[tuple[int, list[int]]]:
-    """Places of candidates that say the same: the newest, and the others."""
+    """Return groups of duplicates as indices: the newest and the others."""
     left = [place for place in _newest_first(candidates) if place not in out]
     groups = []
     while left:
@@ -190,9 +182,9 @@ def _alike(
     candidates: Sequence[Candidate],
     threshold: float | None,
 ) -> list[int]:
-    """Those of `left` that say what `text` says, directly or in steps that do not lead away from it.
+    """Return those of `left` that duplicate `text`, directly or through another duplicate.
 
-    `cosines` are those of `text` and every candidate.
+    `cosines` holds the cosine of `text` and each candidate.
     """
     folded = _folded(text)
     group = [place for place in left if contents.texts[place] == folded]
@@ -215,11 +207,5 @@ def _alike(
 
 
 def _best_of(newest: Candidate, group: Sequence[Candidate]) -> Candidate:
-    """The newest wording with the best relevance and score of its group: they are about the same."""
-    if len(group) == 1:
-        return newest
-    return replace(
-        newest,
-        relevance=max(candidate.relevance for candidate in group),
-        score=max(candidate.score for candidate in group),
-    )
+    """Return the newest memory with the best relevance and score of its group."""
+    return replace(newest, relevance=max(one.relevance for one in group), score=max(one.score for one in group))

@@ -1,4 +1,4 @@
-"""Write the receipt of one injection from what its steps found."""
+"""Make the receipt of a request."""
 
 from collections.abc import Mapping
 
@@ -8,12 +8,12 @@ from worker.domain.receipt import AttemptReceipt, ConsideredMemory, ModelReceipt
 from worker.settings.injection import InjectionConfig
 from worker.text.rendering import shown_text
 
-from .redaction import kept
+from .redaction import redacted
 from .turn import CandidateOutcome, Conclusion, Turn
 
 
 def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> Receipt:
-    """Everything that is needed to explain the answer and to run the request again, as far as it is to be kept."""
+    """Return the receipt, which explains the result and allows a replay, reduced to what `receipt_keep` allows."""
     selection = conclusion.selection
     probabilities = selection.probabilities if selection else {}
     whole = Receipt(
@@ -22,16 +22,13 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         request=turn.request,
         config=turn.config.model_dump(mode="json"),
         config_version=turn.config.version,
-        query=turn.query,
+        query=turn.query.query,
         recalls=selection.recalls if selection else (),
         outcome=result.outcome,
         reason=result.reason,
         engine=result.engine,
         degraded=result.degraded,
-        considered=tuple(
-            _considered(candidate_outcome, turn.config, probabilities)
-            for candidate_outcome in conclusion.candidate_outcomes
-        ),
+        considered=tuple(_considered(one, turn.config, probabilities) for one in conclusion.candidate_outcomes),
         chosen=tuple(line.memory.id for line in conclusion.lines),
         block_id=result.block_id,
         model=_model_receipt(selection.usage, selection.prompt_id) if selection and selection.usage else None,
@@ -40,7 +37,7 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         stages=result.stages,
         elapsed_ms=result.elapsed_ms,
     )
-    return kept(whole, turn.config.receipt_keep)
+    return redacted(whole, turn.config.receipt_keep)
 
 
 def _attempt(attempt: ModelAttempt) -> AttemptReceipt:
@@ -50,9 +47,9 @@ def _attempt(attempt: ModelAttempt) -> AttemptReceipt:
 
 
 def _considered(
-    candidate_outcome: CandidateOutcome, config: InjectionConfig, probabilities: Mapping[str, float]
+    outcome: CandidateOutcome, config: InjectionConfig, probabilities: Mapping[str, float]
 ) -> ConsideredMemory:
-    candidate, memory = candidate_outcome.candidate, candidate_outcome.candidate.memory
+    candidate, memory = outcome.candidate, outcome.candidate.memory
     return ConsideredMemory(
         id=memory.id,
         type=memory.type,
@@ -66,8 +63,8 @@ def _considered(
         source=candidate.source,
         legs=candidate.legs,
         probability=probabilities.get(memory.id),
-        verdict=candidate_outcome.verdict,
-        duplicate_of=candidate_outcome.of,
+        verdict=outcome.verdict,
+        duplicate_of=outcome.of,
     )
 
 

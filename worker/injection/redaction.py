@@ -1,6 +1,5 @@
-"""What a receipt keeps of a request: secrets never, texts and settings as the settings say. Pure."""
+"""Redact receipts before they are stored: mask secrets, and drop texts and settings if configured. Pure."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from hooks.contract import InjectionRequest, RecentMessage, RenderOptions, Scope
@@ -9,32 +8,31 @@ from worker.domain.receipt import ConsideredMemory, Receipt
 from worker.text.masking import mask_secrets
 
 MOST_CHARS = 20_000
-"""Characters that are kept of one text; of a longer one the beginning and the end."""
+"""Characters kept of a text; a longer one keeps its beginning and end."""
 
 MARGIN = 2_000
-"""Characters beyond a cut that are looked at, so that a secret which lies across it is masked, too."""
+"""Extra characters read beyond a cut, to mask a secret that spans it."""
 
-GAP = " … "
+ELLIPSIS = " … "
 
 
-def kept(receipt: Receipt, keep: ReceiptKeep) -> Receipt:
-    """The receipt as it is to be stored."""
+def redacted(receipt: Receipt, keep: ReceiptKeep) -> Receipt:
+    """Return the receipt to store."""
     if keep is ReceiptKeep.EVERYTHING:
         return _masked(receipt)
     return _without_texts(receipt, numbers_only=keep is ReceiptKeep.NUMBERS)
 
 
 def without_secrets(text: str) -> str:
-    """`text`, its secrets masked, the middle of a very long one left out."""
+    """Mask secrets in `text`, and cut the middle out of a very long one."""
     if len(text) <= MOST_CHARS:
         return _mask(text)
     half = MOST_CHARS // 2
-    return _mask(text[: half + MARGIN])[:half] + GAP + _mask(text[-half - MARGIN :])[-half:]
+    return _mask(text[: half + MARGIN])[:half] + ELLIPSIS + _mask(text[-half - MARGIN :])[-half:]
 
 
 def _mask(text: str) -> str:
-    """As `mask_secrets`, whose cache is for texts that come up again."""
-    return mask_secrets.__wrapped__(text)
+    return mask_secrets.__wrapped__(text)  # bypasses the cache: these texts do not repeat
 
 
 def _masked(receipt: Receipt) -> Receipt:
@@ -43,7 +41,9 @@ def _masked(receipt: Receipt) -> Receipt:
     changes: dict[str, Any] = {
         "message": without_secrets(request.message),
         "task_description": None if task is None else without_secrets(task),
-        "recent_messages": _masked_turns(request.recent_messages),
+        "recent_messages": tuple(
+            RecentMessage(role=turn.role, content=without_secrets(turn.content)) for turn in request.recent_messages
+        ),
     }
     return receipt.model_copy(
         update={
@@ -53,10 +53,6 @@ def _masked(receipt: Receipt) -> Receipt:
             "considered": receipt.considered if masked else tuple(map(_masked_memory, receipt.considered)),
         }
     )
-
-
-def _masked_turns(turns: Sequence[RecentMessage]) -> tuple[RecentMessage, ...]:
-    return tuple(RecentMessage(role=turn.role, content=without_secrets(turn.content)) for turn in turns)
 
 
 def _masked_memory(memory: ConsideredMemory) -> ConsideredMemory:
@@ -69,15 +65,16 @@ def _with_text(memory: ConsideredMemory, text: str) -> ConsideredMemory:
 
 def _without_texts(receipt: Receipt, *, numbers_only: bool) -> Receipt:
     request = receipt.request.model_copy(update={"message": "", "task_description": None, "recent_messages": ()})
-    update: dict[str, Any] = {"request": _ids_of(request) if numbers_only else request, "query": "", "recalls": ()}
-    update["considered"] = tuple(_with_text(one, "") for one in receipt.considered)
-    update["kept"] = ReceiptKeep.NUMBERS if numbers_only else ReceiptKeep.NO_TEXTS
-    if numbers_only:
-        update["config"] = {}
-    return receipt.model_copy(update=update)
+    update: dict[str, Any] = {
+        "request": _ids_of(request) if numbers_only else request,
+        "query": "",
+        "recalls": (),
+        "considered": tuple(_with_text(one, "") for one in receipt.considered),
+        "kept": ReceiptKeep.NUMBERS if numbers_only else ReceiptKeep.NO_TEXTS,
+    }
+    return receipt.model_copy(update=update | ({"config": {}} if numbers_only else {}))
 
 
 def _ids_of(request: InjectionRequest) -> InjectionRequest:
-    """The request by whose ids its turn can be found again, and its numbers."""
     update = {"scope": Scope(tenant=request.scope.tenant), "source": "", "render": RenderOptions()}
     return request.model_copy(update=update)

@@ -1,4 +1,4 @@
-"""Chooses without a model: only what search is confident of."""
+"""Select by search scores alone."""
 
 from hooks.contract import Engine
 from worker.domain.deadline import Deadline
@@ -16,7 +16,7 @@ from worker.settings.injection import InjectionConfig
 
 
 class SearchOnlySelector:
-    """Keeps the candidates that are confidently near the query and close to the best one."""
+    """Select confident candidates that are not much less relevant than the best one."""
 
     def __init__(self, profile: EmbedderProfile | None) -> None:
         self._profile = profile
@@ -28,7 +28,7 @@ class SearchOnlySelector:
 
 
 def choose(recalled: Recalled, config: InjectionConfig, profile: EmbedderProfile | None) -> Selection:
-    """The deterministic choice, best first: what is surely relevant, and not much less than the most relevant. Pure."""
+    """Return the confident candidates within `relative_cut` of the best, in the given order. Pure."""
     best = max((candidate.relevance for candidate in recalled.candidates), default=0.0)
     chosen: list[Candidate] = []
     dropped: list[Dropped] = []
@@ -44,15 +44,14 @@ def choose(recalled: Recalled, config: InjectionConfig, profile: EmbedderProfile
 
 
 def _threshold(candidate: Candidate, config: InjectionConfig, profile: EmbedderProfile | None) -> float:
-    """The relevance to reach; without vectors, the floor of the keyword score has to do."""
+    """Return the least relevance; 0 without vectors, since every candidate passed the keyword threshold."""
     if profile is None or candidate.cosine is None:
         return 0.0
     return profile.confident if config.confident_score is None else config.confident_score
 
 
 def is_unsure(selection: Selection) -> bool:
-    """Whether a model is worth asking: whoever chose says so, or something came near enough to be a candidate and not
-    near enough to be chosen."""
+    """Return whether to ask a model: the selection says so, or it dropped a candidate below its threshold."""
     if selection.unsure is not None:
         return selection.unsure
     return any(entry.verdict is CandidateVerdict.BELOW_CUT for entry in selection.dropped)

@@ -1,4 +1,4 @@
-"""The use case: one request in, one answer out. The only place that decides model, fallback or nothing."""
+"""The main use case: one request in, one answer out."""
 
 import asyncio
 import uuid
@@ -8,52 +8,29 @@ from datetime import datetime
 
 import structlog
 
-from hooks.contract import InjectionRequest, InjectionResult, ItemSource, Mode, Outcome, Reason
+from hooks.contract import InjectionRequest, InjectionResult, ItemSource, Outcome, Reason
 from worker.domain.deadline import Deadline
-from worker.domain.errors import ModelError, QueueError, StoreError
-from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView, turn_key_of
-from worker.domain.memory import (
-    Candidate,
-    EmbedderProfile,
-    Recalled,
-    RecallQuery,
-    RecallTool,
-    Selection,
-    SelectionTask,
-    visible_to,
-)
-from worker.domain.timings import Stages
-from worker.ports.models import Selector
+from worker.domain.errors import QueueError, StoreError
+from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView
+from worker.domain.memory import Candidate, Dropped, EmbedderProfile, Recalled, RecallQuery, Selection, visible_to
 from worker.ports.state import Ledger, ReceiptStore
-from worker.query.warm_up import effective_mode, focus, skip_reason
+from worker.query.skipping import effective_mode, skip_reason
 from worker.recall.ranking import within_pool
 from worker.recall.recall import Recall, RecallScope
-from worker.recall.searches import first_query
-from worker.relevance.selector import with_probabilities, worth_asking
 from worker.settings.injection import InjectionConfig
 
 from .background import BackgroundTasks
+from .choice import choose
 from .conclusion import conclude_empty, conclude_selection, result_of, shown_by
 from .duplicates import deduplicate, still_shown
 from .receipt import receipt_of
-from .search_only import is_unsure
-from .strategies import SelectionPlan, Strategies
-from .turn import CandidateOutcomes, Conclusion, Turn
+from .strategies import Strategies
+from .turn import Conclusion, Turn, read_turn
 
 log = structlog.get_logger()
 
-MODEL_RESERVE = 0.1
-"""Seconds kept back from the model, for rendering and for the ledger."""
-
-MODEL_MINIMUM = 0.4
-"""Seconds that must be left for the model to be asked at all."""
-
-MODEL_GRACE = 0.03
-"""Seconds that the model's own limit is ahead of the one around it: a call that ends itself is counted as a failure
-of the model, one that is cut off from outside is not."""
-
 RECEIPT_AFTER = 0.005
-"""Seconds after the answer that its receipt is made, which takes milliseconds: the answer is on its way by then."""
+"""Seconds between the answer and its receipt, which takes milliseconds to make: the answer goes out first."""
 
 LEDGER_LIMIT = 0.25
 """Seconds the ledger may take; a request goes on without it."""
@@ -71,7 +48,7 @@ class DeliveryCommit:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """An answer; `delivery` is there when it holds a block that the ledger is to count."""
+    """An answer; `delivery` is set if it holds a block for the ledger to count."""
 
     result: InjectionResult
     delivery: DeliveryCommit | None = None
@@ -79,10 +56,10 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class InjectionParts:
-    """What the service is built from.
+    """What the service needs.
 
-    `profile` is that of the embedder, missing where its vectors are not used. `answered` is told every new result.
-    `logs` says that each has a line in the log, which names its receipt: a replay's is not kept.
+    `profile` is the embedder's, `None` if vectors are not used. `answered` is called with every new result. `logs`
+    writes a log line per answer; replays turn it off.
     """
 
     recall: Recall
@@ -97,49 +74,35 @@ class InjectionParts:
 
 
 class InjectionService:
-    """Answers requests within their deadline; whatever fails becomes a named outcome."""
+    """Answer requests within their deadline; every failure becomes a named outcome."""
 
     def __init__(self, parts: InjectionParts) -> None:
         self._parts = parts
         self._background = BackgroundTasks()
 
     async def inject(self, request: InjectionRequest, deadline: Deadline) -> Injection:
-        """The answer to `request`, well before `deadline`."""
-        turn = self._begin(request, deadline)
-        skipped = skip_reason(request, turn.config)
+        """Return the answer to `request` before `deadline`."""
+        config, now = self._parts.config_for(request.agent_id), request.now or self._parts.clock()
+        turn = read_turn(request, config, now, deadline, uuid.uuid4().hex)
+        skipped = skip_reason(request, config)
         if skipped is not None:
             return self._finish(turn, Conclusion(Outcome.SKIPPED, skipped))
         view, recalled = await asyncio.gather(self._view(turn), self._first_recall(turn))
         if view.replay is not None:
-            return Injection(InjectionResult.model_validate_json(view.replay), _delivery(request))
+            return Injection(InjectionResult.model_validate_json(view.replay), _delivery(turn))
         if recalled is None:
             return self._finish(turn, Conclusion(Outcome.ERROR, Reason.STORE_UNAVAILABLE, degraded=True))
-        conclusion = await self._conclude(turn, view, recalled)
-        return await self._deliver(turn, view, conclusion)
+        conclusion = await self._conclude(turn, _still_shown(turn, view), recalled)
+        return await self._deliver(turn, view.turn, conclusion)
 
     async def drain(self) -> None:
         """Wait until every receipt is written."""
         await self._background.drain()
 
-    def _begin(self, request: InjectionRequest, deadline: Deadline) -> Turn:
-        config = self._parts.config_for(request.agent_id)
-        now = request.now or self._parts.clock()
-        wanted = first_query(request, focus(request, config), config)
-        return Turn(
-            request=request,
-            config=config,
-            query=wanted.query,
-            now=now,
-            deadline=deadline.within(config.deadline_ms / 1000),
-            stages=Stages(),
-            receipt_id=uuid.uuid4().hex,
-            wanted=wanted,
-        )
-
     async def _first_recall(self, turn: Turn) -> Recalled | None:
-        """What the request itself recalls; `None` when the store is down."""
+        """Return what the request itself recalls, `None` if the store is down."""
         try:
-            return await self._recall(turn, turn.wanted)
+            return await self._recall(turn, turn.query)
         except StoreError as error:
             log.warning("store_unavailable", error=str(error))
             return None
@@ -151,120 +114,68 @@ class InjectionService:
         scope = RecallScope(request.scope.tenant, visibility, turn.now, request.scope.channel)
         return await self._parts.recall(query, scope, config, turn.deadline, turn.stages)
 
-    async def _conclude(self, turn: Turn, view: LedgerView, recalled: Recalled) -> Conclusion:
-        shown = still_shown(
-            view,
-            retention=turn.request.retention,
-            visible_blocks=turn.request.visible_blocks,
-            depth=turn.config.context_window_depth,
-        )
-        outcomes = CandidateOutcomes()
-        fresh = self._without_shown(turn, recalled, shown, outcomes)
-        plan = self._parts.strategies.plan(turn.config, effective_mode(turn.request, turn.config))
+    async def _conclude(self, turn: Turn, shown: Shown, recalled: Recalled) -> Conclusion:
+        fresh = self._fresh(turn, recalled, shown)
         if not fresh.candidates:
-            return conclude_empty(outcomes, recalled.degraded)
+            return conclude_empty(fresh.dropped, recalled.degraded)
         pinned, contextual = _by_source(fresh)
-        selection, failure = await self._choose(turn, plan, contextual, shown, outcomes)
-        selection = replace(selection, chosen=(*pinned, *selection.chosen))
-        return conclude_selection(turn, self._without_repeats(turn, selection), outcomes, failure or recalled.degraded)
+        found: list[Dropped] = [*fresh.dropped]
 
-    async def _choose(
-        self, turn: Turn, plan: SelectionPlan, recalled: Recalled, shown: Shown, outcomes: CandidateOutcomes
-    ) -> tuple[Selection, Reason | None]:
-        """The choice, and why the model did not make it where it should have."""
-        task = _task_of(turn)
-        tool = self._tool(turn, shown, outcomes)
-        settled = await plan.settles.select(task, recalled, tool, turn.config, turn.deadline)
-        if plan.note:
-            settled = replace(settled, notes=(*settled.notes, plan.note))
-        if plan.improves is None:
-            return settled, None
-        worth, beside = worth_asking(recalled, settled)
-        if not _asks_model(turn, worth, settled):
-            return settled, None
-        outcomes.drop(beside)
-        with turn.stages("triage"):
-            selection, failure = await self._triage(plan.improves, turn, task, worth, tool, settled)
-        return with_probabilities(selection, settled), failure
-
-    async def _triage(
-        self,
-        triage: Selector,
-        turn: Turn,
-        task: SelectionTask,
-        recalled: Recalled,
-        tool: RecallTool,
-        settled: Selection,
-    ) -> tuple[Selection, Reason | None]:
-        """The model's choice where it comes in time, else `settled` and the reason."""
-        limit = turn.deadline.keeping(MODEL_RESERVE)
-        if limit.remaining() < MODEL_MINIMUM:
-            return settled, Reason.MODEL_NO_TIME
-        try:
-            async with asyncio.timeout(limit.remaining() + MODEL_GRACE):
-                selection = await triage.select(task, recalled, tool, turn.config, limit)
-            return selection, Reason.MODEL_TIMEOUT if selection.partial else None
-        except TimeoutError:
-            return settled, Reason.MODEL_TIMEOUT
-        except ModelError as error:
-            return replace(settled, attempts=error.attempts), error.reason
-        except StoreError:
-            return settled, Reason.STORE_UNAVAILABLE
-
-    def _tool(self, turn: Turn, shown: Shown, outcomes: CandidateOutcomes) -> RecallTool:
-        """Recall for the model: the request's own scope, and nothing that the session has been shown."""
-
-        async def recall(query: RecallQuery) -> Recalled:
+        async def search_again(query: RecallQuery) -> Recalled:
+            """Search for the model: in the request's own scope, without what the session has been shown."""
             wanted = replace(query, history=query.history and turn.config.recall_history)
-            return self._without_shown(turn, await self._recall(turn, wanted), shown, outcomes)
+            more = self._fresh(turn, await self._recall(turn, wanted), shown)
+            found.extend(more.dropped)
+            return more
 
-        return recall
+        plan = self._parts.strategies.plan(turn.config, effective_mode(turn.request, turn.config))
+        choice = await choose(turn, plan, contextual, search_again)
+        selection = replace(choice.selection, chosen=(*pinned, *choice.selection.chosen))
+        selection = self._without_repeats(turn.config, selection)
+        return conclude_selection(turn, selection, (*found, *choice.dropped), choice.failure or recalled.degraded)
 
-    def _without_shown(self, turn: Turn, recalled: Recalled, shown: Shown, outcomes: CandidateOutcomes) -> Recalled:
-        """What was recalled, without what is in the context already and what says the same twice."""
+    def _fresh(self, turn: Turn, recalled: Recalled, shown: Shown) -> Recalled:
+        """Drop what is in the context already and what says the same twice; cut to the pool."""
         with turn.stages("dedup"):
-            fresh, repeated = deduplicate(recalled.candidates, shown, self._threshold(turn))
+            fresh, repeated = deduplicate(recalled.candidates, shown, self._duplicate_threshold(turn.config))
         kept, over = within_pool(fresh, turn.config.pool_limit)
-        outcomes.drop([*recalled.dropped, *repeated, *over])
-        return replace(recalled, candidates=kept)
+        return replace(recalled, candidates=kept, dropped=(*recalled.dropped, *repeated, *over))
 
-    def _without_repeats(self, turn: Turn, selection: Selection) -> Selection:
-        """The choice, where several searches may each have brought a wording of the same."""
-        chosen, repeated = deduplicate(selection.chosen, {}, self._threshold(turn))
+    def _without_repeats(self, config: InjectionConfig, selection: Selection) -> Selection:
+        """Drop duplicates from the choice: several searches may each have found a wording of the same."""
+        chosen, repeated = deduplicate(selection.chosen, {}, self._duplicate_threshold(config))
         return replace(selection, chosen=chosen, dropped=(*selection.dropped, *repeated))
 
-    def _threshold(self, turn: Turn) -> float | None:
-        """The cosine from which two memories say the same; `None` where vectors are not used."""
-        profile, configured = self._parts.profile, turn.config.semantic_threshold
+    def _duplicate_threshold(self, config: InjectionConfig) -> float | None:
+        """Return the cosine from which two memories say the same, `None` if vectors are not used."""
+        profile, configured = self._parts.profile, config.semantic_threshold
         return profile.duplicate if configured is None and profile is not None else configured
 
     async def _view(self, turn: Turn) -> LedgerView:
-        """What the session has been shown; a dry run looks and begins no turn."""
-        key, turn_key = _ledger_key(turn.request), _turn_key(turn.request)
+        """Return what the session has been shown; a dry run looks without beginning a turn."""
         ledger, depth = self._parts.ledger, turn.config.context_window_depth
         try:
             async with asyncio.timeout(turn.deadline.within(LEDGER_LIMIT).remaining()):
                 if turn.request.dry_run:
-                    view = await ledger.peek(key)
+                    view = await ledger.peek(turn.ledger_key)
                     return replace(view, turn=view.turn + 1)
-                return await ledger.view(key, turn_key, depth=depth)
+                return await ledger.view(turn.ledger_key, turn.turn_key, depth=depth)
         except (QueueError, TimeoutError):
             log.warning("ledger_unavailable")
             return LedgerView()
 
-    async def _deliver(self, turn: Turn, view: LedgerView, conclusion: Conclusion) -> Injection:
-        """Offer a block to the ledger; it counts as shown once the hook has committed it."""
+    async def _deliver(self, turn: Turn, number: int, conclusion: Conclusion) -> Injection:
+        """Offer the block to the ledger; it counts as shown once the hook commits it."""
         result = result_of(turn, conclusion)
         if result.block_id is None or turn.request.dry_run:
             return self._recorded(turn, conclusion, result)
-        shown = shown_by(turn, conclusion, view.turn, result.block_id)
-        key, turn_key = _ledger_key(turn.request), _turn_key(turn.request)
+        shown = shown_by(turn, conclusion, number, result.block_id)
         try:
             async with asyncio.timeout(turn.deadline.within(LEDGER_LIMIT).remaining()):
-                await self._parts.ledger.offer(key, turn_key, result.model_dump_json(), shown)
+                await self._parts.ledger.offer(turn.ledger_key, turn.turn_key, result.model_dump_json(), shown)
         except (QueueError, TimeoutError):
             log.warning("ledger_unavailable")
-        return self._recorded(turn, conclusion, result, _delivery(turn.request))
+        return self._recorded(turn, conclusion, result, _delivery(turn))
 
     def _finish(self, turn: Turn, conclusion: Conclusion) -> Injection:
         return self._recorded(turn, conclusion, result_of(turn, conclusion))
@@ -296,43 +207,17 @@ def _log_answer(result: InjectionResult) -> None:
     )
 
 
+def _still_shown(turn: Turn, view: LedgerView) -> Shown:
+    request, depth = turn.request, turn.config.context_window_depth
+    return still_shown(view, retention=request.retention, visible_blocks=request.visible_blocks, depth=depth)
+
+
 def _by_source(recalled: Recalled) -> tuple[tuple[Candidate, ...], Recalled]:
-    """What is pinned, which nobody has to choose, and what was found for this message."""
+    """Split off what is pinned, which is always included, from what was found for this message."""
     pinned = tuple(one for one in recalled.candidates if one.source is ItemSource.PINNED)
     found = tuple(one for one in recalled.candidates if one.source is not ItemSource.PINNED)
     return pinned, replace(recalled, candidates=found)
 
 
-def _asks_model(turn: Turn, recalled: Recalled, settled: Selection) -> bool:
-    """Return whether the model is to choose: never about nothing."""
-    if not recalled.candidates:
-        return False
-    mode = effective_mode(turn.request, turn.config)
-    return mode is Mode.ALWAYS or (mode is Mode.ESCALATE and is_unsure(settled))
-
-
-def _task_of(turn: Turn) -> SelectionTask:
-    """What selectors are told of the request."""
-    request = turn.request
-    return SelectionTask(
-        message=request.message,
-        task_description=request.task_description,
-        recent_messages=request.recent_messages,
-        query=turn.query,
-        now=turn.now,
-        user=request.scope.user,
-        channel=request.scope.channel,
-        source=request.source,
-    )
-
-
-def _ledger_key(request: InjectionRequest) -> LedgerKey:
-    return LedgerKey(request.scope.tenant, request.session_id, request.agent_id)
-
-
-def _turn_key(request: InjectionRequest) -> str:
-    return turn_key_of(request.turn_id, request.message)
-
-
-def _delivery(request: InjectionRequest) -> DeliveryCommit:
-    return DeliveryCommit(_ledger_key(request), _turn_key(request))
+def _delivery(turn: Turn) -> DeliveryCommit:
+    return DeliveryCommit(turn.ledger_key, turn.turn_key)

@@ -1,19 +1,20 @@
-"""The use case of session events: what happened to a conversation becomes what its ledger knows.
+"""Update the ledger of a conversation on session events.
 
-| event | the ledger |
+| event | effect on the ledger |
 |---|---|
-| session.started | is empty |
-| session.resumed | stays; with `visible_blocks` only what they show counts |
-| session.forked | gets what the parent had been shown, else what `visible_blocks` held, else nothing |
-| session.cleared | is empty |
-| context.compacting | remembers up to where; a compaction may still be called off |
-| context.compacted | forgets, as `on_compaction` says |
-| context.pruned | forgets what was removed |
-| agent.started | is empty for this agent, whose context is new |
-| turn.failed | does not count what that turn brought |
+| session.started | cleared |
+| session.resumed | unchanged; with `visible_blocks`, reduced to these |
+| session.forked | copied from the parent, or else filled from `visible_blocks` |
+| session.cleared | cleared |
+| context.compacting | the current turn is remembered; the compaction may still be cancelled |
+| context.compacted | entries are dropped according to `on_compaction` |
+| context.pruned | removed entries are dropped |
+| agent.started | cleared for this agent |
+| turn.failed | the entries of that turn are dropped |
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,17 +30,17 @@ from worker.settings.injection import InjectionConfig, OnCompaction
 log = structlog.get_logger()
 
 PENDING_TURNS = 3
-"""Turns after which a compaction that began and never ended is taken to have been called off."""
+"""Turns after which a compaction that never ended counts as cancelled."""
 
 MAIN_AGENT = "main"
-"""The agent that a session without a ledger is taken to have."""
+"""Agent id of a session without a ledger."""
 
 Entries = dict[str, LedgerEntry]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
-    """What an event did, in memories."""
+    """Number of memories that an event removed from and added to a ledger."""
 
     forgotten: int = 0
     adopted: int = 0
@@ -49,7 +50,7 @@ class LedgerChange:
 
 
 class SessionService:
-    """Applies events to ledgers. Raises `QueueError` when the ledger does not answer."""
+    """Apply events to ledgers. Raise `QueueError` if the ledger does not answer."""
 
     def __init__(self, ledger: Ledger, config_for: Callable[[str], InjectionConfig]) -> None:
         self._ledger = ledger
@@ -67,7 +68,7 @@ class SessionService:
         }
 
     async def handle(self, event: SessionEvent, deadline: Deadline) -> SessionEventResult:
-        """Apply an event to the ledger of its agent, or to those of all agents of the session."""
+        """Apply an event to its agent's ledger, or to the ledgers of all agents of the session."""
         handler = self._handlers[event.type]
         change = LedgerChange()
         async with asyncio.timeout(deadline.remaining()):
@@ -77,18 +78,15 @@ class SessionService:
         return SessionEventResult(done=True, forgotten=change.forgotten, adopted=change.adopted)
 
     async def show(self, tenant: str, session_id: str) -> dict[str, LedgerView]:
-        """What counts as shown now, for every agent of a session."""
+        """Return the ledger of each agent of a session."""
         agents = await self._ledger.agents(tenant, session_id)
         return {agent_id: await self._ledger.peek(LedgerKey(tenant, session_id, agent_id)) for agent_id in agents}
 
     async def _agents(self, event: SessionEvent) -> tuple[str, ...]:
         if event.agent_id is not None:
             return (event.agent_id,)
-        if event.type is SessionEventType.SESSION_FORKED and event.parent_session_id is not None:
-            agents = await self._ledger.agents(event.tenant, event.parent_session_id)
-        else:
-            agents = await self._ledger.agents(event.tenant, event.session_id)
-        return agents or (MAIN_AGENT,)
+        parent = event.parent_session_id if event.type is SessionEventType.SESSION_FORKED else None
+        return await self._ledger.agents(event.tenant, parent or event.session_id) or (MAIN_AGENT,)
 
     async def _reset(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
         return LedgerChange(forgotten=await self._ledger.reset(key))
@@ -113,7 +111,7 @@ class SessionService:
         return view if view.turn else None
 
     async def _adopt_visible(self, event: SessionEvent, key: LedgerKey, view: LedgerView) -> LedgerChange:
-        """Count what the visible blocks held, as if the last turn had brought it."""
+        """Record the memories in the visible blocks as shown in the last turn."""
         found = await self._ledger.blocks(event.tenant, event.visible_blocks or ())
         if not found:
             return LedgerChange()
@@ -121,13 +119,13 @@ class SessionService:
         return LedgerChange(adopted=await self._ledger.adopt(key, view.turn, entries))
 
     async def _compacting(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
-        await self._ledger.pend(key)
+        await self._ledger.begin_compaction(key)
         return LedgerChange()
 
     async def _compacted(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
         policy = self._config_for(key.agent_id).on_compaction
         view = await self._ledger.peek(key)
-        return LedgerChange(forgotten=await self._ledger.drop(key, lost(view, event, policy)))
+        return LedgerChange(forgotten=await self._ledger.drop(key, lost_in_compaction(view, event, policy)))
 
     async def _prune(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
         view = await self._ledger.peek(key)
@@ -137,38 +135,24 @@ class SessionService:
         return LedgerChange(forgotten=await self._ledger.withdraw(key, event.turn_id or ""))
 
 
-def lost(view: LedgerView, event: SessionEvent, policy: OnCompaction) -> Entries:
-    """What a compaction took out of the context, going by the policy. Pure.
+def lost_in_compaction(view: LedgerView, event: SessionEvent, policy: OnCompaction) -> Entries:
+    """Return the entries that a compaction removed from the context. Pure.
 
-    Where nobody says what is still visible, everything is gone that had been shown when the compaction began; lasting
-    entries stand in the system prompt and stay.
+    If the event does not say what is left, these are all entries up to the turn when the compaction began; lasting
+    entries are in the system prompt and stay.
     """
     if policy is OnCompaction.KEEP:
         return {}
     if policy is OnCompaction.RESET:
         return dict(view.shown)
-    if _says_what_is_left(event):
+    if not (event.visible_blocks is None and event.removed_blocks is None and event.kept_turns is None):
         return removed(view.shown, event, view.turn)
-    return {
-        name: entry
-        for name, entry in view.shown.items()
-        if not entry.lasting and entry.turn <= (_began(view) or entry.turn)
-    }
-
-
-def _began(view: LedgerView) -> int | None:
-    """The turn after which the compaction began, where that is known."""
-    if view.pending is None or view.turn - view.pending > PENDING_TURNS:
-        return None
-    return view.pending
-
-
-def _says_what_is_left(event: SessionEvent) -> bool:
-    return not (event.visible_blocks is None and event.removed_blocks is None and event.kept_turns is None)
+    began = view.pending if view.pending and view.turn - view.pending <= PENDING_TURNS else math.inf
+    return {name: entry for name, entry in view.shown.items() if not entry.lasting and entry.turn <= began}
 
 
 def removed(shown: Mapping[str, LedgerEntry], event: SessionEvent, turn: int) -> Entries:
-    """What is no longer in the context, going by what the event says of it. Pure."""
+    """Return the entries that are no longer in the context according to the event. Pure."""
     return {
         name: entry
         for name, entry in shown.items()
@@ -183,7 +167,7 @@ def _is_visible(entry: LedgerEntry, event: SessionEvent) -> bool:
 
 
 def shown_in(views: Mapping[str, LedgerView]) -> list[dict[str, Any]]:
-    """What each agent has been shown, latest first, as JSON; vectors are left out."""
+    """Return what each agent has been shown as JSON, latest first, without vectors."""
     return [
         {
             "agent_id": agent_id,

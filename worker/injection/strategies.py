@@ -1,4 +1,4 @@
-"""Who judges a request: what its settings ask for, as far as it is there."""
+"""Decide which selectors a request's settings ask for, among those that are available."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from worker.settings.injection import InjectionConfig, Strategy
 
 @dataclass(frozen=True, slots=True)
 class SelectionPlan:
-    """`settles` makes the choice that stands at once, `improves` the one that replaces it where it comes in time.
+    """`settles` chooses at once; `improves`, if set, replaces that choice when it is done in time.
 
-    `note` says in the receipt why this is not what the settings ask for.
+    `note` tells the receipt why this is not what the settings ask for.
     """
 
     settles: Selector
@@ -21,42 +21,39 @@ class SelectionPlan:
 
 
 class Strategies:
-    """The selectors that are there. `deterministic` always is; `usual` says what `auto` means for a request, `None`
-    that no model is configured."""
+    """The available selectors. `usual` returns what `auto` means for a request, `None` if no model is configured."""
 
     def __init__(
         self,
-        deterministic: Selector,
+        search_only: Selector,
         *,
         llm: Selector | None = None,
         decision: Selector | None = None,
         relevance_model: Selector | None = None,
         usual: Callable[[InjectionConfig], Strategy | None] | None = None,
     ) -> None:
-        self._deterministic = deterministic
+        self._search_only = search_only
         self._relevance_model = relevance_model
         self._models = {Strategy.LLM: llm, Strategy.DECISION: decision}
         self._usual = usual or (lambda _: Strategy.LLM if llm else Strategy.DECISION if decision else None)
 
     def plan(self, config: InjectionConfig, mode: Mode = Mode.ALWAYS) -> SelectionPlan:
-        """Who chooses for a request with these settings; no model of any kind where its mode is deterministic."""
-        if mode is Mode.DETERMINISTIC:
-            return SelectionPlan(self._deterministic)
-        if config.strategy in (Strategy.LLM, Strategy.DECISION):
-            return self._by_model(config.strategy, config, wanted=True)
+        """Return who chooses under these settings; in deterministic mode, no model of any kind."""
+        if mode is Mode.DETERMINISTIC or config.strategy is Strategy.DETERMINISTIC:
+            return SelectionPlan(self._search_only)
         if config.strategy is Strategy.RELEVANCE:
-            note = (
-                None if self._relevance_model else "strategy = judge: there is none here, so the search's scores decide"
-            )
-            return SelectionPlan(self._relevance_model or self._deterministic, note=note)
-        if config.strategy is Strategy.DETERMINISTIC:
-            return SelectionPlan(self._deterministic)
-        return self._by_model(self._usual(config), config, wanted=False)
+            missing = "strategy = relevance: no relevance model is installed, so search scores decide"
+            return SelectionPlan(self._without_model, note=None if self._relevance_model else missing)
+        if config.strategy is Strategy.AUTO:
+            return self._with_model(self._usual(config), config)
+        missing = f"strategy = {config.strategy}: no model is configured, so none was asked"
+        plan = self._with_model(config.strategy, config)
+        return plan if plan.improves else SelectionPlan(plan.settles, note=missing)
 
-    def _by_model(self, strategy: Strategy | None, config: InjectionConfig, *, wanted: bool) -> SelectionPlan:
-        settles = self._relevance_model or self._deterministic
-        selector = self._models.get(strategy) if strategy and self._usual(config) else None
-        if selector is None:
-            note = f"strategy = {strategy}: no model is configured, so none was asked" if wanted else None
-            return SelectionPlan(settles, note=note)
-        return SelectionPlan(settles, selector)
+    @property
+    def _without_model(self) -> Selector:
+        return self._relevance_model or self._search_only
+
+    def _with_model(self, strategy: Strategy | None, config: InjectionConfig) -> SelectionPlan:
+        configured = strategy is not None and self._usual(config) is not None
+        return SelectionPlan(self._without_model, self._models.get(strategy) if strategy and configured else None)

@@ -1,68 +1,83 @@
-"""Values that the steps of one injection hand on."""
+"""Values that the steps of one injection pass on, and the first step: read the request."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from hooks.contract import Engine, InjectionRequest, Outcome, Reason
 from worker.domain.deadline import Deadline
-from worker.domain.memory import Candidate, CandidateVerdict, Dropped, RecallQuery, Selection
+from worker.domain.ledger import LedgerKey, turn_key_of
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, RecallQuery, Selection, SelectionTask
 from worker.domain.timings import Stages
+from worker.query.focus import focus
+from worker.recall.searches import first_query
 from worker.settings.injection import InjectionConfig
 from worker.text.rendering import RenderedMemory
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Everything that stays the same while one request is answered; `wanted` is what it recalls first."""
+    """Everything that stays the same while one request is answered; `query` is its first recall."""
 
     request: InjectionRequest
     config: InjectionConfig
-    query: str
+    query: RecallQuery
     now: datetime
     deadline: Deadline
     stages: Stages
     receipt_id: str
-    wanted: RecallQuery = field(default_factory=lambda: RecallQuery(""))
+
+    @property
+    def ledger_key(self) -> LedgerKey:
+        return LedgerKey(self.request.scope.tenant, self.request.session_id, self.request.agent_id)
+
+    @property
+    def turn_key(self) -> str:
+        return turn_key_of(self.request.turn_id, self.request.message)
+
+    @property
+    def task(self) -> SelectionTask:
+        """What selectors are told about the request."""
+        request = self.request
+        return SelectionTask(
+            message=request.message,
+            task_description=request.task_description,
+            recent_messages=request.recent_messages,
+            query=self.query.query,
+            now=self.now,
+            user=request.scope.user,
+            channel=request.scope.channel,
+            source=request.source,
+        )
+
+
+def read_turn(
+    request: InjectionRequest, config: InjectionConfig, now: datetime, deadline: Deadline, receipt_id: str
+) -> Turn:
+    """Return the turn that `request` begins, with the query for its first recall."""
+    query = first_query(request, focus(request, config), config)
+    return Turn(request, config, query, now, deadline.within(config.deadline_ms / 1000), Stages(), receipt_id)
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateOutcome:
-    """What became of a candidate; `of` is the memory that says the same, where that is why it is out."""
+    """What became of a candidate; `of` is the memory that it duplicates, if that is why it was dropped."""
 
     candidate: Candidate
     verdict: CandidateVerdict
     of: str | None = None
 
 
-class CandidateOutcomes:
-    """What became of every memory that was looked at; a later verdict replaces an earlier one."""
-
-    def __init__(self) -> None:
-        self._candidate_outcomes: dict[str, CandidateOutcome] = {}
-
-    def drop(self, dropped: Iterable[Dropped]) -> None:
-        for entry in dropped:
-            self._candidate_outcomes[entry.candidate.memory.id] = CandidateOutcome(
-                entry.candidate, entry.verdict, entry.of
-            )
-
-    def choose(self, chosen: Iterable[Candidate]) -> None:
-        self._candidate_outcomes.update(
-            {candidate.memory.id: CandidateOutcome(candidate, CandidateVerdict.CHOSEN) for candidate in chosen}
-        )
-
-    def candidate_outcomes(self) -> list[CandidateOutcome]:
-        """Candidates with their fate, the best scores first."""
-        return sorted(
-            self._candidate_outcomes.values(),
-            key=lambda candidate_outcome: (-candidate_outcome.candidate.score, candidate_outcome.candidate.memory.id),
-        )
+def outcomes_of(dropped: Iterable[Dropped], chosen: Iterable[Candidate]) -> tuple[CandidateOutcome, ...]:
+    """Return one outcome per memory, best scores first; later drops replace earlier ones, and a choice wins."""
+    found = {one.candidate.memory.id: CandidateOutcome(one.candidate, one.verdict, one.of) for one in dropped}
+    found |= {one.memory.id: CandidateOutcome(one, CandidateVerdict.CHOSEN) for one in chosen}
+    return tuple(sorted(found.values(), key=lambda one: (-one.candidate.score, one.candidate.memory.id)))
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a request comes to, before it is put into the words of the contract; `lines` and `chosen` go together."""
+    """What a request comes to, before it becomes a result; `lines` and `chosen` go together."""
 
     outcome: Outcome
     reason: Reason | None

@@ -1,6 +1,6 @@
-"""Memory as tools of the Model Context Protocol: `recall`, `remember`, `forget`, over stdio and streamable HTTP.
+"""MCP server with the tools `recall`, `remember` and `forget`, over stdio and streamable HTTP.
 
-fastmcp takes about a second to import, so it is imported when a server is made, not with this package.
+fastmcp takes about a second to import, so it is imported when a server is created.
 """
 
 import os
@@ -15,18 +15,17 @@ __all__ = ["Backend", "ToolScope", "mcp_app", "serve_stdio"]
 
 
 def mcp_app(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | None], *, path: str = "/mcp") -> Any:
-    """A Starlette application that serves the tools as streamable HTTP at `path`; its lifespan has to be entered.
+    """Return a Starlette application that serves the tools at `path` without sessions; enter its lifespan.
 
-    `tenant_of` says for an ASGI scope which tenant the token of the request is bound to, if to any. Whoever mounts the
-    application checks tokens and the Host header before a request reaches it. Requests stand for themselves: there are
-    no sessions to keep. Takes seconds the first time, so call it in a thread where others must not wait.
+    `tenant_of` returns the tenant to which a request's token is bound, given its ASGI scope. The caller checks tokens
+    and the Host header. The first call blocks for seconds.
     """
     return _server().http_app(backend, tenant_of, path)
 
 
-async def serve_stdio(backend: Backend, whose: ToolScope) -> None:
+async def serve_stdio(backend: Backend, scope: ToolScope) -> None:
     """Serve the tools on standard input and output until the input ends."""
-    await _server().serve_stdio(backend, whose)
+    await _server().serve_stdio(backend, scope)
 
 
 def _server() -> Any:

@@ -1,4 +1,4 @@
-"""What has to be set before fastmcp is first imported."""
+"""Configure fastmcp before its first import."""
 
 import logging
 import os
@@ -10,9 +10,9 @@ _log = structlog.get_logger()
 
 
 def prepare_environment(environ: MutableMapping[str, str]) -> None:
-    """Makes fastmcp take nothing from the environment or from a `.env` in the working folder, and log through us.
+    """Make fastmcp ignore the environment and `.env` files, and log through structlog.
 
-    An agent's host starts the server in the folder of a project, whose `.env` has nothing to say here.
+    Hosts start the server in a project's folder, whose `.env` must not affect it.
     """
     for name in [name for name in environ if name.startswith("FASTMCP_")]:
         del environ[name]
@@ -23,7 +23,7 @@ def prepare_environment(environ: MutableMapping[str, str]) -> None:
 
 
 class QuietFilter(logging.Handler):
-    """Tells where a library failed and of which error, never its words: they may repeat what was asked or stored."""
+    """Log the place and type of a library's error, but not its message, which may contain private text."""
 
     def emit(self, record: logging.LogRecord) -> None:
         kind = record.exc_info[0] if record.exc_info else None

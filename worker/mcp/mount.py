@@ -1,4 +1,4 @@
-"""The tools as a part of the HTTP service: started when somebody asks for them, stopped with the service."""
+"""Mount the MCP server in the HTTP service; it starts with its first request."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -16,21 +16,21 @@ PATH = "/mcp"
 
 
 def mcp_mount(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | None]) -> dict[str, Starlette]:
-    """What `mcp_app` makes, by its path; made at the first request, since most services are never asked for it."""
-    sleeping = LazyMount(lambda: mcp_app(backend, tenant_of, path=PATH))
+    """Return the application of `mcp_app` by its path, created at the first request."""
+    lazy = LazyMount(lambda: mcp_app(backend, tenant_of, path=PATH))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await sleeping.aclose()
+            await lazy.aclose()
 
-    return {PATH: Starlette(routes=[Mount("", app=sleeping)], lifespan=lifespan)}
+    return {PATH: Starlette(routes=[Mount("", app=lazy)], lifespan=lifespan)}
 
 
 class LazyMount:
-    """An application that is made and started by its first request, and runs in a task of its own."""
+    """An application that its first request creates and starts in a separate task."""
 
     def __init__(self, make: Callable[[], Starlette]) -> None:
         self._make = make
@@ -40,16 +40,15 @@ class LazyMount:
         self._over = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app or await self._woken()
+        app = self._app or await self._started()
         await app(scope, receive, send)
 
     async def aclose(self) -> None:
-        """Stop it, if it was ever started."""
         self._over.set()
         if self._running is not None:
             await asyncio.wait([self._running])
 
-    async def _woken(self) -> Starlette:
+    async def _started(self) -> Starlette:
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run(), name="mcp")
         ready = asyncio.create_task(self._ready.wait())
@@ -58,8 +57,8 @@ class LazyMount:
         finally:
             ready.cancel()
         if self._app is None:
-            await self._running  # tells why
-            raise RuntimeError("the service is being stopped")
+            await self._running  # raises the error of a failed start
+            raise RuntimeError("the service is stopping")
         return self._app
 
     async def _run(self) -> None:

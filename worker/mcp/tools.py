@@ -1,6 +1,6 @@
-"""The tools: arguments of a model in, operations of the service, a bounded answer out. No decisions about memory here.
+"""The tools: call the service with the model's arguments and return a bounded answer.
 
-Everything that goes wrong is told to the model as the result of its call, in words that say what to do.
+Errors reach the model as results that say what to do.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from hooks.contract import Key
 from worker.domain.errors import MeeseeksError, NotFound
 from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType
-from worker.operations.memories import FORGET, REMEMBER, SHOW
-from worker.operations.requests import RECALL
+from worker.domain.operation import AnyOperation
+from worker.operations.registry import FORGET, RECALL, REMEMBER, SHOW
 from worker.transfer.entries import MAX_CONTENT_CHARS, split_names
 
 from .results import (
@@ -34,26 +34,26 @@ from .results import (
 from .scope import Backend, ToolScope
 
 BUDGET_S = 5.0
-"""Seconds that an operation may take in the service."""
+"""Maximum seconds of an operation in the service."""
 
 LIMIT_S = 30.0
-"""Seconds after which a call is given up, whatever it waits for; without a service the store is opened first."""
+"""Maximum seconds of a call, including opening the store if no service is running."""
 
 MOST_NAMED = 20
-"""Names, channels or memories that one call may name."""
+"""Maximum names, channels or ids in one call."""
 
 SOURCE = "mcp"
-"""Where memories that come through these tools are said to come from."""
+"""The `source` field of memories stored by these tools."""
 
 _listed = BeforeValidator(lambda value: split_names(value) if isinstance(value, str) else value)
-"""Models write a list as text now and then."""
+"""Some models write a list as text."""
 
 
 def _checked_moment(value: str) -> str:
     try:
         datetime.fromisoformat(value)
     except ValueError as error:
-        raise ValueError("write a day as 2026-03-01, or a time as 2026-03-01T09:30:00Z") from error
+        raise ValueError("use a day such as 2026-03-01, or a time such as 2026-03-01T09:30:00Z") from error
     return value
 
 
@@ -64,38 +64,36 @@ def _about(text: str, **limits: Any) -> Any:
     return Field(description=text, **limits)
 
 
-Query = Annotated[str, _about("What to look for, in a few words or names.", min_length=1, max_length=2000)]
-Limit = Annotated[int, _about("Most memories to bring.", ge=1, le=30)]
-Types = Annotated[list[MemoryType], _listed, _about("Only these types; none means all.")]
-Entities = Annotated[list[str], _listed, _about("Only about one of these names, written whole.", max_length=MOST_NAMED)]
-Channels = Annotated[list[str], _listed, _about("Only said in one of these channels.", max_length=MOST_NAMED)]
-Since = Annotated[_Moment | None, _about("Only noted or happened from this day or time on, as 2026-03-01.")]
-Until = Annotated[_Moment | None, _about("Only up to this day, which is included, or this time.")]
+Query = Annotated[str, _about("What to search for, in a few words or names.", min_length=1, max_length=2000)]
+Limit = Annotated[int, _about("Maximum number of memories.", ge=1, le=30)]
+Types = Annotated[list[MemoryType], _listed, _about("Only these types; empty for all.")]
+Entities = Annotated[list[str], _listed, _about("Only about one of these full names.", max_length=MOST_NAMED)]
+Channels = Annotated[list[str], _listed, _about("Only from one of these channels.", max_length=MOST_NAMED)]
+Since = Annotated[_Moment | None, _about("Only noted or happened since this day or time, such as 2026-03-01.")]
+Until = Annotated[_Moment | None, _about("Only up to this day (included) or time.")]
 HowWide = Annotated[
     Budget | None,
-    _about("low: the words of the query alone; mid: links, names and times too; high: each part of it by itself too."),
+    _about("low: the query's words only; mid: also links, names and times; high: also each part of the query."),
 ]
-History = Annotated[bool, _about("Also what is out of date, marked as such.")]
-Content = Annotated[
-    str, _about("One thing, in a sentence that stands alone.", min_length=1, max_length=MAX_CONTENT_CHARS)
-]
-Kind = Annotated[MemoryType, _about("What kind of memory it is.")]
-Importance = Annotated[float, _about("0 to 1; 0.5 is usual.", ge=0.0, le=1.0)]
-Names = Annotated[list[str], _listed, _about("Names that it is about, written whole.", max_length=MOST_NAMED)]
-Happened = Annotated[_Moment | None, _about("Day or time at which it happened, as 2026-03-01, where that is not now.")]
-Expires = Annotated[_Moment | None, _about("Day or time from which on it no longer holds.")]
+History = Annotated[bool, _about("Include outdated memories, marked as such.")]
+Content = Annotated[str, _about("One thing, in a self-contained sentence.", min_length=1, max_length=MAX_CONTENT_CHARS)]
+Kind = Annotated[MemoryType, _about("Type of the memory.")]
+Importance = Annotated[float, _about("From 0 to 1; 0.5 is usual.", ge=0.0, le=1.0)]
+Names = Annotated[list[str], _listed, _about("Full names of what it is about.", max_length=MOST_NAMED)]
+Happened = Annotated[_Moment | None, _about("Day or time when it happened, such as 2026-03-01, if not now.")]
+Expires = Annotated[_Moment | None, _about("Day or time when it stops being true.")]
 Replaced = Annotated[
-    list[Key], _listed, _about("Ids, as recall gives them, of what it makes out of date.", max_length=MOST_NAMED)
+    list[Key], _listed, _about("Ids of memories that it replaces, from recall.", max_length=MOST_NAMED)
 ]
-Ids = Annotated[list[Key], _listed, _about("Ids, as recall gives them.", min_length=1, max_length=MOST_NAMED)]
+Ids = Annotated[list[Key], _listed, _about("Ids of memories, from recall.", min_length=1, max_length=MOST_NAMED)]
 
 
 class MemoryTools:
-    """The tools of one server. `whose` says for the call at hand whose memories it may touch."""
+    """The tools of one server; `scope_of_call` returns the scope of the current call."""
 
-    def __init__(self, backend: Backend, whose: Callable[[], ToolScope]) -> None:
+    def __init__(self, backend: Backend, scope_of_call: Callable[[], ToolScope]) -> None:
         self._backend = backend
-        self._whose = whose
+        self._scope_of_call = scope_of_call
 
     async def recall(
         self,
@@ -109,12 +107,12 @@ class MemoryTools:
         budget: HowWide = None,
         history: History = False,
     ) -> ToolResult:
-        """Search what people and agents have noted before: facts, decisions, preferences, events, todos.
+        """Search notes of people and agents: facts, decisions, preferences, events, todos.
 
-        Use it when the task depends on something that this conversation does not say. Ask for one thing at a time.
-        Memories come best first, each with its id and date.
+        Use it when the task depends on something that this conversation does not say. Search for one thing at a time.
+        Results come best first, each with its id and date.
         """
-        whose = self._whose()
+        scope = self._scope_of_call()
         payload = {
             "query": query,
             "limit": limit,
@@ -125,10 +123,10 @@ class MemoryTools:
             "channels": channels,
             "budget": budget,
             "history": history,
-            "scope": whose.searched,
-            "agent_id": whose.agent,
+            "scope": scope.searched,
+            "agent_id": scope.agent,
         }
-        with _telling():
+        with _tool_errors():
             result = recall_result(await self._ask(RECALL, payload))
         return _answer(result, recall_text(result))
 
@@ -142,12 +140,13 @@ class MemoryTools:
         valid_until: Expires = None,
         supersedes: Replaced = [],  # noqa: B006
     ) -> ToolResult:
-        """Remember one thing for later conversations. Saying the same twice stores it once.
+        """Remember one thing for later conversations. Repeating it stores it only once.
 
-        For what stays true beyond this task: decisions and their reasons, preferences, facts that were hard to find.
-        Not for secrets, nor for what files or tools can tell at any time. Where it replaces memories, name their ids.
+        Use it for what stays true beyond this task: decisions and their reasons, preferences, facts that were hard to
+        find. Do not store secrets, or what files and tools can tell at any time. If it replaces memories, pass their
+        ids.
         """
-        whose = self._whose()
+        scope = self._scope_of_call()
         fields = {
             "content": content,
             "type": type,
@@ -156,76 +155,75 @@ class MemoryTools:
             "occurred_at": occurred_at,
             "valid_until": valid_until,
             "relations": [{"kind": "supersedes", "target": target} for target in supersedes],
-            "scope": whose.owner,
+            "scope": scope.owner,
             "source": SOURCE,
         }
         memory = {name: value for name, value in fields.items() if value is not None}
-        with _telling():
-            _, unknown = await self._own(supersedes, whose)
+        with _tool_errors():
+            _, unknown = await self._own(supersedes, scope)
             if unknown:
-                raise _told(f"nothing was stored: {_not_there(unknown)}")
-            stored = await self._ask(REMEMBER, {"tenant": whose.tenant, "memory": memory})
+                raise _tool_error(f"nothing was stored: {_not_there(unknown)}")
+            stored = await self._ask(REMEMBER, {"tenant": scope.tenant, "memory": memory})
         result = ToolRememberResult(id=stored["id"], stored=stored["stored"])
         return _answer(result, remember_text(result))
 
     async def forget(self, ids: Ids) -> ToolResult:
-        """Delete memories for good, with every mention of them in others.
+        """Delete memories permanently, with all references to them.
 
-        Only when the user asks for it, or where a memory was never true. What has changed is better replaced: remember
-        what holds now, with the old ids as `supersedes`.
+        Use it only if the user asks for it or a memory was never true. To replace what has changed, remember the new
+        state with the old ids as `supersedes`.
         """
-        whose = self._whose()
-        with _telling():
-            own, unknown = await self._own(ids, whose)
+        scope = self._scope_of_call()
+        with _tool_errors():
+            own, unknown = await self._own(ids, scope)
             if not own:
-                raise _told(f"nothing was forgotten: {_not_there(unknown)}")
-            await self._ask(FORGET, {"tenant": whose.tenant, "ids": own})
+                raise _tool_error(f"nothing was forgotten: {_not_there(unknown)}")
+            await self._ask(FORGET, {"tenant": scope.tenant, "ids": own})
         result = ToolForgetResult(forgotten=own, not_found=unknown)
         return _answer(result, forget_text(result))
 
-    async def _own(self, ids: Sequence[str], whose: ToolScope) -> tuple[list[str], list[str]]:
-        """Those ids that the caller may change, and those that are not there or somebody else's."""
+    async def _own(self, ids: Sequence[str], scope: ToolScope) -> tuple[list[str], list[str]]:
+        """Split ids into those the caller may change, and those that are missing or somebody else's."""
         wanted = list(dict.fromkeys(ids))
-        own = [key for key in wanted if await self._is_own(key, whose)]
+        own = [key for key in wanted if await self._is_own(key, scope)]
         return own, [key for key in wanted if key not in own]
 
-    async def _is_own(self, memory_id: str, whose: ToolScope) -> bool:
+    async def _is_own(self, memory_id: str, scope: ToolScope) -> bool:
         try:
-            found = await self._ask(SHOW, {"tenant": whose.tenant, "id": memory_id})
+            found = await self._ask(SHOW, {"tenant": scope.tenant, "id": memory_id})
         except NotFound:
             return False
-        return whose.owns(found["memory"])
+        return scope.owns(found["memory"])
 
-    async def _ask(self, operation: str, payload: dict[str, Any]) -> dict[str, Any]:
+    async def _ask(self, operation: AnyOperation, payload: dict[str, Any]) -> dict[str, Any]:
         async with asyncio.timeout(LIMIT_S):
             return await self._backend.call(operation, payload, budget=BUDGET_S)
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
-    """Errors of the service become words for the model."""
+def _tool_errors() -> Iterator[None]:
+    """Convert errors of the service into tool errors."""
     try:
         yield
     except MeeseeksError as error:
-        raise _told(str(error)) from error
+        raise _tool_error(str(error)) from error
     except TimeoutError as error:
-        raise _told("memory did not answer in time; go on without it, or try again later") from error
+        raise _tool_error("memory did not answer in time; continue without it, or try again later") from error
 
 
 def faults_of(error: ValidationError) -> str:
-    """What is wrong with arguments, without repeating them."""
+    """Describe invalid arguments without their values."""
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults[:5])
 
 
-def _told(words: str) -> ToolError:
-    """An expected failure, for the model; the library is not to log it as a fault of ours."""
-    return ToolError(words, log_level=logging.DEBUG)
+def _tool_error(message: str) -> ToolError:
+    return ToolError(message, log_level=logging.DEBUG)  # expected, so fastmcp must not log it as an error
 
 
 def _not_there(ids: Sequence[str]) -> str:
     named = ", ".join(map(shown_id, ids))
-    return f"there is no memory of yours by the id {named}; recall gives the ids"
+    return f"you have no memory with the id {named}; use ids from recall"
 
 
 def _answer(result: BaseModel, text: str) -> ToolResult:

@@ -1,4 +1,4 @@
-"""Many memories at a time through a backend: stored in batches, read page by page, written in the formats of files."""
+"""Bulk import and export through an operation client."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -9,16 +9,16 @@ from worker.domain.memory import Memory, MemoryType
 from worker.transfer import markdown_item, memory_from, table_head, table_row, to_fields, to_line, type_heading
 
 from .client import OperationClient
-from .memories import EXPORT, PUT
+from .registry import EXPORT, PUT
 
 BATCH = 100
 PAGE = 200
 WRITE_BUDGET = 60.0
-"""Seconds that a batch or a page may take."""
+"""Seconds per batch or page."""
 
 
 class OutputFormat(StrEnum):
-    """What an export may be; only Markdown loses something."""
+    """Formats of an export. Only Markdown loses information."""
 
     JSONL = "jsonl"
     MARKDOWN = "markdown"
@@ -26,26 +26,26 @@ class OutputFormat(StrEnum):
 
 
 def batches(memories: Iterable[Memory], size: int) -> Iterator[list[Memory]]:
-    """The memories in lists of at most `size`."""
+    """Split the memories into lists of at most `size`."""
     remaining = iter(memories)
     while batch := list(islice(remaining, size)):
         yield batch
 
 
 async def put_batch(
-    backend: OperationClient, tenant: str, memories: Sequence[Memory], *, mask: bool = False
+    client: OperationClient, tenant: str, memories: Sequence[Memory], *, mask: bool = False
 ) -> dict[str, int]:
-    """Store at most `BATCH` memories; how many were created, updated, unchanged and left without a vector."""
+    """Store at most `BATCH` memories and return the fields of `PutResult`."""
     payload = {"tenant": tenant, "memories": [to_fields(memory) for memory in memories], "mask": mask}
-    return await backend.call(PUT, payload, budget=WRITE_BUDGET)
+    return await client.call(PUT, payload, budget=WRITE_BUDGET)
 
 
-async def pages(backend: OperationClient, tenant: str, **where: Any) -> AsyncIterator[list[Memory]]:
-    """All memories of a tenant, page by page; `where` narrows them."""
+async def pages(client: OperationClient, tenant: str, **where: Any) -> AsyncIterator[list[Memory]]:
+    """Yield all memories of a tenant page by page, filtered by `where`."""
     cursor: str | None = None
     while True:
         payload = {"tenant": tenant, "cursor": cursor, "limit": PAGE, **where}
-        page = await backend.call(EXPORT, payload, budget=WRITE_BUDGET)
+        page = await client.call(EXPORT, payload, budget=WRITE_BUDGET)
         if page["memories"]:
             yield [memory_from(fields, None) for fields in page["memories"]]
         cursor = page["cursor"]
@@ -53,22 +53,24 @@ async def pages(backend: OperationClient, tenant: str, **where: Any) -> AsyncIte
             return
 
 
-async def written(backend: OperationClient, tenant: str, wanted: OutputFormat) -> AsyncIterator[tuple[str, int]]:
-    """Pieces of a file of all memories of a tenant, with the number of memories in each."""
-    if wanted is OutputFormat.MARKDOWN:
-        async for piece in _markdown(backend, tenant):
+async def export_pieces(
+    client: OperationClient, tenant: str, output_format: OutputFormat
+) -> AsyncIterator[tuple[str, int]]:
+    """Yield pieces of a file with all memories of a tenant, each with its number of memories."""
+    if output_format is OutputFormat.MARKDOWN:
+        async for piece in _markdown(client, tenant):
             yield piece
         return
-    write = to_jsonl if wanted is OutputFormat.JSONL else table_row
-    yield (table_head() if wanted is OutputFormat.CSV else ""), 0
-    async for page in pages(backend, tenant):
+    write = to_jsonl if output_format is OutputFormat.JSONL else table_row
+    yield (table_head() if output_format is OutputFormat.CSV else ""), 0
+    async for page in pages(client, tenant):
         yield "".join(map(write, page)), len(page)
 
 
-async def _markdown(backend: OperationClient, tenant: str) -> AsyncIterator[tuple[str, int]]:
+async def _markdown(client: OperationClient, tenant: str) -> AsyncIterator[tuple[str, int]]:
     for kind in MemoryType:
         heading = type_heading(kind)
-        async for page in pages(backend, tenant, types=[kind]):
+        async for page in pages(client, tenant, types=[kind]):
             yield heading + "".join(map(markdown_item, page)), len(page)
             heading = ""
         if not heading:

@@ -1,115 +1,104 @@
-"""The operation behind every native hook: an event of a host in, what that host is to print or answer out.
-
-No decisions here: the host's mapper says what an event asks for, and the operations that serve everybody do it.
-"""
+"""The handler of native host hooks: it maps a host's event to an operation and the result to the host's output."""
 
 from typing import Any
 
 import structlog
-from pydantic import Field
 
-from hooks.contract import MAX_DEADLINE_MS, InjectionRequest, InjectionResult, Scope, SessionEventResult, Text
-from hooks.wire import HOST_HOOK
+from hooks.contract import InjectionRequest, InjectionResult, Scope, SessionEvent, SessionEventResult
 from worker.domain.deadline import Deadline
 from worker.domain.errors import MeeseeksError, NotFound
-from worker.domain.memory import DomainModel
-from worker.domain.operation import Operation, OperationAnswer
+from worker.domain.operation import AnyHandler, Handler, HandlerResult, JsonObject, Undelivered, split_commit
 from worker.hosts import HOSTS, Announce, Follow, HookCaller, HostProfile, HostRequest, Inject, Start
-from worker.hosts.profile import DEFAULT_HOOK_DEADLINE_MS
 from worker.hosts.subagents import PendingSubagents
+
+from .registry import HOST_HOOK
+from .requests import HostHookRequest
 
 log = structlog.get_logger()
 
-CANARY_SESSION = "meeseeks-doctor-"
-"""Sessions whose ids begin so are served in a tenant of their own, `CANARY_TENANT`, whoever calls."""
+DOCTOR_SESSION = "meeseeks-doctor-"
+"""Prefix of session ids that are always served in `DOCTOR_TENANT`."""
 
-CANARY_TENANT = "meeseeks-doctor"
-
-
-class HostHookPayload(DomainModel):
-    """A native event of a host. `scope` is who calls: what it says goes before what the event says."""
-
-    host: Text
-    event: Any
-    deadline_ms: int = Field(default=DEFAULT_HOOK_DEADLINE_MS, gt=0, le=MAX_DEADLINE_MS)
-    scope: Scope = Scope()
+DOCTOR_TENANT = "meeseeks-doctor"
 
 
 class HostOperations:
-    """Native in, native out. What fails below becomes the host's own "nothing", and a line in the log."""
+    """Failures become the host's empty output and a log line."""
 
-    def __init__(self, inject: Operation, follow: Operation, subagents: PendingSubagents) -> None:
+    def __init__(
+        self,
+        inject: Handler[InjectionRequest, InjectionResult],
+        follow: Handler[SessionEvent, SessionEventResult],
+        subagents: PendingSubagents,
+    ) -> None:
         self._inject = inject
         self._follow = follow
         self._subagents = subagents
 
-    def table(self) -> dict[str, Operation]:
-        return {HOST_HOOK: self.hook}
+    def handlers(self) -> tuple[AnyHandler, ...]:
+        return (HOST_HOOK.bind(self.hook),)
 
-    async def hook(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        """The host's native output. Raises `NotFound` for a host that nobody knows."""
-        given = HostHookPayload.model_validate(payload)
-        host = profile_of(given.host)
-        event = given.event if isinstance(given.event, dict) else {}
-        requested = _requested(host, event, given)
-        deadline = deadline.within(given.deadline_ms / 1000)
+    async def hook(self, request: HostHookRequest, deadline: Deadline) -> HandlerResult[JsonObject]:
+        """Return the host's native output. Raise `NotFound` for an unknown host."""
+        host = profile_of(request.host)
+        event = request.event if isinstance(request.event, dict) else {}
+        understood = _understood(host, event, request)
+        deadline = deadline.within(request.deadline_ms / 1000)
         try:
-            return await self._granted(host, event, requested, deadline)
+            return await self._output(host, event, understood, deadline)
         except (MeeseeksError, TimeoutError) as error:
             log.warning("host_hook_failed", host=host.name, error=type(error).__name__)
-            return OperationAnswer(dict(host.nothing))
+            return _nothing(host)
 
-    async def _granted(
-        self, host: HostProfile, event: dict[str, Any], requested: HostRequest | None, deadline: Deadline
-    ) -> OperationAnswer:
-        match requested:
+    async def _output(
+        self, host: HostProfile, event: dict[str, Any], understood: HostRequest | None, deadline: Deadline
+    ) -> HandlerResult[JsonObject]:
+        match understood:
             case Inject():
-                return await self._injected(host, event, requested.request, deadline)
+                return await self._injected(host, event, understood.request, deadline)
             case Follow():
-                return await self._followed(host, event, requested, deadline)
+                result, _ = split_commit(await self._follow.run(understood.event, deadline))
+                return JsonObject(host.followed(event, result)) if host.followed else _nothing(host)
             case Announce():
-                await self._subagents.announce(requested.kind, requested.task)
+                await self._subagents.announce(understood.kind, understood.task)
             case Start():
-                task = await self._subagents.start(requested.kind)
+                task = await self._subagents.start(understood.kind)
                 if task is not None:
-                    return await self._injected(host, event, requested.request_for(task), deadline)
-        return OperationAnswer(dict(host.nothing))
+                    return await self._injected(host, event, understood.request_for(task), deadline)
+        return _nothing(host)
 
     async def _injected(
         self, host: HostProfile, event: dict[str, Any], request: InjectionRequest, deadline: Deadline
-    ) -> OperationAnswer:
-        found = await self._inject(request.model_dump(mode="json"), deadline)
-        return OperationAnswer(host.output(event, InjectionResult.model_validate(found.body)), found.commit)
-
-    async def _followed(
-        self, host: HostProfile, event: dict[str, Any], requested: Follow, deadline: Deadline
-    ) -> OperationAnswer:
-        told = await self._follow(requested.event.model_dump(mode="json"), deadline)
-        if host.followed is None:
-            return OperationAnswer(dict(host.nothing))
-        return OperationAnswer(host.followed(event, SessionEventResult.model_validate(told.body)))
+    ) -> HandlerResult[JsonObject]:
+        result, commit = split_commit(await self._inject.run(request, deadline))
+        output = JsonObject(host.output(event, result))
+        return Undelivered(output, commit) if commit else output
 
 
 def profile_of(name: str) -> HostProfile:
-    """The host of this name. Raises `NotFound` with the names that there are."""
-    found = HOSTS.get(name)
-    if found is None:
-        raise NotFound(f"there is no host {name!r}; the hosts are {', '.join(sorted(HOSTS))}")
-    return found
+    """Return the host of this name. Raise `NotFound` with the known names otherwise."""
+    host = HOSTS.get(name)
+    if host is None:
+        raise NotFound(f"unknown host {name!r}; the hosts are {', '.join(sorted(HOSTS))}")
+    return host
 
 
-def _requested(host: HostProfile, event: dict[str, Any], given: HostHookPayload) -> HostRequest | None:
-    requested = host.understand(event, HookCaller(given.scope, given.deadline_ms))
-    if requested is None or not _session_of(requested).startswith(CANARY_SESSION):
-        return requested
-    return host.understand(event, HookCaller(Scope(tenant=CANARY_TENANT), given.deadline_ms))
+def _nothing(host: HostProfile) -> JsonObject:
+    return JsonObject(dict(host.nothing))
 
 
-def _session_of(requested: HostRequest) -> str:
-    match requested:
+def _understood(host: HostProfile, event: dict[str, Any], request: HostHookRequest) -> HostRequest | None:
+    understood = host.understand(event, HookCaller(request.scope, request.deadline_ms))
+    if understood is None or not _session_of(understood).startswith(DOCTOR_SESSION):
+        return understood
+    return host.understand(event, HookCaller(Scope(tenant=DOCTOR_TENANT), request.deadline_ms))
+
+
+def _session_of(understood: HostRequest) -> str:
+    match understood:
         case Inject():
-            return requested.request.session_id
+            return understood.request.session_id
         case Follow():
-            return requested.event.session_id
+            return understood.event.session_id
         case Announce() | Start():
-            return requested.kind.session_id
+            return understood.kind.session_id

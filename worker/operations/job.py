@@ -1,12 +1,11 @@
-"""The wrapper that every job runs in: its deadline, its answer, and the errors that become an answer.
+"""The wrapper around every handler: it decodes the payload, keeps the deadline and encodes the result or error.
 
-The form of an answer is written down in `hooks.wire`.
+`hooks.protocol.wire` documents the format of answers.
 """
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -27,11 +26,11 @@ from worker.domain.errors import (
     StoreError,
     StoreLate,
 )
-from worker.domain.operation import Operation, OperationAnswer
+from worker.domain.operation import AnyHandler, OperationAnswer, split_commit
 
 RESERVE_SHARE = 0.1
 MOST_RESERVE = 0.15
-"""An operation's deadline lies this share of the budget, and at most so many seconds, before the caller's."""
+"""A handler's deadline precedes the caller's by this share of the budget, but at most by this many seconds."""
 
 _log = structlog.get_logger()
 
@@ -53,19 +52,19 @@ T = TypeVar("T")
 
 
 class JobChannel(Protocol):
-    """What the queue knows of a job that it has taken up, and the way back to its caller."""
+    """The queue's side of a job."""
 
     def enqueued_at(self, job_id: str) -> float:
-        """When the job was put, in seconds of monotonic time."""
+        """Return when the job was enqueued, in seconds of monotonic time."""
         ...
 
     async def send(self, job_id: str, answer: bytes) -> None:
-        """Bring the answer to the caller. Failures are the channel's to handle."""
+        """Send the answer to the caller. Handle failures."""
         ...
 
 
-def job_function(operation: Operation, channel: JobChannel) -> JobFunction:
-    """The job that runs `operation`; a job without a usable `budget_ms` gets the contract's default."""
+def job_function(handler: AnyHandler, channel: JobChannel) -> JobFunction:
+    """Return the job that runs `handler`; without a valid `budget_ms` it uses the contract's default."""
 
     async def run(
         context: dict[str, Any], payload: object = None, budget_ms: object = None, *_: object, **__: object
@@ -74,67 +73,66 @@ def job_function(operation: Operation, channel: JobChannel) -> JobFunction:
         budget = _seconds(budget_ms)
         deadline = Deadline(channel.enqueued_at(job_id) + budget)
         if deadline.remaining() > 0:
-            await channel.send(job_id, await answer(operation, payload, deadline, budget))
+            await channel.send(job_id, await answer(handler, payload, deadline, budget))
 
     return run
 
 
-async def answer(operation: Operation, payload: object, deadline: Deadline, budget: float) -> bytes:
-    """Run an operation and put what becomes of it, whatever that is, into the form that callers read."""
+async def answer(handler: AnyHandler, payload: object, deadline: Deadline, budget: float) -> bytes:
+    """Run a handler and return its result or error in the format of the queue."""
     try:
-        return await _attempted(operation, payload, deadline, budget, ok_answer)
+        return await _attempt(handler, payload, deadline, budget, ok_answer)
     except MeeseeksError as error:
         return error_answer(reason_of(error), str(error) or type(error).__name__)
 
 
-async def attempt(operation: Operation, payload: object, deadline: Deadline, budget: float) -> OperationAnswer:
-    """Run an operation for a caller in this process; its body is made of what JSON knows.
+async def attempt(handler: AnyHandler, payload: object, deadline: Deadline, budget: float) -> OperationAnswer:
+    """Run a handler for a caller in this process.
 
-    Raises `MeeseeksError` and nothing else: the operation's own, or `OperationError` for whatever else it ends with.
+    Raise only `MeeseeksError`: the handler's own, or `OperationError` for any other failure.
     """
-    return await _attempted(operation, payload, deadline, budget, _cleaned)
+    return await _attempt(handler, payload, deadline, budget, lambda result: result)
 
 
-async def _attempted(
-    operation: Operation, payload: object, deadline: Deadline, budget: float, encode: Callable[[OperationAnswer], T]
+async def _attempt(
+    handler: AnyHandler, payload: object, deadline: Deadline, budget: float, encode: Callable[[OperationAnswer], T]
 ) -> T:
-    """What `encode` makes of an operation's result.
+    """Run a handler and encode its result.
 
-    The operation is told to be done a reserve before the deadline, and is cut off when half of that is used up: so
-    an operation that answers in the last moment still reaches its caller. `budget` is the whole time, in seconds.
+    The handler gets a deadline that is a reserve before the caller's, and is cancelled once half the reserve is used
+    up, so that an answer of the last moment still arrives. `budget` is the caller's whole time in seconds.
     """
     reserve = min(MOST_RESERVE, RESERVE_SHARE * budget)
+    operation = handler.operation
     try:
         if not isinstance(payload, dict):
             raise OperationError(Reason.BAD_REQUEST, "the payload must be a JSON object")
+        request = operation.request.model_validate(clean(payload))
         async with asyncio.timeout(deadline.keeping(reserve / 2).remaining()):
-            result = await operation(clean(payload), deadline.keeping(reserve))
-        return encode(result)
+            result, commit = split_commit(await handler.run(request, deadline.keeping(reserve)))
+        body = result.model_dump(mode="json", exclude_unset=operation.omit_unset)
+        return encode(OperationAnswer(clean(body), commit))
     except (MeeseeksError, ValidationError, TimeoutError) as error:
         reason = reason_of(error)
         _log.warning("job_failed", reason=reason.value, error=type(error).__name__)
         if isinstance(error, MeeseeksError):
             raise
         raise OperationError(reason, _message(error)) from error
-    except Exception as error:  # what nobody foresaw ends one job, never the worker, and its caller is told
+    except Exception as error:  # an unexpected error ends one job, never the worker
         _log.error("job_crashed", error=type(error).__name__)
         raise OperationError(Reason.INTERNAL, type(error).__name__) from error
 
 
-def _cleaned(result: OperationAnswer) -> OperationAnswer:
-    return replace(result, body=clean(result.body))
-
-
 def reason_of(error: Exception) -> Reason:
-    """The reason that callers are given for an error."""
+    """Return the reason to report for an error."""
     if isinstance(error, ModelError | QueueError | OperationError):
         return error.reason
     return next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.INTERNAL)
 
 
 def ok_answer(result: OperationAnswer) -> bytes:
-    """ASCII JSON. `commit` comes first, so that a caller finds the result without parsing."""
-    return _ascii({"commit": result.commit, "ok": clean(result.body)})
+    """Return ASCII JSON with `commit` first, so that a caller finds the result without parsing."""
+    return _ascii({"commit": result.commit, "ok": result.body})
 
 
 def error_answer(reason: Reason, message: str) -> bytes:
@@ -142,7 +140,7 @@ def error_answer(reason: Reason, message: str) -> bytes:
 
 
 def clean(value: Any) -> Any:
-    """`value`, made of what JSON knows, with every string valid Unicode."""
+    """Return `value` with tuples as lists and every string valid Unicode."""
     if isinstance(value, dict):
         return {clean_text(key): clean(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -161,7 +159,7 @@ def _seconds(budget_ms: object) -> float:
 
 
 def _message(error: Exception) -> str:
-    """What the caller is told; a validation error without the input, which its own text would repeat."""
+    """Return the message for the caller; that of a validation error does not repeat the input."""
     if isinstance(error, ValidationError):
         faults = error.errors(include_url=False, include_input=False, include_context=False)
         return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults[:5])

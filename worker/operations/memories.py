@@ -1,99 +1,91 @@
-"""What can be asked about single memories: JSON objects in and out. No decisions here."""
+"""Handlers for storing, changing, listing and deleting memories."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
 
 from worker.domain.deadline import Deadline
+from worker.domain.errors import QueueError
 from worker.domain.memory import MemoryFilter
-from worker.domain.operation import Operation, OperationAnswer
+from worker.domain.operation import AnyHandler
+from worker.ports.state import UsageStore
 from worker.store.memories import MemoryService
-from worker.transfer import memory_from, to_fields
+from worker.transfer import memory_from
 
-from .payloads import (
-    ExportPayload,
-    ForgetPayload,
-    PutPayload,
-    RelatePayload,
-    RememberPayload,
-    ShowPayload,
-    UpdatePayload,
-)
-
-REMEMBER = "remember"
-PUT = "put"
-UPDATE = "update"
-RELATE = "relate"
-FORGET = "forget"
-SHOW = "show"
-EXPORT = "export"
-
-WRITES = frozenset({REMEMBER, PUT, UPDATE, RELATE, FORGET})
-"""Operations that change the store."""
+from . import registry
+from .requests import ExportRequest, ForgetRequest, IdRequest, PutRequest, RelateRequest, RememberRequest, UpdateRequest
+from .results import ForgetResult, MemoryHistory, MemoryPage, MemoryResult, PutResult, RememberResult
+from .usage import counts_of
 
 
 class MemoryOperations:
-    """Decode, call, encode. `mask` says that secrets are masked before anything is made of a memory."""
+    """`mask` masks secrets before a memory's id is derived from its content."""
 
-    def __init__(self, memory_service: MemoryService, clock: Callable[[], datetime], *, mask: bool = False) -> None:
-        self._memory_service = memory_service
+    def __init__(
+        self, memories: MemoryService, usage: UsageStore, clock: Callable[[], datetime], *, mask: bool = False
+    ) -> None:
+        self._memories = memories
+        self._usage = usage
         self._clock = clock
         self._mask = mask
 
-    def table(self) -> dict[str, Operation]:
-        """Every operation by the name of its job."""
-        return {
-            REMEMBER: self.remember,
-            PUT: self.put,
-            UPDATE: self.update,
-            RELATE: self.relate,
-            FORGET: self.forget,
-            SHOW: self.show,
-            EXPORT: self.export,
-        }
-
-    async def remember(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        wanted = RememberPayload.model_validate(payload)
-        memory = memory_from(wanted.memory, None, mask=self._mask)
-        if "id" not in wanted.memory:
-            present = await self._memory_service.get(wanted.tenant, [memory.id])
-            if present and present[0].content == memory.content:
-                return OperationAnswer({"id": memory.id, "stored": "unchanged"})
-        stored = await self._memory_service.put(wanted.tenant, [memory], now=self._clock())
-        verb = "created" if stored.created else "updated" if stored.updated else "unchanged"
-        return OperationAnswer({"id": memory.id, "stored": verb, "without_vector": bool(stored.without_vector)})
-
-    async def put(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        wanted = PutPayload.model_validate(payload)
-        stored = await self._memory_service.put(wanted.tenant, wanted.memories, now=self._clock(), mask=wanted.mask)
-        return OperationAnswer(
-            {key: len(value) if isinstance(value, tuple) else value for key, value in asdict(stored).items()}
+    def handlers(self) -> tuple[AnyHandler, ...]:
+        return (
+            registry.REMEMBER.bind(self.remember),
+            registry.PUT.bind(self.put),
+            registry.UPDATE.bind(self.update),
+            registry.RELATE.bind(self.relate),
+            registry.FORGET.bind(self.forget),
+            registry.SHOW.bind(self.show),
+            registry.EXPORT.bind(self.export),
         )
 
-    async def update(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        wanted = UpdatePayload.model_validate(payload)
-        memory = await self._memory_service.update(wanted.tenant, wanted.id, wanted.changes)
-        return OperationAnswer({"memory": to_fields(memory)})
+    async def remember(self, request: RememberRequest, deadline: Deadline) -> RememberResult:
+        memory = memory_from(request.memory, None, mask=self._mask)
+        if "id" not in request.memory:
+            present = await self._memories.get(request.tenant, [memory.id])
+            if present and present[0].content == memory.content:
+                return RememberResult(id=memory.id, stored="unchanged")
+        report = await self._memories.put(request.tenant, [memory], now=self._clock())
+        stored = "created" if report.created else "updated" if report.updated else "unchanged"
+        return RememberResult(id=memory.id, stored=stored, without_vector=bool(report.without_vector))
 
-    async def relate(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        wanted = RelatePayload.model_validate(payload)
-        memory = await self._memory_service.relate(wanted.tenant, wanted.source, wanted.kind, wanted.target)
-        return OperationAnswer({"memory": to_fields(memory)})
+    async def put(self, request: PutRequest, deadline: Deadline) -> PutResult:
+        report = await self._memories.put(request.tenant, request.memories, now=self._clock(), mask=request.mask)
+        return PutResult(
+            created=len(report.created),
+            updated=len(report.updated),
+            unchanged=len(report.unchanged),
+            without_vector=report.without_vector,
+        )
 
-    async def forget(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        wanted = ForgetPayload.model_validate(payload)
-        return OperationAnswer({"forgotten": await self._memory_service.forget(wanted.tenant, wanted.ids)})
+    async def update(self, request: UpdateRequest, deadline: Deadline) -> MemoryResult:
+        return MemoryResult(memory=await self._memories.update(request.tenant, request.id, request.changes))
 
-    async def show(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        wanted = ShowPayload.model_validate(payload)
-        shown = await self._memory_service.show(wanted.tenant, wanted.id)
-        parts = {"earlier": shown.earlier, "later": shown.later, "related": shown.related}
-        lists = {name: [to_fields(memory) for memory in memories] for name, memories in parts.items()}
-        return OperationAnswer({"memory": to_fields(shown.memory), **lists})
+    async def relate(self, request: RelateRequest, deadline: Deadline) -> MemoryResult:
+        memory = await self._memories.relate(request.tenant, request.source, request.kind, request.target)
+        return MemoryResult(memory=memory)
 
-    async def export(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        wanted = ExportPayload.model_validate(payload)
-        where = MemoryFilter(types=wanted.types, user=wanted.user)
-        page = await self._memory_service.page(wanted.tenant, limit=wanted.limit, cursor=wanted.cursor, where=where)
-        return OperationAnswer({"memories": [to_fields(memory) for memory in page.memories], "cursor": page.cursor})
+    async def forget(self, request: ForgetRequest, deadline: Deadline) -> ForgetResult:
+        forgotten = await self._memories.forget(request.tenant, request.ids)
+        with suppress(QueueError):  # the counts of a deleted memory expire
+            await self._usage.forget(request.tenant, request.ids)
+        return ForgetResult(forgotten=forgotten)
+
+    async def show(self, request: IdRequest, deadline: Deadline) -> MemoryHistory:
+        found = await self._memories.show(request.tenant, request.id)
+        counts = None
+        with suppress(QueueError):
+            counts = (await self._usage.read(request.tenant, [request.id])).get(request.id)
+        return MemoryHistory(
+            memory=found.memory,
+            earlier=list(found.earlier),
+            later=list(found.later),
+            related=list(found.related),
+            usage=counts_of(counts) if counts else None,
+        )
+
+    async def export(self, request: ExportRequest, deadline: Deadline) -> MemoryPage:
+        where = MemoryFilter(types=request.types, user=request.user)
+        page = await self._memories.page(request.tenant, limit=request.limit, cursor=request.cursor, where=where)
+        return MemoryPage(memories=list(page.memories), cursor=page.cursor)

@@ -1,8 +1,7 @@
-"""Numbers for Prometheus. No label ever holds a session, a user, a tenant or any text of anybody."""
+"""Metrics for Prometheus. No label holds a session, a user, a tenant or any text of theirs."""
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from prometheus_client import (
     CollectorRegistry,
@@ -14,27 +13,28 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from pydantic import BaseModel
 
 from hooks.contract import InjectionResult
 from worker.domain.deadline import Deadline
 from worker.domain.errors import MeeseeksError
-from worker.domain.operation import Operation, OperationAnswer
+from worker.domain.operation import AnyHandler, HandlerResult, Handlers
 
 from .client import QueueState
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0)
-"""Upper bounds of the histograms' buckets."""
+"""Upper bounds of the histogram buckets."""
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Metrics:
-    """Counts what one process does; `text` is what Prometheus reads."""
+    """The metrics of one process."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each one, for nobody here
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # nothing here needs the second series per counter
         self.registry = registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -43,53 +43,57 @@ class Metrics:
         )
         self._seconds = Histogram(
             "meeseeks_http_request_seconds",
-            "Seconds from a request's arrival to the end of its answer.",
+            "Seconds from the arrival of a request to the end of its response.",
             ("route",),
             buckets=SECONDS,
             registry=registry,
         )
         self._injections = Counter(
             "meeseeks_injections",
-            "Answers to workers, through whichever door.",
+            "Injection results, over the queue and HTTP.",
             ("outcome", "reason", "engine", "degraded"),
             registry=registry,
         )
         self._injection_seconds = Histogram(
-            "meeseeks_injection_seconds", "Seconds that an answer took.", buckets=SECONDS, registry=registry
+            "meeseeks_injection_seconds", "Seconds per injection.", buckets=SECONDS, registry=registry
         )
         self._stage_seconds = Histogram(
-            "meeseeks_stage_seconds", "Seconds per stage of an answer.", ("stage",), buckets=SECONDS, registry=registry
+            "meeseeks_stage_seconds",
+            "Seconds per stage of an injection.",
+            ("stage",),
+            buckets=SECONDS,
+            registry=registry,
         )
-        self._items = Counter("meeseeks_injected_items", "Memories in blocks.", registry=registry)
+        self._items = Counter("meeseeks_injected_items", "Injected memories.", registry=registry)
         self._operations = Histogram(
             "meeseeks_operation_seconds",
-            "Seconds per operation, and whether it was done.",
+            "Seconds per operation, by outcome.",
             ("operation", "result"),
             buckets=SECONDS,
             registry=registry,
         )
         self._deliveries = Counter(
             "meeseeks_deliveries",
-            "Blocks over HTTP: committed, or why not (gone, late, unknown).",
+            "Blocks sent over HTTP: committed, or why not (gone, late, unknown).",
             ("result",),
             registry=registry,
         )
         self._add_gauges(registry)
 
     def _add_gauges(self, registry: CollectorRegistry) -> None:
-        self._waiting = Gauge("meeseeks_queue_waiting", "Jobs that wait for a worker.", registry=registry)
+        self._waiting = Gauge("meeseeks_queue_waiting", "Jobs waiting for a worker.", registry=registry)
         self._alive = Gauge("meeseeks_worker_alive", "1 while a worker is alive, else 0.", registry=registry)
         self._redis_up = Gauge("meeseeks_redis_up", "1 while Redis answers, else 0.", registry=registry)
         self._store_up = Gauge("meeseeks_store_up", "1 while the memory store answers, else 0.", registry=registry)
-        self._memories = Gauge("meeseeks_store_memories", "Memories in the store, of every tenant.", registry=registry)
+        self._memories = Gauge("meeseeks_store_memories", "Memories in the store, of all tenants.", registry=registry)
 
     def requested(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One HTTP request; `route` is the pattern of its path, never the path."""
+        """Count an HTTP request; `route` is the pattern of its path, never the path."""
         self._requests.labels(method if method in METHODS else "other", route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def injected(self, result: InjectionResult) -> None:
-        """One answer to a worker."""
+        """Count an injection result."""
         reason = result.reason.value if result.reason else ""
         self._injections.labels(result.outcome.value, reason, result.engine.value, str(result.degraded).lower()).inc()
         self._injection_seconds.observe(result.elapsed_ms / 1000)
@@ -98,40 +102,40 @@ class Metrics:
         self._items.inc(len(result.items))
 
     def delivered(self, result: str) -> None:
-        """What became of a block: committed, gone, late or unknown."""
+        """Count a block as committed, gone, late or unknown."""
         self._deliveries.labels(result).inc()
 
     def queue(self, state: QueueState | None) -> None:
-        """What the queue looks like now; `None` while Redis does not answer."""
+        """Set the state of the queue; `None` means that Redis does not answer."""
         self._redis_up.set(state is not None)
         self._waiting.set(state.waiting if state else 0)
         self._alive.set(state.alive if state else False)
 
     def store(self, memories: int | None) -> None:
-        """How many memories there are; `None` while the store does not answer."""
+        """Set the number of memories; `None` means that the store does not answer."""
         self._store_up.set(memories is not None)
         if memories is not None:
             self._memories.set(memories)
 
-    def timed(self, operations: Mapping[str, Operation]) -> dict[str, Operation]:
-        """The operations, each of which counts how long it takes."""
-        return {name: self._timed(name, operation) for name, operation in operations.items()}
+    def timed(self, handlers: Handlers) -> dict[str, AnyHandler]:
+        """Return the handlers, each of which measures how long it takes."""
+        return {name: self._timed(handler) for name, handler in handlers.items()}
 
-    def _timed(self, name: str, operation: Operation) -> Operation:
-        async def run(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-            begun, result = time.monotonic(), "failed"
+    def _timed(self, handler: AnyHandler) -> AnyHandler:
+        async def run(request: BaseModel, deadline: Deadline) -> HandlerResult[BaseModel]:
+            start, result = time.monotonic(), "failed"
             try:
-                answer = await operation(payload, deadline)
+                found = await handler.run(request, deadline)
                 result = "done"
-                return answer
+                return found
             except MeeseeksError as error:
                 result = type(error).__name__
                 raise
             finally:
-                self._operations.labels(name, result).observe(time.monotonic() - begun)
+                self._operations.labels(handler.operation.name, result).observe(time.monotonic() - start)
 
-        return run
+        return replace(handler, run=run)
 
     def text(self) -> bytes:
-        """Every number, in the text format that Prometheus reads."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)

@@ -1,36 +1,26 @@
-"""Operations on sessions."""
+"""Handlers for sessions."""
 
-from typing import Any
-
-from hooks.contract import Key, SessionEvent
-from hooks.wire import SESSION_EVENT
+from hooks.contract import SessionEvent, SessionEventResult
 from worker.domain.deadline import Deadline
-from worker.domain.operation import Operation, OperationAnswer
+from worker.domain.operation import AnyHandler
 from worker.injection.sessions import SessionService, shown_in
 
-from .payloads import TenantPayload
-
-SESSION_SHOW = "session_show"
-
-
-class SessionPayload(TenantPayload):
-    session_id: Key
+from .registry import SESSION_EVENT, SESSION_SHOW
+from .requests import SessionRequest
+from .results import AgentContext, SessionResult
 
 
 class SessionOperations:
-    """Take what happened to sessions, and say what they have been shown."""
-
     def __init__(self, sessions: SessionService) -> None:
         self._sessions = sessions
 
-    def table(self) -> dict[str, Operation]:
-        return {SESSION_EVENT: self.event, SESSION_SHOW: self.show}
+    def handlers(self) -> tuple[AnyHandler, ...]:
+        return SESSION_EVENT.bind(self.event), SESSION_SHOW.bind(self.show)
 
-    async def event(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        result = await self._sessions.handle(SessionEvent.model_validate(payload), deadline)
-        return OperationAnswer(result.model_dump(mode="json"))
+    async def event(self, request: SessionEvent, deadline: Deadline) -> SessionEventResult:
+        return await self._sessions.handle(request, deadline)
 
-    async def show(self, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        wanted = SessionPayload.model_validate(payload)
-        views = await self._sessions.show(wanted.tenant, wanted.session_id)
-        return OperationAnswer({"session_id": wanted.session_id, "agents": shown_in(views)})
+    async def show(self, request: SessionRequest, deadline: Deadline) -> SessionResult:
+        views = await self._sessions.show(request.tenant, request.session_id)
+        agents = [AgentContext.model_validate(agent) for agent in shown_in(views)]
+        return SessionResult(session_id=request.session_id, agents=agents)

@@ -1,1 +1,1 @@
-"""Protocols for what the logic needs from outside: models, the store and saved state."""
+"""Protocols for models, the memory store and saved state, implemented in `worker.adapters`."""

@@ -1,4 +1,4 @@
-"""What the decision logic needs from the outside world; implemented in `worker.adapters`."""
+"""Protocols for embedders, chat and decision models, and selectors."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ from worker.settings.injection import InjectionConfig
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors of `profile.dimension` floats. Raises `EmbedderError`; never blocks the loop."""
+    """Embed texts as unit vectors of `profile.dimension` floats off the event loop. Raise `EmbedderError`."""
 
     @property
     def profile(self) -> EmbedderProfile: ...
@@ -26,7 +26,7 @@ class Embedder(Protocol):
 
 
 class SparseEncoder(Protocol):
-    """Turns texts into BM25 term vectors; `config_hash` names the recipe."""
+    """Encode texts as BM25 term vectors; `config_hash` identifies the recipe."""
 
     @property
     def config_hash(self) -> str: ...
@@ -37,7 +37,7 @@ class SparseEncoder(Protocol):
 
 
 class ChatModel(Protocol):
-    """A chat model. `complete` raises `ModelError` with the reason, within the deadline, after one upstream call."""
+    """A chat model; `complete` makes one upstream call and raises `ModelError` within the deadline."""
 
     @property
     def name(self) -> str: ...
@@ -53,7 +53,7 @@ class ChatModel(Protocol):
 
 
 class DecisionModel(Protocol):
-    """A model that answers yes/no questions about a state. `decide` keeps to what is said of `ChatModel.complete`."""
+    """A yes/no model; `decide` makes one upstream call and raises `ModelError` within the deadline."""
 
     @property
     def name(self) -> str: ...
@@ -66,7 +66,7 @@ class DecisionModel(Protocol):
 
 
 class Selector(Protocol):
-    """Chooses what is worth injecting. `recall` searches again within the request's scope and limits."""
+    """Choose the memories to inject; `recall` searches again within the request's scope and limits."""
 
     async def select(
         self, task: SelectionTask, recalled: Recalled, recall: RecallTool, config: InjectionConfig, deadline: Deadline

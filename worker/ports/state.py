@@ -1,4 +1,4 @@
-"""Protocols for saved state: the ledger, receipts and counts of use."""
+"""Protocols for saved state: ledger, receipts and usage counts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,85 +10,87 @@ from worker.domain.usage import Usage
 
 
 class Ledger(Protocol):
-    """What each session has been shown, per agent. Every method raises `QueueError` and nothing else of its own.
+    """Record what each session and agent has been shown. Methods raise `QueueError`.
 
-    A turn key is a turn's id and, after the last colon, a digest of the request: requests of one turn share its
-    number and nothing else. What is offered counts for nothing until it is committed.
+    A turn key is a turn's id and, after the last colon, a digest of the request: requests of one turn share only its
+    number. An offer takes effect when it is committed.
     """
 
     async def view(self, key: LedgerKey, turn_key: str, *, depth: int) -> LedgerView:
-        """What was shown in the last `depth` turns, and lasting entries; older ones are forgotten.
+        """Return what was shown in the last `depth` turns, and lasting entries; forget the rest.
 
-        A turn that is not known yet begins; a known one has its number, and its answer where it has one.
+        Begin the turn if it is new, else return its number and answer.
         """
         ...
 
     async def peek(self, key: LedgerKey) -> LedgerView:
-        """Everything that counts as shown, without beginning a turn; turn 0 where nothing is known."""
+        """Return everything shown without beginning a turn; turn 0 for an unknown ledger."""
         ...
 
-    async def offer(self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry]) -> None: ...
+    async def offer(self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry]) -> None:
+        """Keep a turn's answer and the entries it will show once committed; only the first offer of a turn counts."""
+        ...
 
-    async def commit(self, key: LedgerKey, turn_key: str) -> bool: ...
+    async def commit(self, key: LedgerKey, turn_key: str) -> bool:
+        """Count a turn's offer as shown; return `False` if there is none."""
+        ...
 
     async def agents(self, tenant: str, session_id: str) -> tuple[str, ...]:
-        """The agents of a session that have a ledger."""
+        """Return the agents of a session that have a ledger."""
         ...
 
     async def reset(self, key: LedgerKey) -> int:
-        """Forget everything, offers and answers included; the number of memories that counted as shown."""
+        """Forget everything, including offers and answers; return the number of memories shown."""
         ...
 
     async def drop(self, key: LedgerKey, entries: Mapping[str, LedgerEntry]) -> int:
-        """Forget these entries, as far as they are still as given; ends a pending compaction."""
+        """Forget those of these entries that are unchanged, end a pending compaction, and return their number."""
         ...
 
-    async def pend(self, key: LedgerKey) -> None:
-        """A compaction of what was shown up to now has begun."""
+    async def begin_compaction(self, key: LedgerKey) -> None:
+        """Note that a compaction of everything shown so far has begun."""
         ...
 
     async def adopt(self, key: LedgerKey, turn: int, entries: Mapping[str, LedgerEntry]) -> int:
-        """Count these as shown too and go on from that turn's number; entries that are there already stand."""
+        """Add these entries unless their memory has one, continue from turn `turn`, and return the number added."""
         ...
 
     async def withdraw(self, key: LedgerKey, turn_id: str) -> int:
-        """What a turn has committed was not shown after all; a later commit of it counts again."""
+        """Undo a turn's commits and return the number of memories withdrawn; a later commit counts again."""
         ...
 
     async def blocks(self, tenant: str, block_ids: Sequence[str]) -> dict[str, LedgerEntry]:
-        """The memories of blocks that were offered to any session of the tenant."""
+        """Return the memories of blocks offered to any session of the tenant."""
         ...
 
 
 class ReceiptStore(Protocol):
-    """Keeps receipts for a while."""
+    """Keep receipts for a limited time."""
 
     async def write(self, receipt: Receipt) -> None: ...
 
-    async def read(self, tenant: str, receipt_id: str) -> Receipt: ...
-
-    async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage:
-        """The newest first, at most `limit`, after the `offset` newest ones."""
+    async def read(self, tenant: str, receipt_id: str) -> Receipt:
+        """Raise `NotFound` for an unknown receipt, and for one that another version wrote in another format."""
         ...
 
+    async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage: ...
+
     async def of_turn(self, turn: TurnOf) -> list[Receipt]:
-        """The receipts of one turn, of which there are several where its id was used for several messages."""
+        """Return the receipts of a turn; several if its id was used for several messages."""
         ...
 
 
 class UsageStore(Protocol):
-    """How often memories were injected and used, per tenant. Every method raises `QueueError` and nothing else."""
+    """Count how often memories were injected and used, per tenant. Methods raise `QueueError`."""
 
     async def count(self, tenant: str, receipt_id: str, used: Mapping[str, bool], at: datetime) -> bool:
-        """Count an answer, by id whether it used each memory of its block; `False` where it had been counted."""
+        """Count an answer, given whether it used each memory of its block; return `False` if already counted."""
         ...
 
     async def read(self, tenant: str, ids: Sequence[str]) -> dict[str, Usage]:
-        """The counts of these memories, as far as there are any."""
+        """Return the counts of those of these memories that have any."""
         ...
 
-    async def everything(self, tenant: str) -> dict[str, Usage]:
-        """The counts of every memory of the tenant."""
-        ...
+    async def read_all(self, tenant: str) -> dict[str, Usage]: ...
 
     async def forget(self, tenant: str, ids: Sequence[str]) -> None: ...

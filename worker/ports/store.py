@@ -1,7 +1,7 @@
-"""A whole store, all tenants of it, and the generations that a store goes through. What `worker.adapters` implements.
+"""Protocols for the memory store and its generations.
 
-A store is never converted in place: a change of its recipes makes a new generation beside the live one, and one small
-step then says which is live. The former one is kept until it is thrown away.
+A store is never converted in place. A change of recipes fills a new generation beside the live one, and one atomic step
+makes it live. The former generation is kept until it is discarded.
 """
 
 from collections.abc import Sequence
@@ -25,19 +25,19 @@ from .store_record import StoreRecord
 
 
 class MemoryStore(Protocol):
-    """The memories of one tenant. Every method raises `StoreError` and nothing else of its own."""
+    """The memories of one tenant. Methods raise `StoreError`."""
 
     async def search(self, query: HybridQuery) -> list[Hit]: ...
 
     async def search_many(self, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
-        """Several searches in one request; one list of hits each, as `search` brings it.
+        """Run several searches in one request and return the hits of each.
 
-        A query without terms and without a usable vector brings none; that all are such is an error.
+        A query without terms and without a usable vector has no hits. Raise `StoreError` if all queries are like that.
         """
         ...
 
     async def ordered(self, where: MemoryFilter, by: SortKey, *, limit: int) -> list[Hit]:
-        """The first memories in an order that no query has a part in, equal ones by id; hits without scores."""
+        """Return the first memories in the given order, ties by id, as hits without scores."""
         ...
 
     async def get(self, ids: Sequence[str]) -> list[Memory]: ...
@@ -45,7 +45,7 @@ class MemoryStore(Protocol):
     async def put(self, memories: Sequence[StoredMemory]) -> None: ...
 
     async def amend(self, memories: Sequence[Memory]) -> None:
-        """Replace memories that are there, their content unchanged; their vectors stay. Unknown ones are ignored."""
+        """Replace existing memories whose content is unchanged, keeping their vectors; ignore unknown ones."""
         ...
 
     async def delete(self, ids: Sequence[str]) -> int: ...
@@ -56,7 +56,7 @@ class MemoryStore(Protocol):
 
 
 class StoreEngine(Protocol):
-    """An open store; memories are only reachable through a tenant's handle."""
+    """An open store; use `tenant` to reach memories."""
 
     def tenant(self, name: str) -> MemoryStore: ...
 
@@ -69,7 +69,7 @@ class StoreEngine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """By which a store is to be made or read: the embedder's profile, if any, and the hash of the BM25 recipe."""
+    """How to make or read a store's vectors: the embedder's profile, if any, and the hash of the BM25 recipe."""
 
     profile: EmbedderProfile | None
     bm25_hash: str
@@ -80,27 +80,27 @@ class Recipe:
 
 
 class WholeStore(StoreEngine, Protocol):
-    """An open store that can be gone through as a whole."""
+    """An open store with access to the memories of every tenant."""
 
     async def record(self) -> StoreRecord:
-        """The recipes that its vectors were made by."""
+        """Return the recipes of the stored vectors."""
         ...
 
     async def listing(self, *, limit: int, cursor: str | None = None, vectors: bool = False) -> Listing:
-        """A page of the memories of every tenant. `vectors` only where the record names an embedder."""
+        """Return a page of every tenant's memories; request `vectors` only if the record has an embedder."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Generations:
-    """Names of the generations: the one in use, former ones (newest first), and one that is not finished."""
+    """Names of a store's generations: live, former ones (newest first), and an unfinished draft."""
 
     live: str
     previous: tuple[str, ...] = ()
     draft: str | None = None
 
     def promoted(self, name: str) -> "Generations":
-        """With `name` live and the one that was live before kept."""
+        """Return the generations with `name` live and the former live one kept."""
         previous = [self.live, *(former for former in self.previous if former != name)]
         return Generations(name, tuple(previous), None if self.draft == name else self.draft)
 
@@ -110,39 +110,37 @@ class Generations:
 
 
 class StoreGenerations(Protocol):
-    """Where the generations of one store are. Every method raises `StoreError`."""
+    """The generations of one store. Methods raise `StoreError`."""
 
     @property
     def shared(self) -> bool:
-        """Whether other processes may write to the live generation."""
+        """Return whether other processes may write to the live generation."""
         ...
 
     @property
     def live_name(self) -> str:
-        """The generation that was opened as the live one, or the name that leads to it."""
+        """Return the name of the generation opened as live, or an alias of it."""
         ...
 
     @property
     def settle_s(self) -> float:
-        """Seconds after which every process that shares the store writes to what was promoted."""
+        """Return the seconds until all processes write to a promoted generation."""
         ...
 
     async def generations(self) -> Generations: ...
 
     async def open(self, name: str, recipe: Recipe) -> WholeStore:
-        """Open a generation, or make it; one of other recipes opens with the fault in its health."""
+        """Open or create a generation; if its recipes differ, its health reports the fault."""
         ...
 
-    async def open_live(self, recipe: Recipe) -> WholeStore:
-        """Open the generation in use."""
-        ...
+    async def open_live(self, recipe: Recipe) -> WholeStore: ...
 
     async def begin(self) -> str:
-        """The name of a new draft."""
+        """Return the name of a new draft."""
         ...
 
     async def promote(self, name: str) -> None:
-        """Make a generation the live one, in one step that has happened or has not, whatever happens."""
+        """Make a generation live, atomically."""
         ...
 
     async def discard(self, name: str) -> None:

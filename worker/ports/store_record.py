@@ -1,16 +1,16 @@
-"""The record a store keeps of the embedder it was filled with, and whether a configured embedder fits it."""
+"""The recipes of a store's vectors, and whether the configured ones match them."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from worker.domain.memory import EmbedderProfile
+from worker.domain.memory import EmbedderProfile, StoreHealth
 
 REINDEX = "meeseeks store reindex"
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedderRecord:
-    """The embedder that made the dense vectors of a store."""
+    """The embedder of a store's dense vectors."""
 
     name: str
     fingerprint: str
@@ -22,19 +22,18 @@ class EmbedderRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoreRecord:
-    """By which recipes the vectors of a store were made; `embedder` is `None` while it has no dense vectors."""
+    """The recipes of a store's vectors; `embedder` is `None` if it has no dense vectors."""
 
     embedder: EmbedderRecord | None
     bm25: str
 
     @classmethod
     def of(cls, profile: EmbedderProfile | None, bm25_hash: str) -> Self:
-        """The record of a store that is made now."""
         return cls(None if profile is None else embedder_record(profile), bm25_hash)
 
     @classmethod
     def parse(cls, values: Any) -> Self | None:
-        """The record in `values` as `dump` made it, or `None` where there is none that can be read."""
+        """Read a record that `dump` made, `None` if it cannot be read."""
         try:
             embedder = values["embedder"]
             made_by = None if embedder is None else EmbedderRecord(**embedder)
@@ -46,25 +45,34 @@ class StoreRecord:
         return asdict(self)
 
 
+UNKNOWN_RECORD = StoreRecord(EmbedderRecord("an unknown embedder", "", 0), "")
+
+
 def embedder_record(profile: EmbedderProfile) -> EmbedderRecord:
-    """What a store keeps of an embedder's profile."""
     return EmbedderRecord(profile.name, profile.fingerprint, profile.dimension)
 
 
 @dataclass(frozen=True, slots=True)
-class Fitness:
-    """Whether a store's vectors fit the configured recipes; `fault` says what does not and what to do."""
+class Compatibility:
+    """Whether a store's vectors match the configured recipes; `fault` says what differs and what to do."""
 
     dense_usable: bool
     fault: str | None = None
     notes: tuple[str, ...] = ()
 
+    def health(self, engine: str, points: int, bare: int, *notes: str) -> StoreHealth:
+        """Return a store's health, given its numbers of memories and of memories without a dense vector."""
+        found = [*self.notes, *notes]
+        if bare:
+            found.append(f"{bare} memories have no dense vector: run `{REINDEX}` to add them to dense search")
+        return StoreHealth(engine, points, self.dense_usable, self.fault, tuple(found), bare)
 
-def fitness(record: StoreRecord, profile: EmbedderProfile | None, bm25_hash: str) -> Fitness:
+
+def check_compatibility(record: StoreRecord, profile: EmbedderProfile | None, bm25_hash: str) -> Compatibility:
     """Compare the recipes of a store with the configured ones.
 
-    Dense vectors of another embedder are never searched nor mixed. Keyword vectors of another recipe still share
-    most of their terms, so that leg keeps serving; the fault is reported all the same.
+    Dense vectors of another embedder are never searched or mixed. Keyword vectors of another recipe share most terms,
+    so keyword search stays on despite the fault.
     """
     faults = []
     usable = profile is not None and record.embedder == embedder_record(profile)
@@ -77,12 +85,7 @@ def fitness(record: StoreRecord, profile: EmbedderProfile | None, bm25_hash: str
     if record.bm25 != bm25_hash:
         faults.append(
             f"the keyword index was made with recipe {record.bm25 or 'unknown'}, the service is configured with "
-            f"{bm25_hash}: keyword scores are off until `{REINDEX}` has run"
+            f"{bm25_hash}: keyword scores are inexact until `{REINDEX}` has run"
         )
     notes = ("no embedder is configured: keyword search only",) if profile is None else ()
-    return Fitness(usable, "; ".join(faults) or None, notes)
-
-
-def bare_note(count: int) -> str:
-    """What is said of memories that were stored while nothing could embed them."""
-    return f"{count} memories have no dense vector: they are found by their words alone until `{REINDEX}` has run"
+    return Compatibility(usable, "; ".join(faults) or None, notes)

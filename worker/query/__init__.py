@@ -1,1 +1,1 @@
-"""What a request asks for: noise removed, focus found, skip rules applied, time expressions read."""
+"""Analysis of a request: skip rules, query, and time expressions."""

@@ -1,7 +1,7 @@
-"""What is searched with: the message without what surrounds it, and its subject where it names none. Pure.
+"""Search queries from a request: the cleaned message, with earlier turns if it is unclear on its own.
 
-A message that stands alone is searched with alone; earlier turns would only blur it. One that says too little by
-itself ("why that instead of sessions?", "yes, do it") borrows its subject from the task and the last turns.
+A clear message is searched alone, because earlier turns would only add noise. An unclear one ("why that instead of
+sessions?", "yes, do it") gets its subject from the task and the last turns.
 """
 
 import re
@@ -16,39 +16,37 @@ from .noise import CleanedMessage, separated, telling_lines
 from .small_talk import small_talk
 
 STUB_TOKENS = 2
-"""Most content tokens of a message that says too little by itself."""
+"""Maximum content words of an unclear message."""
 
 VAGUE_TOKENS = 3
-"""Most content tokens of a message that says too little when it points at something said before ("that one")."""
+"""Maximum content words of an unclear message that refers to something said before ("that one")."""
 
 REPLY_TOKENS = 5
-"""Most content tokens of a message that says too little when it goes on from something ("and for february?")."""
+"""Maximum content words of an unclear follow-up ("and for february?")."""
 
 FEW_TOKENS = 3
-"""Content tokens under which prose beside a paste, or an earlier turn, is not enough to search with."""
+"""Content words below which prose next to pasted text, or an earlier turn, is not enough for a query."""
 
 LONG = 400
-"""Characters from which the questions of a text are put first: embedders cut long queries."""
+"""Characters above which the questions of a text are moved to the front: embedders truncate long queries."""
 
 SENTENCE = 300
-"""Most characters of one sentence that is put first."""
+"""Maximum characters of a sentence that is moved to the front."""
 
 PASTED = 200
-"""Most characters of pasted error lines in a query that has prose."""
+"""Maximum characters of pasted error lines in a query with prose."""
 
 PASTED_ALONE = 600
-"""Most characters of a paste that is searched with for want of prose."""
+"""Maximum characters of pasted text in a query without prose."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """What is searched with.
+    """A query; `borrowed` means that it contains text from earlier turns.
 
-    `borrowed` says that `query` holds a subject from earlier turns. `alternatives` are further queries that may be
-    worth a search of their own, likeliest first: for a borrowed query the message alone, for a message that stands
-    alone and yet points at something said before the message with that.
+    `alternatives` are further queries to search with, best first: the message alone, or with earlier turns.
     """
 
     query: str
@@ -57,7 +55,7 @@ class Focus:
 
 
 def focus(request: InjectionRequest, config: InjectionConfig) -> Focus:
-    """The query of a request, at most `query_max_chars` long; empty when neither message nor task says anything."""
+    """Return the query of a request, at most `query_max_chars` long; empty if message and task are empty."""
     limit, known = config.query_max_chars, lexicon(config.languages)
     message, task = (_text(raw, config, known) for raw in (request.message, request.task_description or ""))
     text = message or task
@@ -77,12 +75,12 @@ def focus(request: InjectionRequest, config: InjectionConfig) -> Focus:
 
 
 def focused_query(request: InjectionRequest, config: InjectionConfig) -> str:
-    """The query of `focus`."""
+    """Return only the query of `focus`."""
     return focus(request, config).query
 
 
 def says_too_little(text: str, known: Lexicon) -> bool:
-    """Whether `text` names no subject: hardly a word with a meaning, or few in a text that points or goes back."""
+    """Return whether `text` is unclear on its own: it has few content words, or refers to something said before."""
     if len(text) > LONG:
         return False
     found = wording(text, known)
@@ -91,17 +89,14 @@ def says_too_little(text: str, known: Lexicon) -> bool:
 
 
 def _points_back(text: str, known: Lexicon) -> bool:
-    if len(text) > LONG:
-        return False
-    found = wording(text, known)
-    return found.refers or found.goes_on
+    found = wording(text, known) if len(text) <= LONG else None
+    return found is not None and (found.refers or found.goes_on)
 
 
 def bounded(text: str, limit: int) -> str:
-    """`text` on one line, in at most `limit` characters.
+    """Return `text` on one line of at most `limit` characters.
 
-    A long text gets its questions, or else its first and last sentence, in front; when it does not fit, the end of
-    the rest is kept.
+    A long text begins with its questions and its last and first sentence; of the rest, the end is kept.
     """
     line = " ".join(text.split())
     if len(line) <= min(LONG, limit):
@@ -119,7 +114,7 @@ def _leading(text: str) -> Iterator[str]:
 
 
 def _text(raw: str, config: InjectionConfig, known: Lexicon) -> str:
-    """What `raw` asks: its prose and the telling lines of what was pasted."""
+    """Return the prose of `raw` and the error lines of pasted text."""
     parts = separated(raw, config.strip_patterns)
     if not parts.pasted:
         return parts.prose
@@ -135,7 +130,7 @@ def _with_paste(parts: CleanedMessage) -> str:
 
 
 def _joined(text: str, more: str, limit: int) -> str:
-    """`text` and `more` in at most `limit` characters, half of them for `more` at most."""
+    """Join `text` and `more` in at most `limit` characters, at most half of them for `more`."""
     if not more:
         return bounded(text, limit)
     added = more[: limit // 2].strip()
@@ -143,7 +138,7 @@ def _joined(text: str, more: str, limit: int) -> str:
 
 
 def _earlier(request: InjectionRequest, config: InjectionConfig, known: Lexicon) -> str:
-    """What the last turns are about, in at most `query_context_chars` characters."""
+    """Return the last meaningful turns in at most `query_context_chars` characters, newest first."""
     found: list[str] = []
     content, answered = 0, False
     for turn in reversed(request.recent_messages[-6:]):

@@ -1,7 +1,7 @@
-"""Tells what a person wrote from what was pasted or wrapped around it. Pure; every step is linear in the text.
+"""Separation of prose from pasted text, in linear time.
 
-Removed are own blocks, host envelopes (by configured patterns), fenced code, runs of log lines, lines that repeat in
-one shape, and blobs such as base64. What was removed is kept apart, since an error line may be the very question.
+Injected blocks, text added by hosts (by configured patterns) and blobs such as base64 are removed. Fenced code, runs of
+log or code lines, and repeated lines are kept separately, because an error line may be what the message is about.
 """
 
 import re
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
-from hooks.blocks import FRAMES, strip_blocks
+from hooks.contract.blocks import FRAMES, strip_blocks
 
 SCANNED_HEAD = 8_000
 SCANNED_TAIL = 24_000
-"""Characters of a longer text that are looked at."""
+"""Characters examined at the beginning and the end of a longer text."""
 
 LOG_RUN = 3
-"""Log lines, or lines of code, in a row from which they count as pasted."""
+"""Minimum number of consecutive log or code lines that count as pasted."""
 
 REPEATS = 5
-"""How often a line must occur, numbers aside, to count as pasted."""
+"""Minimum number of occurrences, ignoring digits, for a line to count as pasted."""
 
 MOST_TOLD = 4
-"""Most pasted lines that go into a query."""
+"""Maximum number of pasted lines in a query."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
 _BLOB = re.compile(r"[!-~]{120,}")
@@ -58,14 +58,14 @@ _TELLING = (
 
 @dataclass(frozen=True, slots=True)
 class CleanedMessage:
-    """What a person wrote, line by line, and the pasted lines."""
+    """Prose and pasted lines of a message."""
 
     prose: str
     pasted: tuple[str, ...] = ()
 
 
 def separated(text: str, patterns: Sequence[str] = ()) -> CleanedMessage:
-    """`text` in its parts; `patterns` are regular expressions of what to leave out altogether."""
+    """Separate prose from pasted lines, removing matches of the regular expressions `patterns`."""
     plain = _CONTROL.sub(" ", _clipped(without_blocks(text)).replace("\r\n", "\n"))
     bare = _without_blobs(_without_envelope(plain, patterns))
     lines = [line for line in bare.split("\n") if line and not line.isspace()]
@@ -76,12 +76,12 @@ def separated(text: str, patterns: Sequence[str] = ()) -> CleanedMessage:
 
 
 def without_blocks(text: str) -> str:
-    """`text` without injected blocks; quick where there are none."""
+    """Return `text` without injected blocks."""
     return strip_blocks(text) if any(opening in text for opening, _ in FRAMES) else text
 
 
 def telling_lines(pasted: Sequence[str], limit: int) -> str:
-    """The pasted lines that say what went wrong, each shape once, in at most `limit` characters."""
+    """Return distinct pasted lines that report errors, in at most `limit` characters."""
     shapes = {_shape(line): line for line in reversed(pasted)}
     told = [line for line in reversed(shapes.values()) if any(word in line[:400].lower() for word in _TELLING)]
     lines = [" ".join(line[:400].split()) for line in told[:MOST_TOLD]]
@@ -95,15 +95,15 @@ def _clipped(text: str) -> str:
 
 
 def _without_envelope(text: str, patterns: Sequence[str]) -> str:
-    """`text` without what `patterns` match; unchanged where nothing would be left."""
+    """Remove matches of `patterns`, unless nothing would be left."""
     bare = text
     for pattern in patterns:
-        bare = _compiled(pattern).sub(" ", bare)
+        bare = compiled(pattern).sub(" ", bare)
     return bare if _has_words(bare) else text
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
@@ -130,7 +130,7 @@ def _noisy(lines: Sequence[str]) -> list[bool]:
 
 
 def _fenced(lines: Sequence[str]) -> list[bool]:
-    """Which lines are inside a fence, its own lines included; a fence that is not closed does not count."""
+    """Return which lines belong to a closed code fence."""
     marks = [index for index, line in enumerate(lines) if _FENCE.match(line)]
     inside = [False] * len(lines)
     for opening, closing in zip(marks[::2], marks[1::2], strict=False):
@@ -139,7 +139,7 @@ def _fenced(lines: Sequence[str]) -> list[bool]:
 
 
 def _mark_runs(lines: Sequence[str], looks: re.Pattern[str], pasted: list[bool]) -> None:
-    """Mark runs of at least `LOG_RUN` lines that look so."""
+    """Mark runs of at least `LOG_RUN` lines that match."""
     alike = [looks.match(line[:400]) is not None for line in lines]
     start = 0
     for is_alike, run in groupby(alike):

@@ -1,31 +1,30 @@
-"""When a request gets no memory without a search: the skip ladder, first rule first. Pure.
+"""Rules for skipping a request without a search. The first rule that applies decides.
 
 1. `disabled`, `mode_off`: injection is off.
-2. A `force_patterns` match: served, whatever comes below.
-3. `source_skipped`: one of `skip_sources`.
-4. `empty_message`: neither message nor task says anything.
-5. A force phrase of the languages ("remember", "last time"): served.
-6. `slash_command`: a command of the host, not a message.
-7. `skip_pattern`: the whole message matches one of `skip_patterns`.
-8. `emoji_only`, `greeting`, `acknowledgement`: small talk, unless it tells the agent to go on with what earlier turns
-   are about, or the request has a task that says more.
+2. A match of `force_patterns`: never skipped by the rules below.
+3. `source_skipped`: the source is one of `skip_sources`.
+4. `empty_message`: message and task are empty.
+5. A phrase such as "remember" or "last time": not skipped.
+6. `slash_command`: a command for the host.
+7. `skip_pattern`: one of `skip_patterns` matches the whole message.
+8. `emoji_only`, `greeting`, `acknowledgement`: small talk, unless it tells the agent to go ahead with something from
+   earlier turns, or the task says more than the message.
 """
 
 import re
-from functools import lru_cache
 
 from hooks.contract import InjectionRequest, Mode, Reason
 from worker.settings.injection import InjectionConfig
 from worker.text.lexicon import Lexicon, PhraseKind, lexicon, tokens
 
-from .noise import separated, without_blocks
+from .noise import compiled, separated, without_blocks
 from .small_talk import is_go_ahead, small_talk
 
 PATTERN_CHARS = 2000
-"""Characters at the start and at the end of a message in which patterns and phrases are looked for."""
+"""Characters searched for patterns and phrases at the beginning and the end of a message."""
 
 LONG = 10_000
-"""Characters from which a message is no small talk, whatever it is made of."""
+"""Characters above which a message is never small talk."""
 
 _SLASH_COMMAND = re.compile(
     r"/(?!(?:bin|boot|dev|etc|home|lib|media|mnt|opt|proc|root|run|srv|sys|tmp|usr|var)\b)[A-Za-z][\w:-]{0,60}(?=\s|$)"
@@ -33,18 +32,18 @@ _SLASH_COMMAND = re.compile(
 
 
 def effective_mode(request: InjectionRequest, config: InjectionConfig) -> Mode:
-    """The request's mode where it names one, else the configured one."""
+    """Return the request's mode, else the configured one."""
     return request.mode or config.mode
 
 
 def skip_reason(request: InjectionRequest, config: InjectionConfig) -> Reason | None:
-    """Why this request gets no memory without a search, or `None`."""
+    """Return why this request is skipped, or `None`."""
     if not config.enabled:
         return Reason.DISABLED
     if effective_mode(request, config) is Mode.OFF:
         return Reason.MODE_OFF
     ends = _ends(request.message)
-    forced = any(_compiled(pattern).search(ends) for pattern in config.force_patterns)
+    forced = any(compiled(pattern).search(ends) for pattern in config.force_patterns)
     if not forced and request.source in config.skip_sources:
         return Reason.SOURCE_SKIPPED
     if len(request.message) > LONG and (bare := without_blocks(request.message).lstrip()) and len(bare) > LONG:
@@ -65,7 +64,7 @@ def _content_rule(message: str, task: str, request: InjectionRequest, config: In
         return None
     if _SLASH_COMMAND.match(message):
         return Reason.SLASH_COMMAND
-    if len(message) <= PATTERN_CHARS and any(_compiled(rule).fullmatch(message) for rule in config.skip_patterns):
+    if len(message) <= PATTERN_CHARS and any(compiled(rule).fullmatch(message) for rule in config.skip_patterns):
         return Reason.SKIP_PATTERN
     if not config.skip_small_talk or _says_more(task, message, known):
         return None
@@ -85,21 +84,16 @@ def _small_talk_rule(message: str, request: InjectionRequest, known: Lexicon) ->
 
 
 def last_reply(request: InjectionRequest) -> str:
-    """The last turn where it is the agent's, else nothing."""
+    """Return the last turn if it is the agent's, else an empty text."""
     last = request.recent_messages[-1] if request.recent_messages else None
     return last.content if last is not None and last.role != "user" else ""
 
 
 def _says_more(task: str, message: str, known: Lexicon) -> bool:
-    """Whether the task is more than the message once again."""
+    """Return whether the task adds something to the message."""
     words = tokens(_ends(task))
     return bool(words) and words != tokens(_ends(message)) and not small_talk(task, known)
 
 
 def _ends(text: str) -> str:
     return text if len(text) <= 2 * PATTERN_CHARS else f"{text[:PATTERN_CHARS]}\n{text[-PATTERN_CHARS:]}"
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)

@@ -1,4 +1,4 @@
-"""Splits a message that asks for several things into one query each. Pure."""
+"""Splitting of a message with several questions into one query each."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from worker.text.lexicon import content_tokens, lexicon
 
 MOST_INTENTS = 4
 MOST_CHARS = 2000
-"""Characters of a message that are looked at."""
+"""Maximum number of characters examined in a message."""
 
 LEAST_CONTENT = 2
-"""Content tokens from which a part can be searched with."""
+"""Minimum content words of a query."""
 
 _BULLET = re.compile(r"(?m)^[ \t]{0,8}(?:[-*•]|\d{1,2}[.)])[ \t]+")
 _BREAK = re.compile(
@@ -23,10 +23,9 @@ _BREAK = re.compile(
 
 
 def subqueries(text: str, languages: Sequence[Language] = tuple(Language)) -> tuple[str, ...]:
-    """The parts of `text` that can be searched with, at most four; `text` itself when it asks for one thing.
+    """Split `text` into at most four queries: sentences, list items, and clauses joined by ";" or "and also".
 
-    Parts are sentences, list items and what "; " or "and also" join. A part with fewer than two content tokens
-    belongs to the one before it.
+    A part with fewer than two content words is joined to its neighbour.
     """
     known = lexicon(tuple(languages))
     parts: list[tuple[str, int]] = []

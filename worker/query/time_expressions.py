@@ -1,8 +1,8 @@
-"""Finds the time that a message speaks of: "last week", "il y a deux semaines", "on 27 June", "2025-06". Pure.
+"""Time expressions in messages: "last week", "il y a deux semaines", "on 27 June", "2025-06".
 
-Expressions come from the `[time]` tables of `worker/phrases/*.toml`; ISO dates are understood in every language. Days
-begin at midnight and weeks on Monday, in the zone of `now`. What could be past or future is taken to be the nearer
-one, the past being favoured: memories are about what was.
+Expressions are defined in the `[time]` tables of `worker/text/phrases/*.toml`; numeric dates work in every language.
+Days begin at midnight and weeks on Monday, in the time zone of `now`. Ambiguous dates are resolved to the nearest one,
+preferring the past, because memories are about the past.
 """
 
 import re
@@ -17,23 +17,28 @@ from worker.domain.kinds import Language
 from worker.text.lexicon import fold, phrase_file
 
 MOST_CHARS = 2000
-"""Characters at the end of a text that are looked at."""
+"""Maximum number of characters examined, from the end of a text."""
 
 MOST_AMOUNT = 400
-"""Largest amount of a relative time ("400 days ago"); more is no time that a message means."""
+"""Maximum amount in a relative time ("400 days ago"); larger ones are ignored."""
 
 YEARS = (1990, 2100)
-"""Years that are taken for years."""
+"""Range of numbers recognized as years."""
 
 _CENTURIES = ("19", "20")
-
 _TICK = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
+
+_Span = tuple[datetime, datetime]
+"""Start (inclusive) and end (exclusive)."""
+
+_Meaning = Callable[[re.Match[str], datetime], _Span | None]
+"""Returns the span of a match at a time, or `None` if it is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """From `since` to `until`, both included, in UTC; `text` is the message without `expression`."""
+    """A span in UTC, including both ends; `text` is the message without `expression`."""
 
     since: datetime
     until: datetime
@@ -43,7 +48,7 @@ class TimeSpan:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What the placeholders of one language's templates stand for."""
+    """Values for the placeholders in one language's templates."""
 
     months: Mapping[str, int]
     weekdays: Mapping[str, int]
@@ -53,22 +58,15 @@ class _Words:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One expression: how it is found, and the span that it means (`None`: none that makes sense).
-
-    A text without any of the `needles` cannot hold it; looking for those is much quicker.
-    """
+    """One expression. A text must contain one of the `needles` to match, which is faster to check."""
 
     pattern: re.Pattern[str]
     needles: tuple[str, ...]
-    meaning: Callable[[re.Match[str], datetime], "_Span | None"]
-
-
-_Span = tuple[datetime, datetime]
-"""Start (included) and end (excluded)."""
+    meaning: _Meaning
 
 
 def time_span(text: str, now: datetime, languages: Sequence[Language]) -> TimeSpan | None:
-    """The span of the longest time expression in `text`, the first one of that length; `None` without any."""
+    """Return the span of the longest time expression in `text`, the first one if several are equally long."""
     plain = unicodedata.normalize("NFC", text)[-MOST_CHARS:]
     folded = fold(plain)
     best: tuple[int, int, _Span] | None = None
@@ -82,8 +80,8 @@ def time_span(text: str, now: datetime, languages: Sequence[Language]) -> TimeSp
     return TimeSpan(since.astimezone(UTC), until.astimezone(UTC) - _TICK, rest, plain[start:end])
 
 
-def prepare(languages: Sequence[Language]) -> None:
-    """Read what `time_span` needs for `languages`, which it would otherwise do when it is first asked."""
+def preload_rules(languages: Sequence[Language]) -> None:
+    """Load the rules of `languages`, which `time_span` would otherwise do on first use."""
     for language in (None, *languages):
         _rules(language)
 
@@ -102,13 +100,13 @@ def _found(folded: str, now: datetime, languages: tuple[Language, ...]) -> Itera
 def _meaning(rule: _Rule, match: re.Match[str], now: datetime) -> _Span | None:
     try:
         return rule.meaning(match, now)
-    except (ValueError, OverflowError):  # 31 June, or a time outside of what the calendar holds
+    except (ValueError, OverflowError):  # 31 June, or a time out of range
         return None
 
 
 @cache
 def _rules(language: Language | None) -> tuple[_Rule, ...]:
-    """The rules of a language, or those of the numeric dates that all share."""
+    """Return the rules of a language, or those of numeric dates for `None`."""
     if language is None:
         return _numeric_rules()
     table = phrase_file(language)["time"]
@@ -134,7 +132,7 @@ def _numbered(entries: Sequence[str], first: int) -> dict[str, int]:
 
 
 def _slots(words: _Words, table: Mapping[str, Any]) -> dict[str, str]:
-    """The regular expression of each placeholder; the ambiguous words ("may") are in the `any_` forms alone."""
+    """Return the regular expression of each placeholder; only the `any_` forms include ambiguous words ("may")."""
     months = [word for word in words.months if word not in {fold(word) for word in table["ambiguous_months"]}]
     weekdays = [word for word in words.weekdays if word not in {fold(word) for word in table["ambiguous_weekdays"]}]
     return {
@@ -162,7 +160,7 @@ def _template(text: str, slots: Mapping[str, str], spaced: bool) -> re.Pattern[s
 
 
 def _needles(template: str, words: _Words) -> tuple[str, ...]:
-    """What a text must hold one of to match `template`."""
+    """Return words of which a text must contain one to match `template`."""
     for slot, needles in (("month", words.months), ("weekday", words.weekdays), ("unit", words.units)):
         if f"{slot}}}" in template:
             return tuple(needles)
@@ -179,7 +177,7 @@ def _literal(text: str) -> str:
 
 
 def _bounded(pattern: str, spaced: bool) -> re.Pattern[str]:
-    """Whole words only, a genitive ("last week's") included; scripts without spaces have no such ends."""
+    """Match whole words only, including a genitive ("last week's"), unless the script has no spaces."""
     return re.compile(rf"(?<![\w-]){pattern}(?:['’]s)?(?![\w])" if spaced else rf"(?<!\d){pattern}")
 
 
@@ -211,14 +209,14 @@ def _midnight(now: datetime) -> datetime:
 
 
 def _month_of(now: datetime, year: int, month: int) -> _Span:
-    """The month; `month` may be out of 1..12 and carries over to other years."""
+    """Return the span of a month; values of `month` outside 1..12 carry over to other years."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     start = _midnight(now).replace(year=year, month=month, day=1)
     return start, (start + timedelta(days=31)).replace(day=1)
 
 
 def _unit_span(now: datetime, unit: str, offset: int) -> _Span:
-    """The whole day, week, weekend, month, quarter or year that lies `offset` units from the one of `now`."""
+    """Return the day, week, weekend, month, quarter or year that is `offset` units from the current one."""
     today = _midnight(now)
     monday = today - timedelta(days=today.weekday())
     if unit == "day":
@@ -236,13 +234,12 @@ def _unit_span(now: datetime, unit: str, offset: int) -> _Span:
 
 
 def _amount(match: re.Match[str], words: _Words) -> int | None:
-    amount = words.numbers.get(match["n"])
-    amount = int(match["n"]) if amount is None else amount
+    amount = words.numbers[match["n"]] if match["n"] in words.numbers else int(match["n"])
     return amount if 0 < amount <= MOST_AMOUNT else None
 
 
 def _shifted(now: datetime, unit: str, amount: int) -> _Span:
-    """The time that lies `amount` units away, as wide as people mean it: "two weeks ago" is give or take some days."""
+    """Return the time `amount` units away, with the usual tolerance: "two weeks ago" includes several days."""
     if unit in ("month", "year"):
         return _unit_span(now, unit, amount)
     if unit == "week":
@@ -253,23 +250,24 @@ def _shifted(now: datetime, unit: str, amount: int) -> _Span:
     return _unit_span(now, "day", amount)
 
 
-def _ago(words: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
-    return lambda match, now: (
-        _shifted(now, words.units[match["unit"]], -amount) if (amount := _amount(match, words)) else None
-    )
+def _relative(direction: int) -> Callable[[_Words], _Meaning]:
+    """Return a rule for a time some units ago (-1) or ahead (1)."""
 
+    def rule(words: _Words) -> _Meaning:
+        def meaning(match: re.Match[str], now: datetime) -> _Span | None:
+            amount = _amount(match, words)
+            return _shifted(now, words.units[match["unit"]], direction * amount) if amount else None
 
-def _ahead(words: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
-    return lambda match, now: (
-        _shifted(now, words.units[match["unit"]], amount) if (amount := _amount(match, words)) else None
-    )
+        return meaning
+
+    return rule
 
 
 _DAYS = {"hour": 1, "day": 1, "week": 7, "month": 31, "year": 366}
 
 
-def _recent(words: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
-    """The last so many units, until today."""
+def _recent(words: _Words) -> _Meaning:
+    """Return a rule for the last units up to today."""
 
     def meaning(match: re.Match[str], now: datetime) -> _Span | None:
         amount = _amount(match, words)
@@ -281,10 +279,10 @@ def _recent(words: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
     return meaning
 
 
-def _weekday(direction: int) -> Callable[[_Words], Callable[[re.Match[str], datetime], _Span | None]]:
-    """The nearest such day: before today (-1), today or before (0), or after today (1)."""
+def _weekday(direction: int) -> Callable[[_Words], _Meaning]:
+    """Return a rule for the nearest such weekday: before today (-1), up to today (0), or after today (1)."""
 
-    def rule(words: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
+    def rule(words: _Words) -> _Meaning:
         def meaning(match: re.Match[str], now: datetime) -> _Span:
             back = (now.weekday() - words.weekdays[match["weekday"]]) % 7
             if direction < 0:
@@ -298,17 +296,17 @@ def _weekday(direction: int) -> Callable[[_Words], Callable[[re.Match[str], date
     return rule
 
 
-def _date(*, last_year: bool = False) -> Callable[[_Words], Callable[[re.Match[str], datetime], _Span | None]]:
-    """A day of a month; without a year the likeliest one."""
+def _date(*, last_year: bool = False) -> Callable[[_Words], _Meaning]:
+    """Return a rule for a day of a month; without a year, the most likely one."""
 
-    def rule(words: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
+    def rule(words: _Words) -> _Meaning:
         def meaning(match: re.Match[str], now: datetime) -> _Span:
             today = _midnight(now)
             month, day = words.months[match["month"]], int(match["day"])
             years = [now.year - 1] if last_year else [now.year - 1, now.year, now.year + 1]
             years = [int(match["year"])] if _named(match, "year") else years
             days = [date for year in years if (date := _on(today, year, month, day)) is not None]
-            start = _likeliest(days, today)
+            start = _most_likely(days, today)
             return start, start + _DAY
 
         return meaning
@@ -316,21 +314,21 @@ def _date(*, last_year: bool = False) -> Callable[[_Words], Callable[[re.Match[s
     return rule
 
 
-def _day_of_month(_: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
+def _day_of_month(_: _Words) -> _Meaning:
     def meaning(match: re.Match[str], now: datetime) -> _Span:
         today, day = _midnight(now), int(match["day"])
         starts = [_month_of(now, now.year, now.month + offset)[0] for offset in (-1, 0, 1)]
         days = [date for start in starts if (date := _on(today, start.year, start.month, day)) is not None]
-        start = _likeliest(days, today)
+        start = _most_likely(days, today)
         return start, start + _DAY
 
     return meaning
 
 
-def _month(direction: int) -> Callable[[_Words], Callable[[re.Match[str], datetime], _Span | None]]:
-    """A month by name: the latest that is over (-1), the next to come (1), or the likeliest (0)."""
+def _month(direction: int) -> Callable[[_Words], _Meaning]:
+    """Return a rule for a month by name: the last one (-1), the next one (1), or the most likely one (0)."""
 
-    def rule(words: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
+    def rule(words: _Words) -> _Meaning:
         def meaning(match: re.Match[str], now: datetime) -> _Span:
             month = words.months[match["month"]]
             if _named(match, "year"):
@@ -347,7 +345,7 @@ def _month(direction: int) -> Callable[[_Words], Callable[[re.Match[str], dateti
     return rule
 
 
-def _year(_: _Words) -> Callable[[re.Match[str], datetime], _Span | None]:
+def _year(_: _Words) -> _Meaning:
     def meaning(match: re.Match[str], now: datetime) -> _Span | None:
         year = int(match["year"])
         if not YEARS[0] <= year <= YEARS[1]:
@@ -368,15 +366,15 @@ def _on(day: datetime, year: int, month: int, number: int) -> datetime | None:
         return None
 
 
-def _likeliest(days: Sequence[datetime], today: datetime) -> datetime:
-    """The nearest day, days to come counting twice. Raises `ValueError` without any."""
+def _most_likely(days: Sequence[datetime], today: datetime) -> datetime:
+    """Return the nearest day, counting the distance to future days twice; raise `ValueError` if `days` is empty."""
     return min(days, key=lambda day: (2 if day > today else 1) * abs((day - today).days))
 
 
-_MEANINGS: Mapping[str, Callable[[_Words], Callable[[re.Match[str], datetime], _Span | None]]] = {
-    "ago": _ago,
+_MEANINGS: Mapping[str, Callable[[_Words], _Meaning]] = {
+    "ago": _relative(-1),
     "recent": _recent,
-    "ahead": _ahead,
+    "ahead": _relative(1),
     "weekday": _weekday(0),
     "past_weekday": _weekday(-1),
     "next_weekday": _weekday(1),

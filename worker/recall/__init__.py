@@ -1,1 +1,1 @@
-"""One recall: searches and their ranking."""
+"""Recall memories for a query: search the store and rank the hits."""

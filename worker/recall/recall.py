@@ -1,4 +1,4 @@
-"""One recall: embed, search every leg in one request, follow what the hits lead to, and put all in one order."""
+"""Recall memories: embed the query, run all searches in one request, follow links, and rank."""
 
 import asyncio
 import math
@@ -30,7 +30,7 @@ from worker.domain.memory import (
     is_superseded,
 )
 from worker.domain.timings import Stages
-from worker.domain.vectors import nearness, usable
+from worker.domain.vectors import cosine_similarity, usable
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import MemoryStore, StoreEngine
 from worker.settings.injection import InjectionConfig
@@ -52,22 +52,22 @@ from .searches import (
 )
 
 EMBED_LIMIT = 0.4
-"""Seconds after which a query goes on without its vector: keyword search alone is better than a late answer."""
+"""Seconds to wait for vectors; after that, the recall goes on with keyword search alone."""
 
 COUNT_AGE = 60.0
-"""Seconds that the number of a tenant's memories is taken to be the same."""
+"""Seconds for which a tenant's number of memories is cached."""
 
 SEED_SHARE = 0.5
-"""Share of the best relevance that an important memory needs for its neighbours to be looked at."""
+"""Least relevance of an important memory whose neighbours are searched, as a share of the best relevance."""
 
 OVER_FETCH = 1.5
-"""Candidates per place of the pool: what says the same twice is taken out before the pool is cut."""
+"""Candidates per place in the pool; duplicates are dropped before the pool is cut."""
 
 MOST_DROPPED = 15
-"""Memories under the floor that are told of, the best of them."""
+"""Memories below the thresholds that are reported, best first."""
 
 MOST_TENANTS = 1000
-"""Tenants whose numbers are kept."""
+"""Tenants whose counts are cached."""
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -75,7 +75,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class RecallScope:
-    """What a request may search: its tenant, what it may see there, when "now" is, and where it was said."""
+    """Tenant, visibility, time and channel of a request."""
 
     tenant: str
     visibility: Visibility
@@ -84,7 +84,7 @@ class RecallScope:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RecallRequest:
     """Everything that stays the same during one recall."""
 
     query: RecallQuery
@@ -93,18 +93,12 @@ class _Asked:
     plan: RecallPlan
     store: MemoryStore
 
-    @property
-    def follows(self) -> bool:
-        """Whether neighbours of the hits are looked for."""
-        budget = self.query.budget or self.config.recall_budget
-        return self.config.graph_limit > 0 and budget is not Budget.LOW
-
 
 class Recall:
-    """Search the store.
+    """Recall memories from a store.
 
-    `dense_fault` says why vectors must not be used although there is an embedder; `profile` is the embedder's with
-    thresholds that were measured since.
+    `dense_fault` is the reason not to use the embedder, if any. `profile` replaces the embedder's own, after
+    calibration.
     """
 
     def __init__(
@@ -125,19 +119,19 @@ class Recall:
     async def __call__(
         self, query: RecallQuery, scope: RecallScope, config: InjectionConfig, deadline: Deadline, stages: Stages
     ) -> Recalled:
-        """Candidates for `query`, those of pinned types first, then best first.
+        """Return candidates for `query`: pinned ones, then the others, best first.
 
-        Raises `StoreError` when the store does not answer in time.
+        Raise `StoreError` if the store fails or does not answer in time.
         """
         plan = plan_of(query, filter_of(query, scope.visibility), scope.now, config)
-        asked = _Asked(query, scope, config, plan, self._engine.tenant(scope.tenant))
+        asked = _RecallRequest(query, scope, config, plan, self._engine.tenant(scope.tenant))
         try:
             async with asyncio.timeout(deadline.remaining()):
                 return await self._recall(asked, deadline, stages)
         except TimeoutError as error:
             raise StoreLate("the search did not end within the deadline") from error
 
-    async def _recall(self, asked: _Asked, deadline: Deadline, stages: Stages) -> Recalled:
+    async def _recall(self, asked: _RecallRequest, deadline: Deadline, stages: Stages) -> Recalled:
         (vectors, degraded), pinned, size = await asyncio.gather(
             self._embedded(asked.plan.texts, deadline, stages),
             self._pinned(asked),
@@ -146,23 +140,23 @@ class Recall:
         pool = Pool(RankingContext(asked.config, self._profile, asked.scope.now, asked.scope.channel, size))
         with stages("search"):
             plan = asked.plan
-            every = plan.wants if plan.seeds is None else (*plan.wants, plan.seeds)
-            wanted = [self._hybrid(want, vectors) for want in every] if plan.texts else []
-            found = await asked.store.search_many(wanted) if wanted else [[] for _ in every]
-        for want, hits in zip(plan.wants, found, strict=False):
-            pool.add(hits, want.search_kind)
+            searches = plan.searches if plan.seeds is None else (*plan.searches, plan.seeds)
+            queries = [self._hybrid(search, vectors) for search in searches] if plan.texts else []
+            found = await asked.store.search_many(queries) if queries else [[] for _ in searches]
+        for search, hits in zip(plan.searches, found, strict=False):
+            pool.add(hits, search.search_kind)
         with stages("links"):
             await self._follow(asked, pool, vectors, [] if plan.seeds is None else found[-1])
         with stages("rank"):
             return _ranked(asked, pool, pinned, degraded)
 
-    def _hybrid(self, want: SearchRequest, vectors: dict[str, Vector]) -> HybridQuery:
-        return HybridQuery(vectors.get(want.text), self._sparse.query(want.text), want.where, want.limit)
+    def _hybrid(self, search: SearchRequest, vectors: dict[str, Vector]) -> HybridQuery:
+        return HybridQuery(vectors.get(search.text), self._sparse.query(search.text), search.where, search.limit)
 
     async def _embedded(
         self, texts: Sequence[str], deadline: Deadline, stages: Stages
     ) -> tuple[dict[str, Vector], Reason | None]:
-        """The vectors of `texts` as far as they came in time, and why any are missing."""
+        """Return the vectors that were ready in time, and the reason if the first one was not."""
         if self._embedder is None or not texts:
             return {}, None if self._embedder else self._dense_fault
         with stages("embed"):
@@ -176,24 +170,19 @@ class Recall:
         found = _vectors(answered, self._embedder.profile.dimension)
         return found, None if texts[0] in found else Reason.EMBEDDER_UNAVAILABLE
 
-    async def _pinned(self, asked: _Asked) -> tuple[Hit, ...]:
-        """The first memories of each pinned type, whatever the message is about."""
-        config, query = asked.config, asked.query
-        if not (config.ambient_enabled and query.pinned):
+    async def _pinned(self, asked: _RecallRequest) -> tuple[Hit, ...]:
+        """Return the first memories of each pinned type, whatever the query."""
+        config, visibility = asked.config, asked.scope.visibility
+        if not (config.ambient_enabled and asked.query.pinned):
             return ()
-        kinds = list(dict.fromkeys(config.pinned_types))
+        wheres = (MemoryFilter(visibility, types=(kind,)) for kind in dict.fromkeys(config.pinned_types))
         pages = await asyncio.gather(
-            *(
-                asked.store.ordered(
-                    MemoryFilter(asked.scope.visibility, types=(kind,)), config.pinned_sort, limit=config.pinned_limit
-                )
-                for kind in kinds
-            )
+            *(asked.store.ordered(where, config.pinned_sort, limit=config.pinned_limit) for where in wheres)
         )
         return tuple(hit for page in pages for hit in page)
 
     async def _size(self, tenant: str, store: MemoryStore) -> int:
-        """How many memories the tenant has, counted at most once a minute."""
+        """Return the tenant's number of memories, cached for `COUNT_AGE`."""
         now = time.monotonic()
         counted_at, size = self._sizes.get(tenant, (-math.inf, USUAL_SIZE))
         if now - counted_at < COUNT_AGE:
@@ -205,26 +194,27 @@ class Recall:
             self._sizes.popitem(last=False)
         return size
 
-    async def _follow(self, asked: _Asked, pool: Pool, vectors: dict[str, Vector], seeds: list[Hit]) -> None:
-        """Put successors in the place of what they have replaced, and bring neighbours of the best."""
+    async def _follow(self, asked: _RecallRequest, pool: Pool, vectors: dict[str, Vector], seeds: list[Hit]) -> None:
+        """Add the successors of outdated entries, and the neighbours of the best entries."""
         await _replace_superseded(asked, pool)
-        if not asked.follows:
+        budget = asked.query.budget or asked.config.recall_budget
+        if asked.config.graph_limit <= 0 or budget is Budget.LOW:
             return
         strong = pool.strongest(STRONG)
         leading = [*strong, *_leading(pool, seeds, vectors, {entry.memory.id for entry in strong})]
         for hit in await self._neighbours(asked, leading, pool, vectors):
             if hit.memory.id not in pool.entries:
-                pool.put(_entry_of(hit, pool.setting, vectors), SearchKind.LINKED)
+                pool.put(_entry_of(hit, pool.context, vectors), SearchKind.LINKED)
         pool.link(links(leading, pool.entries))
 
     async def _neighbours(
-        self, asked: _Asked, leading: Sequence[Entry], pool: Pool, vectors: dict[str, Vector]
+        self, asked: _RecallRequest, leading: Sequence[Entry], pool: Pool, vectors: dict[str, Vector]
     ) -> list[Hit]:
-        """What the leading memories link to, what links to them, and what shares their names; valid ones only."""
+        """Return valid memories that are linked to the leading ones or share names with them."""
         if not leading:
             return []
         limit = asked.config.graph_limit
-        valid = replace(asked.plan.wants[0].where, visibility=asked.scope.visibility)
+        valid = replace(asked.plan.searches[0].where, visibility=asked.scope.visibility)
         unknown = replace(valid, other_than=tuple(pool.entries))
         targets = linked_ids(leading, pool.entries, limit)
         pointed = tuple(entry.memory.id for entry in leading)
@@ -235,13 +225,12 @@ class Recall:
         return await self._nearest(asked, wheres, limit, vectors)
 
     async def _nearest(
-        self, asked: _Asked, wheres: Sequence[MemoryFilter], limit: int, vectors: dict[str, Vector]
+        self, asked: _RecallRequest, wheres: Sequence[MemoryFilter], limit: int, vectors: dict[str, Vector]
     ) -> list[Hit]:
-        """What each filter leaves, nearest to the message first; without its vector, the latest first."""
+        """Return the memories of each filter, nearest to the query first; without its vector, latest first."""
         text = asked.query.query
         if text in vectors:
-            wants = [HybridQuery(vectors[text], None, where, limit) for where in wheres]
-            pages = await asked.store.search_many(wants)
+            pages = await asked.store.search_many([HybridQuery(vectors[text], None, where, limit) for where in wheres])
         else:
             jobs = (asked.store.ordered(where, SortKey.RECENT, limit=limit) for where in wheres)
             pages = await asyncio.gather(*jobs)
@@ -249,7 +238,6 @@ class Recall:
 
 
 def _vectors(done: "Sequence[tuple[str, asyncio.Task[Vector]]]", dimension: int) -> dict[str, Vector]:
-    """The vectors that can be searched with, by text; one without a direction is as good as none."""
     found: dict[str, Vector] = {}
     for text, job in done:
         try:
@@ -258,32 +246,28 @@ def _vectors(done: "Sequence[tuple[str, asyncio.Task[Vector]]]", dimension: int)
             log.warning("query_not_embedded", error=str(error))
             continue
         if vector is None:
-            log.warning("query_not_embedded", error="the vector has no direction, or another length than the store's")
+            log.warning("query_not_embedded", error="the vector has length 0 or another dimension than the store's")
         else:
             found[text] = vector
     return found
 
 
-async def _replace_superseded(asked: _Asked, pool: Pool) -> None:
-    """Give each successor the place of what it has replaced, along the chain to the one that holds now."""
+async def _replace_superseded(asked: _RecallRequest, pool: Pool) -> None:
+    """Pass the scores of outdated entries along the chain of successors to the current one."""
     where = MemoryFilter(replace(asked.scope.visibility, superseded=True), types=asked.query.types)
     for _ in range(MOST_STEPS):
         waiting = _waiting(pool, asked.scope.now)
         unknown = tuple(key for key in waiting if key not in pool.entries)
         if not waiting:
             return
-        hits = (
-            await asked.store.ordered(replace(where, ids=unknown), SortKey.RECENT, limit=len(unknown))
-            if unknown
-            else []
-        )
-        for hit in hits:
-            pool.put(Entry(hit.memory, hit.vector), SearchKind.SUCCESSOR)
+        if unknown:
+            for hit in await asked.store.ordered(replace(where, ids=unknown), SortKey.RECENT, limit=len(unknown)):
+                pool.put(Entry(hit.memory, hit.vector), SearchKind.SUCCESSOR)
         pool.hand_over(waiting)
 
 
 def _waiting(pool: Pool, now: datetime) -> dict[str, list[Entry]]:
-    """Superseded entries by the id of their successor, as far as that has not taken their place yet."""
+    """Return superseded entries that were not handed over yet, by the id of their successor."""
     found: dict[str, list[Entry]] = {}
     for entry in pool.entries.values():
         successor = entry.memory.superseded_by
@@ -293,10 +277,10 @@ def _waiting(pool: Pool, now: datetime) -> dict[str, list[Entry]]:
 
 
 def _leading(pool: Pool, seeds: Sequence[Hit], vectors: dict[str, Vector], known: set[str]) -> list[Entry]:
-    """Important memories that are near the query, though they may not be among its hits."""
-    now = pool.setting.now
+    """Return important memories near the query that are not in `known`."""
+    now = pool.context.now
     entries = (
-        _entry_of(hit, pool.setting, vectors)
+        _entry_of(hit, pool.context, vectors)
         for hit in seeds
         if hit.memory.id not in known and not is_superseded(hit.memory, now)
     )
@@ -304,18 +288,17 @@ def _leading(pool: Pool, seeds: Sequence[Hit], vectors: dict[str, Vector], known
     return [entry for entry in entries if entry.relevance >= least and pool.passes(entry)]
 
 
-def _entry_of(hit: Hit, setting: RankingContext, vectors: dict[str, Vector]) -> Entry:
-    """A memory that no query found, with the cosine that it has to the nearest of them."""
+def _entry_of(hit: Hit, context: RankingContext, vectors: dict[str, Vector]) -> Entry:
+    """Return an entry scored by its best cosine to the query and its other wordings."""
     known = [] if hit.cosine is None else [hit.cosine]
     others = vectors.values() if len(vectors) > len(known) else ()
-    cosines = [cosine for vector in others if (cosine := nearness(vector, hit.vector)) is not None]
+    cosines = [cosine for vector in others if (cosine := cosine_similarity(vector, hit.vector)) is not None]
     scored = replace(hit, cosine=max([*known, *cosines], default=None))
-    (relevance,) = weighted([scored], setting)
-    return Entry(hit.memory, hit.vector, scored.cosine, scored.keyword, relevance, relevance)
+    (relevance,) = weighted([scored], context)
+    return Entry(hit.memory, hit.vector, scored.cosine, scored.keyword, relevance)
 
 
-def _ranked(asked: _Asked, pool: Pool, pinned: Sequence[Hit], degraded: Reason | None) -> Recalled:
-    """The order of everything that was found, without what is out of date and without namesakes."""
+def _ranked(asked: _RecallRequest, pool: Pool, pinned: Sequence[Hit], degraded: Reason | None) -> Recalled:
     config, scope = asked.config, asked.scope
     ranked, dropped = pool.ranked()
     out = {entry.candidate.memory.id: entry for entry in _outdated(asked, ranked)}
@@ -328,19 +311,17 @@ def _ranked(asked: _Asked, pool: Pool, pinned: Sequence[Hit], degraded: Reason |
     kept = [one for one in ranked if one.memory.id not in out and one.memory.id not in ambient]
     kept = kept[: int(OVER_FETCH * config.pool_limit)]
     return Recalled(
-        asked.query.query, (*first, *kept), (*dropped[:MOST_DROPPED], *out.values()), degraded, pool.setting.size
+        asked.query.query, (*first, *kept), (*dropped[:MOST_DROPPED], *out.values()), degraded, pool.context.size
     )
 
 
 def _people(query: RecallQuery, candidates: Sequence[Candidate]) -> frozenset[tuple[str, str]]:
-    """The full names of the query that some candidate knows: other capitalised words in a row are no names."""
+    """Return the query's full names that some candidate has too: other capitalised words may not be names."""
     asked = full_names(". ".join((query.query, *query.also)))
-    return (
-        asked & frozenset(name for candidate in candidates for name in names_in(candidate.memory)) if asked else asked
-    )
+    return asked & {name for candidate in candidates for name in names_in(candidate.memory)} if asked else asked
 
 
-def _outdated(asked: _Asked, candidates: Sequence[Candidate]) -> list[Dropped]:
+def _outdated(asked: _RecallRequest, candidates: Sequence[Candidate]) -> list[Dropped]:
     now = asked.scope.now
     return [
         Dropped(candidate, CandidateVerdict.SUPERSEDED, candidate.memory.superseded_by)

@@ -1,7 +1,7 @@
-"""The legs of a recall: which searches answer it, and what its best hits lead to. Pure.
+"""Plan the searches of a recall, and find the neighbours of its best hits. Pure.
 
-Besides the message itself: further wordings of it (the task, an earlier turn that a follow-up needs), the time that it
-speaks of, the names in it, and what the best hits hang together with by links and shared names.
+Searches use the message, other wordings of it (the task, an earlier turn that a follow-up needs), and the time and
+names in it. Neighbours are memories linked to the best hits or sharing names with them.
 """
 
 import math
@@ -23,20 +23,20 @@ from worker.text.names import bridges, folded, spoken_keys
 from .ranking import Entry, Links
 
 MOST_TEXTS = 3
-"""Wordings that are searched with at most; each costs a run of the embedder."""
+"""Most wordings to search with; each is embedded."""
 
 MOST_TEXTS_HIGH = 6
 STRONG = 10
-"""Hits whose links are followed."""
+"""Best hits whose links are followed."""
 
 NAMED = 5
-"""Hits whose names are followed."""
+"""Best hits whose names are followed."""
 
 COMMON_NAME = 15
-"""Hits with one name from which it says nothing any more."""
+"""A name of more hits than this is ignored."""
 
 MOST_STEPS = 8
-"""Longest chain of successors that is followed."""
+"""Longest chain of successors to follow."""
 
 _PAST_WORDS = (
     *("used to", "previously", "formerly", "back then", "at that time", "at the time", "in those days", "originally"),
@@ -53,7 +53,7 @@ _PAST = re.compile(rf"\b(?:{'|'.join(_PAST_WORDS)})\b|{'|'.join(_PAST_RUNS)}", r
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One search: with which text, where, at most how many hits per leg, and what it is for."""
+    """One search by vector and keywords; `limit` is the most hits of each."""
 
     text: str
     where: MemoryFilter
@@ -63,29 +63,30 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecallPlan:
-    """The searches of a recall, the message's first, and the time it speaks of.
+    """The searches of a recall, the message's first, and the time that the message names.
 
-    `seeds` finds the important memories nearest to the message, for what they lead to.
+    `seeds` finds important memories near the message, whose links are followed.
     """
 
-    wants: tuple[SearchRequest, ...]
+    searches: tuple[SearchRequest, ...]
     span: TimeSpan | None = None
     seeds: SearchRequest | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What has to be embedded, each once."""
-        return tuple(dict.fromkeys(want.text for want in self.wants if want.text))
+        """The distinct texts to embed."""
+        return tuple(dict.fromkeys(search.text for search in self.searches if search.text))
 
 
 def about_the_past(text: str) -> bool:
-    """Whether `text` asks how something used to be; words that mean "before" in other ways as well do not count."""
+    """Return whether `text` asks how something used to be; ambiguous words such as "before" do not count."""
     return _PAST.search(text) is not None
 
 
 def first_query(request: InjectionRequest, focused: Focus, config: InjectionConfig) -> RecallQuery:
-    """What a request itself recalls: its query, the task in its own words, and the other reading of what may be a
-    follow-up. A message that has borrowed its subject says too little to be searched with alone.
+    """Return a request's first query, with the task and the other reading of a possible follow-up as wordings.
+
+    A message whose query takes its subject from an earlier turn is not searched with alone.
     """
     task = _task_of(request, config)
     readings = () if focused.borrowed else focused.alternatives
@@ -96,7 +97,7 @@ def first_query(request: InjectionRequest, focused: Focus, config: InjectionConf
 
 
 def _task_of(request: InjectionRequest, config: InjectionConfig) -> str:
-    """The task as it is searched with; empty where it says no more than the message."""
+    """Return the query for the task; empty if the task equals the message."""
     task = request.task_description or ""
     if task.split() == request.message.split():
         return ""
@@ -105,22 +106,22 @@ def _task_of(request: InjectionRequest, config: InjectionConfig) -> str:
 
 
 def plan_of(query: RecallQuery, where: MemoryFilter, now: datetime, config: InjectionConfig) -> RecallPlan:
-    """The searches for `query` within its budget; `where` is what they all are narrowed to."""
+    """Plan the searches for `query` within its budget; the filter `where` holds for all of them."""
     budget = query.budget or config.recall_budget
     limit = config.search_limit
     message = SearchRequest(query.query, where, limit, SearchKind.MESSAGE)
     if budget is Budget.LOW:
         return RecallPlan((message,))
     texts = _wordings(query, budget, config.languages)
-    wants = [message, *(SearchRequest(text, where, limit, SearchKind.WORDING) for text in texts)]
-    span = _span((query.query, *query.also), now, config.languages)
+    searches = [message, *(SearchRequest(text, where, limit, SearchKind.WORDING) for text in texts)]
+    span = time_span(". ".join((query.query, *query.also)), now, config.languages)
     if span is not None and query.since is None and query.until is None:
         within = replace(where, since=span.since, until=span.until)
-        wants.append(SearchRequest(query.query, within, limit, SearchKind.DATED))
+        searches.append(SearchRequest(query.query, within, limit, SearchKind.DATED))
     names = spoken_keys(" ".join((query.query, *query.also)))
     if names and not query.entities:
-        wants.append(SearchRequest(query.query, replace(where, names=names), limit, SearchKind.NAMED))
-    return RecallPlan(tuple(wants), span, _seeds(query, where, config))
+        searches.append(SearchRequest(query.query, replace(where, names=names), limit, SearchKind.NAMED))
+    return RecallPlan(tuple(searches), span, _seeds(query, where, config))
 
 
 def _seeds(query: RecallQuery, where: MemoryFilter, config: InjectionConfig) -> SearchRequest | None:
@@ -138,13 +139,8 @@ def _wordings(query: RecallQuery, budget: Budget, languages: Sequence[Language])
     return tuple(distinct)[: MOST_TEXTS_HIGH - 1]
 
 
-def _span(texts: Iterable[str], now: datetime, languages: Sequence[Language]) -> TimeSpan | None:
-    """The time that the message or a wording of it speaks of."""
-    return time_span(". ".join(texts), now, languages)
-
-
 def filter_of(query: RecallQuery, visibility: Visibility) -> MemoryFilter:
-    """What every search of `query` is narrowed to. Superseded memories are let through for what they lead to."""
+    """Return the filter for every search of `query`; superseded memories pass, to find their successors."""
     return MemoryFilter(
         visibility=replace(visibility, superseded=True),
         types=query.types,
@@ -156,7 +152,7 @@ def filter_of(query: RecallQuery, visibility: Visibility) -> MemoryFilter:
 
 
 def linked_ids(seeds: Iterable[Entry], known: Mapping[str, object], limit: int) -> tuple[str, ...]:
-    """What the seeds link to and is not known yet; a memory that is out of date is no neighbour."""
+    """Return unknown ids that the seeds link to, except by links between versions of a memory."""
     targets = (
         relation.target for seed in seeds for relation in seed.memory.relations if relation.kind not in SUPERSEDING
     )
@@ -164,7 +160,7 @@ def linked_ids(seeds: Iterable[Entry], known: Mapping[str, object], limit: int) 
 
 
 def shared_names(seeds: Sequence[Entry]) -> tuple[str, ...]:
-    """Names of the seeds that may lead to others; bare first names and names of most of the seeds do not."""
+    """Return names of the seeds to search with, except bare first names and names that all seeds have."""
     contents = [seed.memory.content for seed in seeds]
     counted = Counter(entity for seed in seeds for entity in set(seed.memory.entities))
     return tuple(
@@ -175,7 +171,7 @@ def shared_names(seeds: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def links(leading: Sequence[Entry], entries: Mapping[str, Entry]) -> Links:
-    """How entries hang together with the leading ones."""
+    """Score entries by their links to the leading ones and the names they share with them."""
     return Links(_by_links(leading, entries), _by_names(leading[:NAMED], entries))
 
 
@@ -210,8 +206,7 @@ def _by_names(strong: Sequence[Entry], entries: Mapping[str, Entry]) -> dict[str
 
 
 def kept_for_history(memory: Memory, query: RecallQuery, span: TimeSpan | None, now: datetime) -> bool:
-    """Whether a superseded memory is itself wanted: a recall about the past, or of a time at which it held."""
-    if query.history:
-        return True
-    held_then = span is not None and memory.superseded_at is not None and memory.superseded_at > span.since
-    return held_then and span is not None and span.until < now
+    """Return whether to keep a superseded memory: the query is about the past, or about a time when it was valid."""
+    if query.history or span is None:
+        return query.history
+    return memory.superseded_at is not None and memory.superseded_at > span.since and span.until < now

@@ -1,6 +1,6 @@
-"""Thresholds of a search, measured for one embedder, and the file that keeps them."""
+"""Read and write the search thresholds measured for an embedder."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from worker.domain.memory import EmbedderProfile
@@ -14,12 +14,12 @@ FILE_KEYS = {
     "keyword": "keyword",
     "confident": "confident",
 }
-"""Fields of `Thresholds` by their keys in the file, whose format is older than the names."""
+"""Keys in the file by field of `Thresholds`; the file keeps former names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What `EmbedderProfile` says of relevance, as far as it can be measured."""
+    """The measurable thresholds of an `EmbedderProfile`."""
 
     candidate_threshold: float
     query_threshold: float
@@ -28,27 +28,18 @@ class Thresholds:
 
     @classmethod
     def of(cls, profile: EmbedderProfile, keyword: float) -> "Thresholds":
-        """Those of a profile; `keyword` where it has none."""
+        """Return a profile's thresholds; `keyword` is used if it has none."""
         query_threshold = profile.candidate_threshold if profile.query_threshold is None else profile.query_threshold
-        return cls(
-            profile.candidate_threshold,
-            query_threshold,
-            keyword if profile.keyword is None else profile.keyword,
-            profile.confident,
-        )
+        keyword = keyword if profile.keyword is None else profile.keyword
+        return cls(profile.candidate_threshold, query_threshold, keyword, profile.confident)
 
     def applied(self, profile: EmbedderProfile) -> EmbedderProfile:
-        return replace(
-            profile,
-            candidate_threshold=self.candidate_threshold,
-            query_threshold=self.query_threshold,
-            keyword=self.keyword,
-            confident=self.confident,
-        )
+        """Return `profile` with these thresholds."""
+        return replace(profile, **asdict(self))
 
 
 def read_calibration(folder: Path, profile: EmbedderProfile) -> EmbedderProfile:
-    """Return `profile` with the thresholds saved for it in `folder`, unchanged where there are none.
+    """Return `profile` with the thresholds saved for it in `folder`, if any.
 
     Raise `SettingsError` for a broken file.
     """
@@ -63,7 +54,7 @@ def read_calibration(folder: Path, profile: EmbedderProfile) -> EmbedderProfile:
 
 
 def write_calibration(folder: Path, profile: EmbedderProfile, thresholds: Thresholds) -> Path:
-    """Save thresholds for an embedder beside those of others and return the file's path."""
+    """Save thresholds for an embedder and return the file's path."""
     path = folder / FILE
     entry = {"embedder": profile.name} | {key: getattr(thresholds, name) for name, key in FILE_KEYS.items()}
     return write_table(path, read_table(path, COMMAND) | {profile.fingerprint: entry})

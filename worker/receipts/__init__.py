@@ -1,1 +1,1 @@
-"""What is done with past requests: search, replay, labelled cases and usage of answers."""
+"""Work with past requests: search, replay, labelled cases and usage by answers."""

@@ -1,4 +1,4 @@
-"""The use case after a run: which memories of a turn's block its answer used, counted. The answer is not kept."""
+"""Count which injected memories an answer used. The answer is not stored."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from datetime import datetime
 import structlog
 
 from hooks.contract import Outcome, Retention
-from hooks.usage_contract import AnswerReport, AnswerReportResult
+from hooks.contract.usage import AnswerReport, AnswerReportResult
 from worker.domain.deadline import Deadline
 from worker.domain.errors import NotFound
 from worker.domain.ledger import LedgerKey
@@ -23,16 +23,14 @@ from .usage_evidence import used_memories
 log = structlog.get_logger()
 
 RECEIPT_LOOKS, RECEIPT_STEP = 6, 0.05
-"""How often a receipt is looked for, and the seconds between two looks."""
+"""Number of attempts to read a receipt, and the seconds between them."""
 
 BY_WORDS = "words"
-"""How it was found out what an answer used; part of the report."""
+"""The method that found which memories an answer used."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerUsageParts:
-    """What reports of answers need."""
-
     receipts: ReceiptStore
     ledger: Ledger
     usage: UsageStore
@@ -42,26 +40,26 @@ class AnswerUsageParts:
 
 
 class AnswerUsage:
-    """Takes reports of answers."""
+    """Handle reports of answers."""
 
     def __init__(self, parts: AnswerUsageParts) -> None:
         self._parts = parts
 
     async def report(self, report: AnswerReport, deadline: Deadline) -> AnswerReportResult:
-        """Count what an answer used. Raises `NotFound` where no receipt tells what the turn was given."""
+        """Count which memories an answer used. Raise `NotFound` if the turn has no usable receipt."""
         turn = TurnOf(
             tenant=report.tenant, session_id=report.session_id, agent_id=report.agent_id, turn_id=report.turn_id
         )
         receipts = await self._receipts(turn, deadline)
         if not receipts:
-            raise NotFound("no receipt of this turn is kept, so it is not known what its worker was told")
+            raise NotFound("this turn has no receipt, so the injected memories are unknown")
         receipt = await self._delivered(receipts, report)
         if receipt is None:
             return AnswerReportResult(done=True)
         texts = await self._texts(receipt)
         message = report.message if report.message is not None else receipt.request.message
         if not message.strip():
-            raise NotFound("neither the report nor the receipt has the message, without which words say nothing")
+            raise NotFound("the receipt has no message; include it in the report")
         evidence = await asyncio.to_thread(used_memories, texts, report.answer, message)
         used = frozenset(key for key, found in evidence.items() if found.used)
         by_id = {key: key in used for key in texts}
@@ -76,7 +74,7 @@ class AnswerUsage:
         )
 
     async def _receipts(self, turn: TurnOf, deadline: Deadline) -> list[Receipt]:
-        """The turn's receipts; they are written after the answer, so a quick worker may be ahead of them."""
+        """Return the turn's receipts; wait briefly, because they are written after the answer is sent."""
         for _ in range(RECEIPT_LOOKS):
             found = await self._parts.receipts.of_turn(turn)
             if found or deadline.remaining() <= RECEIPT_STEP:
@@ -85,9 +83,9 @@ class AnswerUsage:
         return []
 
     async def _delivered(self, receipts: Sequence[Receipt], report: AnswerReport) -> Receipt | None:
-        """The receipt of the block that the worker got: the one that was named, else the one that the ledger knows.
+        """Return the receipt of the reported block, or else of the block in the ledger.
 
-        An ephemeral block is in no ledger and counts as delivered.
+        Ephemeral blocks are not in the ledger and count as delivered.
         """
         found = [one for one in receipts if one.outcome is Outcome.INJECTED and not one.request.dry_run]
         if report.block_id is not None:
@@ -100,11 +98,11 @@ class AnswerUsage:
         return next((one for one in found if one.block_id in shown), None)
 
     async def _texts(self, receipt: Receipt) -> dict[str, str]:
-        """The texts of the block's memories, from the store where the receipt keeps none."""
-        told = {one.id: one.text for one in receipt.considered if one.text}
-        missing = [key for key in receipt.chosen if key not in told]
+        """Return the texts of the block's memories, from the store if the receipt has none."""
+        texts = {one.id: one.text for one in receipt.considered if one.text}
+        missing = [key for key in receipt.chosen if key not in texts]
         if missing:
             limit = self._parts.config_for(receipt.request.agent_id).max_item_chars
             memories = await self._parts.engine.tenant(receipt.request.scope.tenant).get(missing)
-            told |= {memory.id: shown_text(memory.content, limit, mask=True) for memory in memories}
-        return {key: told[key] for key in receipt.chosen if key in told}
+            texts |= {memory.id: shown_text(memory.content, limit, mask=True) for memory in memories}
+        return {key: texts[key] for key in receipt.chosen if key in texts}

@@ -1,7 +1,7 @@
-"""Turns receipts into labelled cases, which `meeseeks eval --cases FILE` measures with.
+"""Turn receipts into labelled cases for `meeseeks eval --cases FILE`.
 
-A case file is JSON Lines: a line with a `message` is a task with its labels, every other one a memory, each in the
-format of `worker.tuning.labelled_worlds` and `worker.transfer`.
+A case file is JSON Lines: a line with a `message` is a labelled task (see `worker.tuning.labelled_worlds`), every other
+line a memory (see `worker.transfer`).
 """
 
 import fcntl
@@ -26,7 +26,7 @@ Line = dict[str, Any]
 
 
 class Labels(DomainModel):
-    """Ids of memories that must, may and must never be injected; `accept` takes what the service chose for right."""
+    """Ids of memories that must, may and must never be injected; `accept` labels other selected ones as essential."""
 
     essential: tuple[Key, ...] = ()
     useful: tuple[Key, ...] = ()
@@ -36,41 +36,43 @@ class Labels(DomainModel):
 
 
 class LabelledCase(DomainModel):
-    """A labelled task and the memories that were considered for it, as lines of a case file."""
+    """A labelled task and its considered memories, as lines of a case file."""
 
     task: Line
     memories: tuple[Line, ...] = Field(default=())
 
 
 def candidates(receipt: Receipt) -> tuple[ConsideredMemory, ...]:
-    """What can be labelled: all that was considered, save what the session had in its context already. Pure."""
+    """Return the memories that can be labelled: the considered ones that the session had not seen. Pure."""
     return tuple(one for one in receipt.considered if one.verdict is not CandidateVerdict.ALREADY_SHOWN)
 
 
 def labels_of(receipt: Receipt, requested: Labels) -> Labels:
-    """The labels, checked. Raises `OperationError` for an id that was not considered or has two labels. Pure."""
+    """Check labels. Raise `OperationError` if a memory was not considered or has two labels. Pure."""
     known = {one.id for one in candidates(receipt)}
-    said = [*requested.essential, *requested.useful, *requested.forbidden]
-    unknown = sorted(set(said) - known)
+    labelled = [*requested.essential, *requested.useful, *requested.forbidden]
+    unknown = sorted(set(labelled) - known)
     if unknown:
-        raise _refused(f"not considered for this request: {', '.join(unknown)}")
-    twice = sorted({key for key in said if said.count(key) > 1})
+        raise _bad_request(f"not considered for this request: {', '.join(unknown)}")
+    twice = sorted({key for key in labelled if labelled.count(key) > 1})
     if twice:
-        raise _refused(f"labelled more than once: {', '.join(twice)}")
-    accepted = [key for key in receipt.chosen if key not in said] if requested.accept else []
+        raise _bad_request(f"labelled more than once: {', '.join(twice)}")
+    accepted = [key for key in receipt.chosen if key not in labelled] if requested.accept else []
     return requested.model_copy(update={"essential": (*requested.essential, *accepted)})
 
 
 def case_of(
     receipt: Receipt, today: Sequence[Memory], requested: Labels, shared_users: Sequence[str] = ()
 ) -> LabelledCase:
-    """The case that a receipt and its labels make; secrets are masked. Pure.
+    """Build a case from a receipt and labels; mask secrets. Pure.
 
-    A memory is as it was for the request: where it has changed since or is gone, its text is the receipt's. Owners
-    whose memories everybody may see are left out. Raises `OperationError` for a receipt without texts.
+    Memories that have changed or were deleted keep the receipt's text. Shared owners are left out. Raise
+    `OperationError` if the receipt has no texts.
     """
     if receipt.kept is not ReceiptKeep.EVERYTHING:
-        raise _refused(f"receipt {receipt.id} keeps no texts (receipt_keep = {receipt.kept}), so it makes no case")
+        raise _bad_request(
+            f"receipt {receipt.id} has no texts (receipt_keep = {receipt.kept}); it cannot become a case"
+        )
     labels, stored = labels_of(receipt, requested), {memory.id: memory for memory in today}
     memories = (_as_it_was(one, stored.get(one.id), shared_users) for one in candidates(receipt))
     return LabelledCase(task=_task(receipt, labels), memories=tuple(to_fields(memory) for memory in memories))
@@ -112,10 +114,10 @@ def _as_it_was(considered: ConsideredMemory, memory: Memory | None, shared_users
 
 
 def added(lines: Sequence[str], case: LabelledCase) -> list[str]:
-    """The lines of a case file with a case in it: the task in the place of an earlier one of the same receipt.
+    """Add a case to the lines of a case file, replacing an earlier task of the same receipt.
 
-    Memories that are there as they are stay; one that is there with another text is added under an id with its version
-    (`m1@v2`), which the task then names. Raises `SettingsError` for a line that is none of a case file. Pure.
+    A memory that the file has with another text is added under an id with its version (`m1@v2`), which the task uses.
+    Raise `SettingsError` if a line is invalid. Pure.
     """
     read = [_read(number, line) for number, line in enumerate(lines, 1)]
     known = {entry["id"]: entry for entry in read if "message" not in entry and "id" in entry}
@@ -140,7 +142,7 @@ def _read(number: int, line: str) -> Line:
     except ValueError as error:
         raise SettingsError(f"line {number} of the case file is not JSON; nothing was changed") from error
     if not isinstance(entry, dict):
-        raise SettingsError(f"line {number} of the case file is no JSON object; nothing was changed")
+        raise SettingsError(f"line {number} of the case file is not a JSON object; nothing was changed")
     return entry
 
 
@@ -149,9 +151,9 @@ def _written(entry: Line) -> str:
 
 
 def add_to_file(path: Path, case: LabelledCase) -> None:
-    """Put a case into a file, whole or not at all, also where several do so at a time. Raises `SettingsError`."""
+    """Add a case to a file, atomically and under a lock. Raise `SettingsError` if that fails."""
     try:
-        with _alone(path):
+        with _locked(path):
             lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
             text = "".join(line + "\n" for line in added([line for line in lines if line.strip()], case))
             write_atomically(path, text)
@@ -160,12 +162,12 @@ def add_to_file(path: Path, case: LabelledCase) -> None:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f".{path.name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _refused(text: str) -> OperationError:
+def _bad_request(text: str) -> OperationError:
     return OperationError(Reason.BAD_REQUEST, text)

@@ -1,7 +1,7 @@
-"""Runs a receipt's request again, at its time and as a dry run, and says what comes out otherwise.
+"""Re-run a receipt's request at its time as a dry run, and compare the results.
 
-What the session had been shown at that time is taken from the receipt, not from the ledger, which knows what came
-since. The memories are those of today's store, as far as they existed then; the settings those of the receipt.
+The memories come from today's store, limited to those that existed then. The settings and the memories that the session
+had already seen come from the receipt.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from worker.domain.receipt import Receipt, ReceiptPage, TurnOf
 from worker.injection.service import InjectionService
 from worker.ports.state import Ledger, ReceiptStore
 from worker.ports.store import StoreEngine
-from worker.settings.file import faults
+from worker.settings.file import describe_errors
 from worker.settings.former_keys import current_keys
 from worker.settings.injection import InjectionConfig, Strategy
 from worker.triage.chat_prompt import check_prompt
@@ -35,21 +35,20 @@ from worker.triage.prompt_files import Prompt, parse_prompt
 log = structlog.get_logger()
 
 REPLAY_S = MAX_DEADLINE_MS / 1000
-"""Seconds that one replay may take."""
+"""Maximum seconds of one replay."""
 
 NO_MODEL = "none"
 
 IN_A_REPLAY = {"receipt_keep": ReceiptKeep.EVERYTHING}
-"""Settings of every replay: its own receipt is compared as a whole, and the model is really asked."""
+"""Settings of every replay, so that its receipt can be compared in full."""
 
 
 class ReplayRequest(DomainModel):
-    """What is to be different this time; nothing is what it was unless it is said here.
+    """Changes for a replay; by default everything is as it was.
 
-    `prompt` is the text of a prompt file: by the id `decision` it is for decision models, by any other id for the
-    strategy `llm`, whichever prompt the settings name. `model` is a name in litellm's notation or `none`, `settings`
-    are keys of `[memory_injection]`. `current` takes the settings of today instead of those of the receipt.
-    `deadline_ms` also replaces that of the settings.
+    `prompt` is the text of a prompt file; with the id `decision` it is for decision models, with any other id for the
+    strategy `llm`. `model` is a LiteLLM model name or `none`, `settings` are keys of `[memory_injection]`. `current`
+    uses today's settings instead of the receipt's. `deadline_ms` also overrides the settings.
     """
 
     prompt: Text | None = None
@@ -61,7 +60,7 @@ class ReplayRequest(DomainModel):
 
 
 class ReplayRun(DomainModel):
-    """What came of the request, then or now."""
+    """The result of the request, then or now."""
 
     outcome: Outcome
     reason: Reason | None
@@ -77,10 +76,7 @@ class ReplayRun(DomainModel):
 
 
 class OutcomeChange(DomainModel):
-    """What became of a memory then and now; `None` where it was not considered.
-
-    `place_before` and `place_after` count from 1 in the block's order.
-    """
+    """Outcomes of a memory then and now, `None` if it was not considered; places in the block count from 1."""
 
     id: str
     text: str
@@ -95,7 +91,7 @@ class OutcomeChange(DomainModel):
 
 
 class ChangedMemory(DomainModel):
-    """A memory that is not as it was: `now` is today's version, `None` where it is gone."""
+    """A memory that has changed: `now` is today's version, `None` if it was deleted."""
 
     id: str
     then: int
@@ -103,8 +99,7 @@ class ChangedMemory(DomainModel):
 
 
 class TriedPrompt(DomainModel):
-    """The prompt that a replay was given: its name, the strategy that it is for, and the id of the prompt whose place
-    it takes there. `used` says whether the choice was made with it."""
+    """The prompt of a replay, its strategy, the id of the prompt it replaces, and whether it was used."""
 
     prompt: str
     strategy: Strategy
@@ -113,8 +108,10 @@ class TriedPrompt(DomainModel):
 
 
 class Replay(DomainModel):
-    """A receipt's request and what comes out of it today. `same` says that the block has the same memories in the same
-    order; `ignored` are settings of the receipt that there are no more; `tried` is the prompt that was given."""
+    """A request's results then and now. `same` means the same memories in the same order.
+
+    `ignored` are settings of the receipt that no longer exist; `tried` is the prompt of the replay.
+    """
 
     receipt_id: str
     same: bool
@@ -127,10 +124,9 @@ class Replay(DomainModel):
 
 
 class ReplaySummary(DomainModel):
-    """What came of several replays, each in `replays`, where one that failed has a `receipt_id` and an `error`.
+    """A summary of several replays. Failed ones have only a `receipt_id` and an `error` in `replays`.
 
-    `memories_added` and `memories_removed` are counted over all blocks; medians are of milliseconds. `not_run` are the
-    receipts whose turn did not come in the time that there was.
+    `memories_added` and `memories_removed` count over all blocks. `not_run` are receipts for which no time was left.
     """
 
     replayed: int
@@ -149,12 +145,12 @@ class ReplaySummary(DomainModel):
 
 
 Build = Callable[[InjectionConfig, Prompt | None, Ledger, ReceiptStore], Awaitable[InjectionService]]
-"""A service that is like the one in use but for its settings, its prompt, its ledger and where its receipts go."""
+"""Builds a copy of the service with other settings, prompt, ledger and receipt store."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayParts:
-    """What replays are made with; `ledger` makes an empty one, `prompts` is the folder of what a prompt extends."""
+    """Dependencies of replays; `ledger` creates an empty one, `prompts` is the folder of base prompts."""
 
     receipts: ReceiptStore
     engine: StoreEngine
@@ -165,32 +161,31 @@ class ReplayParts:
 
 
 class Replayer:
-    """Runs requests again."""
+    """Re-run past requests."""
 
     def __init__(self, parts: ReplayParts) -> None:
         self._parts = parts
 
     async def replay(self, tenant: str, receipt_id: str, requested: ReplayRequest, deadline: Deadline) -> Replay:
-        """The request of a receipt, then and now.
+        """Re-run the request of a receipt.
 
-        Raises `NotFound`; `OperationError` for a receipt without texts and for a prompt that cannot be tried;
-        `SettingsError` for other wishes that cannot be.
+        Raise `NotFound`, `OperationError` if the receipt has no texts or the prompt is invalid, or `SettingsError` if
+        the settings are invalid.
         """
         receipt = await self._parts.receipts.read(tenant, receipt_id)
         if receipt.kept is not ReceiptKeep.EVERYTHING:
-            text = f"receipt {receipt_id} keeps no texts (receipt_keep = {receipt.kept}), so it cannot be run again"
+            text = f"receipt {receipt_id} has no texts (receipt_keep = {receipt.kept}); it cannot be replayed"
             raise OperationError(Reason.BAD_REQUEST, text)
-        known = receipt.config if not requested.current else self._config(receipt).model_dump(mode="json")
+        known: Mapping[str, object] = receipt.config
+        if requested.current:
+            known = self._parts.config_for(receipt.request.agent_id).model_dump(mode="json")
         prompt = await asyncio.to_thread(prompt_of, requested.prompt, self._parts.prompts)
         config, ignored = config_of(known, requested, prompt)
         again = await self._again(receipt, config, prompt, requested, deadline)
-        today = await self._parts.engine.tenant(tenant).get([one.id for one in receipt.considered])
-        found = compared(receipt, again, today, ignored)
+        memories = await self._parts.engine.tenant(tenant).get([one.id for one in receipt.considered])
+        found = compared(receipt, again, memories, ignored)
         log.info("replayed", receipt=receipt_id, same=found.same, elapsed_ms=again.elapsed_ms)
         return found.model_copy(update={"tried": tried_of(prompt, known, again)})
-
-    def _config(self, receipt: Receipt) -> InjectionConfig:
-        return self._parts.config_for(receipt.request.agent_id)
 
     async def _again(
         self,
@@ -201,19 +196,19 @@ class Replayer:
         deadline: Deadline,
     ) -> Receipt:
         request = request_of(receipt, requested)
-        ledger, caught = self._parts.ledger(), _Caught()
+        ledger, capture = self._parts.ledger(), _ReceiptCapture()
         key = LedgerKey(request.scope.tenant, request.session_id, request.agent_id)
         await ledger.adopt(key, 1, shown_then(receipt))
-        service = await self._parts.build(config, prompt, ledger, caught)
+        service = await self._parts.build(config, prompt, ledger, capture)
         await service.inject(request, deadline.within(request.deadline_ms / 1000))
         await service.drain()
-        if caught.receipt is None:
-            raise OperationError(Reason.INTERNAL, "the replay left no receipt")
-        return caught.receipt
+        if capture.receipt is None:
+            raise OperationError(Reason.INTERNAL, "the replay wrote no receipt")
+        return capture.receipt
 
 
-class _Caught:
-    """Takes the receipt of the replay; implements `worker.ports.models.ReceiptStore`."""
+class _ReceiptCapture:
+    """A `worker.ports.state.ReceiptStore` that keeps only the replay's receipt."""
 
     def __init__(self) -> None:
         self.receipt: Receipt | None = None
@@ -232,7 +227,7 @@ class _Caught:
 
 
 def request_of(receipt: Receipt, requested: ReplayRequest) -> InjectionRequest:
-    """The request as it is run again: at its time, leaving no trace. Pure but for its new id."""
+    """Return the request to re-run: at its time, as a dry run, with a new turn id."""
     changes: dict[str, Any] = {"now": receipt.at, "dry_run": True, "visible_blocks": None, "turn_id": new_turn_id()}
     if requested.mode is not None or requested.model == NO_MODEL:
         changes["mode"] = requested.mode or Mode.DETERMINISTIC
@@ -244,7 +239,7 @@ def request_of(receipt: Receipt, requested: ReplayRequest) -> InjectionRequest:
 def config_of(
     known: Mapping[str, object], requested: ReplayRequest, prompt: Prompt | None = None
 ) -> tuple[InjectionConfig, tuple[str, ...]]:
-    """The settings of a replay, and those of the receipt that there are no more. Raises `SettingsError`. Pure."""
+    """Return the settings of a replay, and the receipt's settings that no longer exist. Raise `SettingsError`. Pure."""
     fields, known = InjectionConfig.model_fields, current_keys(known)
     values: dict[str, Any] = {key: value for key, value in known.items() if key in fields}
     values |= {**requested.settings, **IN_A_REPLAY}
@@ -258,32 +253,29 @@ def config_of(
     try:
         return InjectionConfig.model_validate(values), tuple(sorted(set(known) - set(fields)))
     except ValidationError as error:
-        raise SettingsError("; ".join(faults(error, InjectionConfig, "memory_injection", ()))) from error
+        raise SettingsError("; ".join(describe_errors(error, InjectionConfig, "memory_injection", ()))) from error
 
 
 def shown_then(receipt: Receipt) -> dict[str, LedgerEntry]:
-    """What the session had in its context, as far as it mattered to the request. Pure."""
+    """Return the considered memories that the session had already seen. Pure."""
     shown = (one for one in receipt.considered if one.verdict is CandidateVerdict.ALREADY_SHOWN)
     return {one.id: LedgerEntry(one.version, 0, "", lasting=True) for one in shown}
 
 
 def prompt_of(text: str | None, folder: Path) -> Prompt | None:
-    """The prompt of a file's text, which may extend one of `folder` or a shipped one.
-
-    Blocks. Raises `OperationError` for one that cannot be tried.
-    """
+    """Parse and check a prompt, which may extend one in `folder` or a shipped one. Blocks. Raise `OperationError`."""
     if text is None:
         return None
     try:
         prompt = parse_prompt(text, "the prompt", folder)
         (check_decision_prompt if prompt.id == DECISION_PROMPT else check_prompt)(prompt)
     except PromptError as error:
-        raise OperationError(Reason.BAD_REQUEST, f"this cannot be tried as a prompt that chooses: {error}") from error
+        raise OperationError(Reason.BAD_REQUEST, f"not a prompt that selects memories: {error}") from error
     return prompt
 
 
 def tried_of(prompt: Prompt | None, known: Mapping[str, object], again: Receipt) -> TriedPrompt | None:
-    """What became of the prompt that a replay was given; `known` are the settings that it replaces one of. Pure."""
+    """Describe the prompt of a replay; `known` are the settings before the change. Pure."""
     if prompt is None:
         return None
     decides = prompt.id == DECISION_PROMPT
@@ -296,7 +288,7 @@ def tried_of(prompt: Prompt | None, known: Mapping[str, object], again: Receipt)
 
 
 def compared(before: Receipt, after: Receipt, today: Sequence[Memory], ignored: tuple[str, ...] = ()) -> Replay:
-    """Two receipts of one request side by side, and what has changed in the store since the first. Pure."""
+    """Compare two receipts of one request, and list memories that have changed since. Pure."""
     versions = {memory.id: memory.version for memory in today}
     return Replay(
         receipt_id=before.id,
@@ -314,7 +306,7 @@ def compared(before: Receipt, after: Receipt, today: Sequence[Memory], ignored: 
 
 
 def summed_up(replays: Sequence[dict[str, Any]], not_run: Sequence[str] = ()) -> ReplaySummary:
-    """Several replays together, each a `Replay` as JSON or a receipt's id and an error. Pure."""
+    """Summarise replays, each a `Replay` as JSON or a `receipt_id` with an `error`. Pure."""
     done = [one for one in replays if "error" not in one]
     pairs = [(set(one["before"]["chosen"]), set(one["after"]["chosen"])) for one in done]
     return ReplaySummary(
@@ -355,7 +347,7 @@ def _run(receipt: Receipt) -> ReplayRun:
 
 
 def _candidate_outcomes(before: Receipt, after: Receipt) -> tuple[OutcomeChange, ...]:
-    """Every memory that was considered then or is now: those of the block first, then by what is more relevant."""
+    """Return every memory considered then or now: the block's first, then by relevance."""
     then = {one.id: one for one in before.considered}
     now = {one.id: one for one in after.considered}
     order = dict.fromkeys([*before.chosen, *after.chosen, *then, *now])

@@ -1,17 +1,17 @@
-"""Finding receipts: by what a request was and by what came of it."""
+"""Find receipts by request and result."""
 
 from hooks.contract import Engine, Key, Outcome, Reason, UtcTime
-from hooks.moments import LastMoment
+from hooks.contract.dates import LastMoment
 from worker.domain.memory import DomainModel
 from worker.domain.receipt import Receipt
 from worker.ports.state import ReceiptStore
 
 PAGE = 100
-"""Receipts that are looked through at a time."""
+"""Receipts to read at a time."""
 
 
 class ReceiptFilter(DomainModel):
-    """Which receipts are wanted; what is `None` does not matter. `since` and `until` are times of the request."""
+    """Filters for receipts; `None` matches all. `since` and `until` are times of the request."""
 
     session_id: Key | None = None
     agent_id: Key | None = None
@@ -23,7 +23,6 @@ class ReceiptFilter(DomainModel):
     until: LastMoment | None = None
 
     def matches(self, receipt: Receipt) -> bool:
-        """Whether a receipt is one of those that are wanted."""
         pairs = (
             (self.session_id, receipt.request.session_id),
             (self.agent_id, receipt.request.agent_id),
@@ -40,7 +39,7 @@ class ReceiptFilter(DomainModel):
 
 
 async def find_receipts(receipts: ReceiptStore, tenant: str, wanted: ReceiptFilter, limit: int) -> list[Receipt]:
-    """The newest receipts that are wanted, at most `limit`, among all that the store lists."""
+    """Return the newest matching receipts, at most `limit`."""
     found: list[Receipt] = []
     offset = 0
     while len(found) < limit:
@@ -53,7 +52,7 @@ async def find_receipts(receipts: ReceiptStore, tenant: str, wanted: ReceiptFilt
 
 
 def brief(receipt: Receipt) -> dict[str, object]:
-    """A receipt in a line: without its request's texts, its settings and what was considered."""
+    """Return a receipt as JSON values without texts, settings and considered memories."""
     left_out = {"request", "config", "considered", "query", "recalls"}
     request = receipt.request
     return {

@@ -1,10 +1,9 @@
-"""Whether an answer used a memory. Pure.
+"""Detect whether an answer used a memory. Pure.
 
-An answer used a memory when it says what only the memory could have told it: numbers, names and words of the memory's
-text that the message did not bring. Each such mark has a weight; a memory was used when the marks that are found in
-the answer weigh at least `LEAST_WEIGHT` and make up `LEAST_SHARE` of all that it could have given away, or when they
-are `MOST_SHARE` of them. Chinese, Japanese and Korean have no spaces between words, so pairs of characters stand in
-for words there. Negation and meaning are not understood: an answer that contradicts a memory counts as having used it.
+A mark is a number, name or word in the memory's text that the message does not contain. Marks have weights. A memory
+was used if its marks in the answer weigh at least `LEAST_WEIGHT` and `LEAST_SHARE` of all its marks, or at least
+`MOST_SHARE` of them. Chinese, Japanese and Korean have no spaces between words, so pairs of characters replace words.
+Meaning is ignored: an answer that contradicts a memory counts as having used it.
 """
 
 import re
@@ -20,16 +19,16 @@ LEAST_SHARE = 0.25
 MOST_SHARE = 0.5
 
 FIGURE, SMALL_FIGURE, NAME, WORD, PAIR = 2.0, 1.0, 2.0, 1.0, 0.5
-"""Weights of a number or date, of a number of one digit, of a name, of a word, and of a pair of CJK characters."""
+"""Weights of a number or date, a one-digit number, a name, a word, and a pair of CJK characters."""
 
 LEAST_LETTERS = 4
-"""Letters of a word that says anything by itself."""
+"""Minimum letters of a word that counts."""
 
 MOST_CHARS = 60_000
-"""Characters of an answer that are looked at; of a longer one the beginning and the end."""
+"""Maximum characters of an answer; the middle of a longer one is ignored."""
 
 PIECE = 1_800
-"""Characters that are looked at together; a little less than `wording.marks` takes at a time."""
+"""Characters to analyse at a time; slightly below the limit of `wording.marks`."""
 
 _LIST_NUMBER = re.compile(r"(?m)^[ \t>*-]*\d{1,2}[.)][ \t]")
 _RUN = re.compile(r"[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
@@ -39,7 +38,7 @@ _CJK = re.compile(r"[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Whether a memory was used, and by which marks; `share` is their part of all that it could have given away."""
+    """Whether a memory was used, the marks found, and their share of the weight of all its marks."""
 
     used: bool
     marks: tuple[str, ...] = ()
@@ -48,7 +47,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class AnswerText:
-    """What a text says, as far as it is compared."""
+    """The comparable parts of a text."""
 
     figures: frozenset[str]
     names: frozenset[str]
@@ -57,14 +56,14 @@ class AnswerText:
 
 
 def used_memories(texts: Mapping[str, str], answer: str, message: str) -> dict[str, Evidence]:
-    """By id, whether the answer to `message` used each of these memories' `texts`."""
-    answered, asked = said(_LIST_NUMBER.sub(" ", answer)), said(message)
-    return {key: evidence_of(said(text), answered, asked) for key, text in texts.items()}
+    """Return for each memory id in `texts` whether the answer to `message` used it."""
+    answered, asked = analysed(_LIST_NUMBER.sub(" ", answer)), analysed(message)
+    return {key: evidence_of(analysed(text), answered, asked) for key, text in texts.items()}
 
 
 def evidence_of(memory: AnswerText, answer: AnswerText, message: AnswerText) -> Evidence:
-    """What of a memory is in an answer and was not in its message."""
-    given = _told(memory, message)
+    """Find the marks of a memory that are in an answer but not in its message."""
+    given = _weights(memory, message)
     found = {mark: weight for mark, weight in given.items() if _is_in(mark, answer)}
     whole, weight = sum(given.values()), sum(found.values())
     share = weight / whole if whole else 0.0
@@ -72,8 +71,8 @@ def evidence_of(memory: AnswerText, answer: AnswerText, message: AnswerText) -> 
     return Evidence(used, tuple(sorted(found)), round(share, 3))
 
 
-def _told(memory: AnswerText, message: AnswerText) -> dict[str, float]:
-    """The marks that a memory adds to a message, with their weights."""
+def _weights(memory: AnswerText, message: AnswerText) -> dict[str, float]:
+    """Return the weights of the marks that a memory adds to a message."""
     kinds = ((memory.pairs, PAIR), (memory.words, WORD), (memory.names, NAME))
     weights = {mark: weight for found, weight in kinds for mark in found}
     weights |= {figure: SMALL_FIGURE if len(figure) == 1 else FIGURE for figure in memory.figures}
@@ -81,7 +80,7 @@ def _told(memory: AnswerText, message: AnswerText) -> dict[str, float]:
 
 
 def _is_in(mark: str, text: AnswerText) -> bool:
-    """Whether a text has a mark: as it is, or with another ending where it is a word."""
+    """Return whether a text contains a mark; words may have another ending."""
     if mark in text.figures or mark in text.pairs or mark in text.words or mark in text.names:
         return True
     if len(mark) < LEAST_LETTERS or not mark.isalpha() or _CJK.search(mark):
@@ -90,8 +89,8 @@ def _is_in(mark: str, text: AnswerText) -> bool:
     return any(word.startswith(stem) for word in text.words)
 
 
-def said(text: str) -> AnswerText:
-    """The figures, names, words and pairs of a text, the middle of a very long one left out."""
+def analysed(text: str) -> AnswerText:
+    """Extract figures, names, words and pairs from a text."""
     if len(text) > MOST_CHARS:
         text = text[: MOST_CHARS // 2] + " " + text[-MOST_CHARS // 2 :]
     parts = [_marks(piece) for piece in _pieces(text)]
@@ -104,12 +103,12 @@ def said(text: str) -> AnswerText:
 
 
 def _marks(text: str) -> Marks:
-    """As `wording.marks`, whose cache would keep the texts of answers."""
+    """Call `wording.marks` without its cache, which would keep the texts of answers."""
     return marks.__wrapped__(text)
 
 
 def _pieces(text: str) -> Iterable[str]:
-    """The text in pieces, cut between words where there are any."""
+    """Split a text into pieces, between words if possible."""
     start = 0
     while start < len(text):
         end = min(len(text), start + PIECE)
@@ -128,6 +127,6 @@ def _words(words: Iterable[str]) -> frozenset[str]:
 
 
 def _pairs(text: str) -> frozenset[str]:
-    """Neighbouring CJK characters, without those that are grammar alone: pairs in hiragana."""
+    """Return pairs of adjacent CJK characters, except hiragana pairs, which are mostly grammar."""
     pairs = {run[at : at + 2] for run in _RUN.findall(text) for at in range(len(run) - 1)}
     return frozenset(pair for pair in pairs if not _KANA.fullmatch(pair))

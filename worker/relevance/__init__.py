@@ -1,1 +1,1 @@
-"""The relevance model that ships: features, trees and thresholds."""
+"""The relevance model: features, trees and thresholds."""

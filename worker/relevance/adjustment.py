@@ -1,4 +1,4 @@
-"""What a team's own labels have changed of the relevance model, saved with one entry per version of the model."""
+"""Read and write the adjustment of the relevance model that was fitted to a team's labels."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +12,7 @@ COMMAND = "meeseeks relevance fit"
 
 
 def read_adjustment(folder: Path, relevance_model: RelevanceModel) -> Adjustment | None:
-    """Return the change saved in `folder` for this version of the model, if any.
+    """Return the adjustment saved in `folder` for this version of the model, if any.
 
     Raise `SettingsError` for a broken file.
     """
@@ -24,11 +24,11 @@ def read_adjustment(folder: Path, relevance_model: RelevanceModel) -> Adjustment
 
 
 def fitted_to_another(folder: Path, relevance_model: RelevanceModel) -> str | None:
-    """Return the version that the saved change belongs to, if it is another one. Raise `SettingsError`."""
+    """Return the version that the saved adjustment belongs to, if it is another one. Raise `SettingsError`."""
     versions = list(read_table(folder / FILE, COMMAND))
     return str(versions[-1]) if versions and relevance_model.version not in versions else None
 
 
-def write_adjustment(folder: Path, relevance_model: RelevanceModel, change: Adjustment) -> Path:
-    """Save the change in place of any earlier one and return the file's path."""
-    return write_table(folder / FILE, {relevance_model.version: asdict(change)})
+def write_adjustment(folder: Path, relevance_model: RelevanceModel, adjustment: Adjustment) -> Path:
+    """Save the adjustment, replacing any earlier one, and return the file's path."""
+    return write_table(folder / FILE, {relevance_model.version: asdict(adjustment)})

@@ -1,8 +1,8 @@
-"""What the relevance model sees of a request and its candidates, as numbers. Pure.
+"""Features of a request and its candidates for the relevance model. Pure.
 
-Four kinds of columns: how the recall found a candidate and where it stands in the pool; what the task is like; what the
-memory is like; and how both go together, by words, names, figures and the vectors of their word pieces (the similarity
-of each piece to the nearest one of the other text: Khattab and Zaharia 2020, "ColBERT", without a model run).
+They describe the search scores and ranks of a candidate, the task, the memory, and how task and memory match by words,
+names, figures and word pieces. Pieces are compared by the similarity of each to the nearest of the other text (Khattab
+and Zaharia 2020, "ColBERT"), with fixed vectors instead of a model run.
 """
 
 import re
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from worker.domain.kinds import SearchKind
 from worker.domain.memory import Candidate, Memory, MemoryType, SelectionTask, is_superseded
-from worker.recall.ranking import USUAL_SIZE, keyword_unit
+from worker.recall.ranking import SECONDS_PER_DAY, USUAL_SIZE, keyword_unit
 from worker.text.names import folded
 from worker.text.word_lists import FUNCTION_WORDS
 from worker.text.wording import marks
@@ -25,34 +25,35 @@ Column = npt.NDArray[np.float32]
 Matrix = npt.NDArray[np.float32]
 
 CONTEXT_CHARS = 500
-"""Characters of earlier turns that are read, from their end."""
+"""Characters read from the end of earlier turns."""
 
 MOST_RECENT = 3
 ONE_THREAD = 2**17
-"""Multiplications of one product of matrices that a single thread does."""
+"""Multiplications in one matrix product that BLAS runs in a single thread."""
 
 NEAR = 0.6
-"""Similarity of two word pieces from which they count as saying the same."""
+"""Least similarity of two matching word pieces."""
 
-_SECONDS_PER_DAY = 86_400.0
+PAIR_COLUMNS = (
+    *("forth", "forth_top", "forth_low", "forth_near", "forth_rare"),
+    *("back", "back_top", "back_near", "back_rare"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A text as word pieces: unit vectors, one row each, and how rare each is (0 for what stands everywhere)."""
+    """The word pieces of a text: unit vectors as rows, and rarities from 0 (common) to 1."""
 
     vectors: Matrix
     rarity: Column
 
 
 Cutter = Callable[[str], Pieces]
-"""Cuts a text into pieces."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelevanceInput:
-    """A request as it is judged: its candidates in their order, the vector it was searched with, and the number of
-    memories that the tenant has."""
+    """A request with its candidates and query vector; `size` is the tenant's number of memories."""
 
     task: SelectionTask
     candidates: tuple[Candidate, ...]
@@ -60,25 +61,24 @@ class RelevanceInput:
     vector: Column
 
 
-def context_of(task: SelectionTask) -> str:
-    """The end of the latest turns, oldest first."""
+def _context(task: SelectionTask) -> str:
     return " ".join(turn.content for turn in task.recent_messages[-MOST_RECENT:])[-CONTEXT_CHARS:]
 
 
-def asked(task: SelectionTask) -> str:
-    """The message, and the task where it says something else."""
+def _task_text(task: SelectionTask) -> str:
+    """Return the message, with the task description if it differs."""
     more = task.task_description or ""
     return clipped(task.message if more.split() == task.message.split() or not more else f"{task.message} | {more}")
 
 
 def features(inputs: RelevanceInput, cut: Cutter) -> dict[str, Column]:
-    """Every column by its name, one value per candidate; there must be at least one."""
-    message, context = asked(inputs.task), context_of(inputs.task)
+    """Return the columns by name, one value per candidate; there must be at least one candidate."""
+    message, context = _task_text(inputs.task), _context(inputs.task)
     texts = [candidate.memory.content for candidate in inputs.candidates]
     whole = f"{context} {message}" if context else message
     by_words, by_pieces = _by_words("m", message, inputs), _by_pieces("m", message, texts, cut)
     return {
-        **_found(inputs),
+        **_search_scores(inputs),
         **_pool(inputs),
         **_of_task(inputs, message, context),
         **_of_memory(inputs),
@@ -91,7 +91,7 @@ def features(inputs: RelevanceInput, cut: Cutter) -> dict[str, Column]:
 
 
 def _renamed(columns: Mapping[str, Column]) -> dict[str, Column]:
-    """What goes for the message goes for it with its context, where there is none."""
+    """Use the message's columns as those of the message with context."""
     return {f"c{name[1:]}": column for name, column in columns.items()}
 
 
@@ -103,8 +103,7 @@ def _same(value: float, number: int) -> Column:
     return np.full(number, value, dtype=np.float32)
 
 
-def _found(inputs: RelevanceInput) -> dict[str, Column]:
-    """Raw scores, and the legs that found each."""
+def _search_scores(inputs: RelevanceInput) -> dict[str, Column]:
     unit = keyword_unit(inputs.size)
     scale = float(np.log(1.0 + USUAL_SIZE)) / unit
     found = inputs.candidates
@@ -124,7 +123,6 @@ def _found(inputs: RelevanceInput) -> dict[str, Column]:
 
 
 def _pool(inputs: RelevanceInput) -> dict[str, Column]:
-    """Where each stands among the others."""
     columns: dict[str, Column] = {}
     for name in ("relevance", "cosine", "score"):
         values = _column(getattr(one, name) or 0.0 for one in inputs.candidates)
@@ -150,7 +148,6 @@ def _vectors(inputs: RelevanceInput) -> Matrix:
 
 
 def _of_task(inputs: RelevanceInput, message: str, context: str) -> dict[str, Column]:
-    """What the task is like; the same for every candidate."""
     number = len(inputs.candidates)
     told, words = marks(message), WORD.findall(message)
     told_words = [word.casefold() for word in words]
@@ -182,8 +179,7 @@ def _of_memory(inputs: RelevanceInput) -> dict[str, Column]:
     notes = [note(memory.content) for memory in memories]
     now = inputs.task.now
     days = [
-        (now - memory.created_at).total_seconds() / _SECONDS_PER_DAY if memory.created_at else 0.0
-        for memory in memories
+        (now - memory.created_at).total_seconds() / SECONDS_PER_DAY if memory.created_at else 0.0 for memory in memories
     ]
     newest = min(days)
     return {
@@ -208,7 +204,7 @@ def _of_memory(inputs: RelevanceInput) -> dict[str, Column]:
 
 
 def _by_words(prefix: str, text: str, inputs: RelevanceInput) -> dict[str, Column]:
-    """Words, names, figures and entities that both texts have; words count by how few candidates have them."""
+    """Return shared words, names, figures and entities; words are weighted by their rarity among the candidates."""
     told = marks(text)
     notes = [note(one.memory.content).marks for one in inputs.candidates]
     wanted = sorted(told.words - FUNCTION_WORDS)
@@ -232,37 +228,26 @@ def _by_words(prefix: str, text: str, inputs: RelevanceInput) -> dict[str, Colum
 
 
 def _entity_share(memory: Memory, text: str) -> tuple[float, float]:
-    """How many of a memory's entities a folded text names, and which share of them."""
+    """Return the number and share of a memory's entities that occur in a folded text."""
     found = sum(folded(entity) in text for entity in memory.entities)
     return float(found), found / max(1, len(memory.entities))
 
 
 def _by_pieces(prefix: str, text: str, texts: Sequence[str], cut: Cutter) -> dict[str, Column]:
-    """Similarities of each word piece to the nearest one of the other text, both ways; rare pieces count more."""
+    """Return the similarities of word pieces to the nearest of the other text, both ways, weighted by rarity."""
     query, notes = cut(text), [cut(note) for note in texts]
     near = [products(query.vectors, note.vectors) for note in notes]
     rows = [_pair(one, query.rarity, note.rarity) for one, note in zip(near, notes, strict=True)]
     table = np.array(rows, dtype=np.float32)
-    names = (
-        "forth",
-        "forth_top",
-        "forth_low",
-        "forth_near",
-        "forth_rare",
-        "back",
-        "back_top",
-        "back_near",
-        "back_rare",
-    )
-    columns = {f"{prefix}_{name}": table[:, place] for place, name in enumerate(names)}
+    columns = {f"{prefix}_{name}": table[:, place] for place, name in enumerate(PAIR_COLUMNS)}
     best = np.max([one.max(axis=1) for one in near], axis=0)
     covered = float((best * query.rarity).sum() / (query.rarity.sum() + 1e-6))
     return columns | {f"{prefix}_covered": _same(covered, len(texts))}
 
 
 def products(one: Matrix, other: Matrix) -> Matrix:
-    """Products of every two rows, some rows at a time: larger ones are done by several threads of the linear algebra
-    library, which wait for each other on busy cores ten times longer than one thread takes."""
+    """Return `one @ other.T`, computed in parts small enough for one thread: on busy cores, BLAS threads wait for each
+    other ten times longer."""
     step = max(1, ONE_THREAD // (other.size + 1))
     return np.concatenate([one[start : start + step] @ other.T for start in range(0, len(one), step)])
 
@@ -284,7 +269,7 @@ def _pair(near: Matrix, rarity: Column, note_rarity: Column) -> tuple[float, ...
 
 
 def _by_person(inputs: RelevanceInput, message: str) -> dict[str, Column]:
-    """Whether a memory is the asker's own, or speaks of them; and whether it was said in the same place."""
+    """Return whether a memory belongs to the user or mentions them, and whether channel and language match."""
     task, memories = inputs.task, [one.memory for one in inputs.candidates]
     who = folded(task.user or "")
     language = foreign(message)
@@ -309,5 +294,5 @@ def _speaks_of(memory: Memory, who: str) -> bool:
 
 
 def table_of(columns: Mapping[str, Column], names: Sequence[str]) -> Matrix:
-    """The named columns side by side, one row per candidate."""
+    """Return the named columns as a matrix with one row per candidate."""
     return np.stack([columns[name] for name in names], axis=1)

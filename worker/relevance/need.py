@@ -1,4 +1,4 @@
-"""Whether a task needs memory at all: logistic regression on its vector and the runs of its characters. Pure."""
+"""The need model, which estimates whether a task needs memory: logistic regression on vector and runs. Pure."""
 
 import zlib
 from collections import Counter
@@ -12,28 +12,28 @@ Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 
 CELLS = 2**15
-"""Cells that runs of characters are counted in, by CRC-32."""
+"""Size of the hash table for runs, by CRC-32."""
 
 RUNS = (2, 3, 4, 5)
-"""Lengths of the runs, inside words with a blank at both ends."""
+"""Lengths of the runs, within words padded with a space at both ends."""
 
 MOST_CHARS = 600
-"""Characters of a message whose runs are counted, from its beginning."""
+"""Characters read from the start of a message."""
 
 RUNS_WEIGHT = 2.0
-"""Length of the vector of runs, where that of the text has length 1."""
+"""Norm of the vector of runs; the text's vector has norm 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class CharacterRuns:
-    """The runs of a text: cells, each once, and 1 + the logarithm of how often each occurs."""
+    """The distinct cells of a text's runs, and 1 + the logarithm of each count."""
 
     cells: Integers
     counts: Floats
 
 
 def runs_of(text: str) -> CharacterRuns:
-    """The runs of characters in the first part of `text`, as it is compared: in lower case."""
+    """Return the runs of the lowercased start of `text`."""
     counted = Counter(zlib.crc32(run.encode()) % CELLS for run in _runs(text[:MOST_CHARS].lower()))
     cells = np.array(sorted(counted), dtype=np.int64)
     counts = np.array([counted[int(cell)] for cell in cells], dtype=np.float32)
@@ -49,7 +49,7 @@ def _runs(text: str) -> Iterator[str]:
 
 
 def weighed(runs: CharacterRuns, rarity: Floats) -> Floats:
-    """The counts of runs, each by its rarity, as a vector of the length that runs have."""
+    """Return the counts weighted by rarity, scaled to `RUNS_WEIGHT`."""
     values = runs.counts * rarity[runs.cells]
     length = float(np.linalg.norm(values))
     return values * np.float32(RUNS_WEIGHT / length) if length else values
@@ -57,7 +57,7 @@ def weighed(runs: CharacterRuns, rarity: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class NeedModel:
-    """Weights for a unit vector and, by cell, for weighed runs of characters."""
+    """Weights for a unit vector and, by cell, for weighted character runs."""
 
     vector: Floats
     runs: Floats
@@ -65,12 +65,12 @@ class NeedModel:
     bias: float
 
     def __call__(self, vector: Floats, text: str) -> float:
-        """The logarithm of the odds that a task with this vector and message needs memory."""
+        """Return the log odds that a task with this vector and message needs memory."""
         runs = runs_of(text)
         return float(self.vector @ vector) + float(self.runs[runs.cells] @ weighed(runs, self.rarity)) + self.bias
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        """What `head_from` reads."""
+        """Return the arrays that `need_model_from` reads."""
         return {
             "head_vector": self.vector,
             "head_runs": self.runs,
@@ -79,11 +79,11 @@ class NeedModel:
         }
 
 
-def head_from(arrays: Mapping[str, npt.NDArray[np.generic]], dimension: int) -> NeedModel:
-    """A head for vectors of this dimension. Raises `ValueError` or `KeyError` for arrays that are none."""
+def need_model_from(arrays: Mapping[str, npt.NDArray[np.generic]], dimension: int) -> NeedModel:
+    """Return a need model for vectors of this dimension. Raise `ValueError` or `KeyError` for invalid arrays."""
     vector, runs, rarity = (arrays[f"head_{part}"].astype(np.float32) for part in ("vector", "runs", "rarity"))
     if vector.shape != (dimension,) or runs.shape != (CELLS,) or rarity.shape != (CELLS,):
-        raise ValueError(f"the shapes of the head do not fit: {vector.shape}, {runs.shape}, {rarity.shape}")
+        raise ValueError(f"the need model has wrong shapes: {vector.shape}, {runs.shape}, {rarity.shape}")
     if not all(np.isfinite(array).all() for array in (vector, runs, rarity)):
-        raise ValueError("the head holds numbers that are none")
+        raise ValueError("the need model has numbers that are not finite")
     return NeedModel(vector, runs, rarity, float(arrays["head_bias"][0]))

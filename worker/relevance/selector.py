@@ -1,7 +1,6 @@
-"""The relevance model as a way to choose: probabilities, a threshold, and the plain gate where it cannot be asked."""
+"""Select with the relevance model, or by search scores if it is not usable."""
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,24 +20,23 @@ from .model import CandidateProbabilities, RelevanceModel, in_order, is_unsure
 log = structlog.get_logger()
 
 MOST_S = 0.25
-"""Seconds that a judgement may take; the plain gate needs none, and what follows needs the rest."""
+"""Most seconds for scoring; the rest of the request needs the remaining time."""
 
 LEAST_S = 0.02
-"""With less than this left the plain gate decides at once."""
+"""Least seconds for scoring; with less, search scores decide."""
 
 PER_CANDIDATE_S = 0.002
-"""Seconds that one candidate takes at most on a busy machine; with less time fewer are judged, the best first."""
+"""Most seconds per candidate on a busy machine; if time is short, only the first candidates are scored."""
 
 MOST_SCORED = 50
-"""Candidates that are judged at most, the best of the search; what it was fitted to were thirty, and deep in a longer
-pool the search knows better."""
+"""Most candidates to score. The model was fitted to pools of thirty; further down, search ranks better."""
 
-BESIDE_THE_POINT = 0.0005
-"""Probability under which a model need not look at a candidate: no essential memory that was measured had less."""
+MIN_PROBABILITY = 0.0005
+"""Least probability to show a candidate to a model; every essential memory measured had more."""
 
 
 class RelevanceRunner(Protocol):
-    """A relevance model that can be asked. `probabilities` raises `RelevanceError`."""
+    """Run a relevance model. `probabilities` raises `RelevanceError` if it fails."""
 
     @property
     def relevance_model(self) -> RelevanceModel: ...
@@ -47,15 +45,15 @@ class RelevanceRunner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """What the relevance model said of the candidates that there was time for, and the others."""
+class _Scored:
+    """The scored candidates, and those that there was no time for."""
 
     ranked: CandidateProbabilities
-    left: tuple[Candidate, ...]
+    unscored: tuple[Candidate, ...]
 
 
 class RelevanceSelector:
-    """Implements `worker.ports.models.Selector`. `plain` decides without vectors or without time."""
+    """Select with the relevance model. `plain` selects if vectors or time are missing."""
 
     def __init__(self, runner: RelevanceRunner, embedder: Embedder, plain: Selector, *, most_s: float = MOST_S) -> None:
         self._runner = runner
@@ -66,68 +64,62 @@ class RelevanceSelector:
     async def select(
         self, task: SelectionTask, recalled: Recalled, recall: RecallTool, config: InjectionConfig, deadline: Deadline
     ) -> Selection:
-        answer, fault = await self._asked(task, recalled, deadline)
-        if answer is None:
+        scored, fault = await self._try_score(task, recalled, deadline)
+        if scored is None:
             selection = await self._plain.select(task, recalled, recall, config, deadline)
             return replace(selection, notes=(*selection.notes, *([fault] if fault else [])))
-        return _selection(answer, config, self._runner.relevance_model)
+        return _selection(scored, config, self._runner.relevance_model)
 
-    async def _asked(
+    async def _try_score(
         self, task: SelectionTask, recalled: Recalled, deadline: Deadline
-    ) -> tuple[_Answer | None, str | None]:
-        """What the relevance model says, or why it says nothing."""
+    ) -> tuple[_Scored | None, str | None]:
+        """Return the scored candidates, or the reason why there are none."""
         if not recalled.candidates:
             return None, None
         if any(candidate.cosine is None for candidate in recalled.candidates):
-            return None, "relevance model: there are no vectors to judge by, so the search's scores decide"
+            return None, "relevance model: no vectors, so search scores decide"
         limit = deadline.within(self._most_s).remaining()
         if limit < LEAST_S:
-            return None, "relevance model: no time was left, so the search's scores decide"
+            return None, "relevance model: no time left, so search scores decide"
         number = max(1, min(MOST_SCORED, int(limit / PER_CANDIDATE_S)))
         try:
             async with asyncio.timeout(limit):
-                return await self._answer(task, recalled, number), None
+                return await self._score(task, recalled, number), None
         except TimeoutError:
-            return None, "relevance model: it was not done in time, so the search's scores decide"
+            return None, "relevance model: not done in time, so search scores decide"
         except (RelevanceError, EmbedderError) as error:
-            log.warning("judge_failed", error=str(error))
+            log.warning("relevance_model_failed", error=str(error))
             return None, f"relevance model: {error}"
 
-    async def _answer(self, task: SelectionTask, recalled: Recalled, number: int) -> _Answer:
+    async def _score(self, task: SelectionTask, recalled: Recalled, number: int) -> _Scored:
         vector = np.array(await self._embedder.embed_query(task.query), dtype=np.float32)
-        candidates, left = recalled.candidates[:number], recalled.candidates[number:]
+        candidates, unscored = recalled.candidates[:number], recalled.candidates[number:]
         likely = await self._runner.probabilities(RelevanceInput(task, candidates, recalled.size, vector))
-        return _Answer(in_order(candidates, likely), left)
+        return _Scored(in_order(candidates, likely), unscored)
 
 
-def _selection(answer: _Answer, config: InjectionConfig, relevance_model: RelevanceModel) -> Selection:
-    threshold = relevance_model.thresholds[config.relevance_profile]
-    candidates = answer.ranked.candidates
-    passing = answer.ranked.passing(threshold)
+def _selection(scored: _Scored, config: InjectionConfig, relevance_model: RelevanceModel) -> Selection:
+    candidates, probabilities = scored.ranked.candidates, scored.ranked.probabilities
+    passing = scored.ranked.passing(relevance_model.thresholds[config.relevance_profile])
     chosen = min(passing, config.max_items)
     dropped = [Dropped(candidate, CandidateVerdict.OVER_ITEMS) for candidate in candidates[chosen:passing]]
     dropped += [Dropped(candidate, CandidateVerdict.BELOW_CUT) for candidate in candidates[passing:]]
-    dropped += [Dropped(candidate, CandidateVerdict.NOT_SELECTED) for candidate in answer.left]
+    dropped += [Dropped(candidate, CandidateVerdict.NOT_SELECTED) for candidate in scored.unscored]
     return Selection(
         chosen=candidates[:chosen],
         engine=Engine.RELEVANCE_MODEL,
         dropped=tuple(dropped),
-        probabilities=_by_id(answer.ranked),
-        unsure=is_unsure(answer.ranked, relevance_model.thresholds),
+        probabilities={one.memory.id: round(p, 4) for one, p in zip(candidates, probabilities, strict=True)},
+        unsure=is_unsure(scored.ranked, relevance_model.thresholds),
     )
 
 
-def _by_id(ranked: CandidateProbabilities) -> Mapping[str, float]:
-    pairs = zip(ranked.candidates, ranked.probabilities, strict=True)
-    return {candidate.memory.id: round(likely, 4) for candidate, likely in pairs}
-
-
 def worth_asking(recalled: Recalled, settled: Selection) -> tuple[Recalled, list[Dropped]]:
-    """What a model should look at, the likeliest first, and what the relevance model says is beside the point."""
+    """Return the candidates to show to a model, most probable first, and drop improbable ones."""
     if settled.engine is not Engine.RELEVANCE_MODEL:
         return recalled, []
     likely = settled.probabilities
-    worth = [one for one in recalled.candidates if likely.get(one.memory.id, 1.0) >= BESIDE_THE_POINT]
+    worth = [one for one in recalled.candidates if likely.get(one.memory.id, 1.0) >= MIN_PROBABILITY]
     ordered = sorted(worth, key=lambda one: -likely.get(one.memory.id, 0.0))
     known = {one.memory.id for one in worth}
     beside = [Dropped(one, CandidateVerdict.BELOW_CUT) for one in recalled.candidates if one.memory.id not in known]
@@ -135,5 +127,5 @@ def worth_asking(recalled: Recalled, settled: Selection) -> tuple[Recalled, list
 
 
 def with_probabilities(selection: Selection, settled: Selection) -> Selection:
-    """A choice of a model with what the model had said, for the receipt; the model's own probabilities win."""
+    """Add the relevance model's probabilities to a model's selection, whose own take precedence."""
     return replace(selection, probabilities={**settled.probabilities, **selection.probabilities})

@@ -1,4 +1,4 @@
-"""What the model reads in a text by itself: what kind of task or memory it is, and whether it is English. Pure."""
+"""Features of a single text: the kind of task or memory, and whether it is English. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import lru_cache
 from worker.text.wording import Marks, marks
 
 MOST_CHARS = 1200
-"""Characters of a message that are read: its first third and its end."""
+"""Characters read of a message: a third from its start, the rest from its end."""
 
 QUESTION = re.compile(
     r"(?i)^\W*(what|who|whom|whose|when|where|why|how|which|is|are|was|were|do|does|did|can|could|should|has|have|will|"
@@ -50,7 +50,7 @@ UNSPACED_SCRIPTS = re.compile("[\u0400-\u04ff\u0600-\u06ff\u3040-\u30ff\u3400-\u
 
 
 def clipped(text: str) -> str:
-    """The beginning and the end of a long text."""
+    """Shorten a long text to its start and end."""
     if len(text) <= MOST_CHARS:
         return text
     third = MOST_CHARS // 3
@@ -59,7 +59,7 @@ def clipped(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def foreign(text: str) -> float:
-    """How little a text reads like English: share of English function words, the other way round."""
+    """Return 1 - the share of English function words among the words of a text."""
     words = [word.casefold() for word in WORD.findall(text[:MOST_CHARS]) if not word.isdigit()]
     return 1.0 - sum(word in _ENGLISH for word in words) / max(1, len(words))
 
@@ -74,7 +74,7 @@ _ENGLISH = frozenset(_ENGLISH_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a memory's text is like by itself."""
+    """Features of a memory's text."""
 
     chars: float
     rule: float

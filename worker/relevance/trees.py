@@ -1,7 +1,6 @@
-"""Boosted trees of one depth, where every node asks a question of its own. Pure.
+"""Boosted trees of equal depth. Pure.
 
-All nodes of a tree are in a row, level after level, so that many rows go through many trees at once without compiled
-code.
+The nodes of a tree are stored level by level in one row, so NumPy scores many rows by many trees at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +17,10 @@ ROWS_AT_ONCE = 2048
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """A sum of trees, in the logarithm of odds.
+    """A sum of trees, in log odds.
 
-    `columns` and `limits` have the shape (trees, 2 ** depth - 1), `leaves` (trees, 2 ** depth). After node `n` comes
-    node `2 n + 1`, or `2 n + 2` where the value of its column is greater than its limit; the leaves come last.
+    `columns` and `limits` have the shape (trees, 2 ** depth - 1), `leaves` (trees, 2 ** depth). The child of node `n`
+    is `2 n + 2` if the value of its column is greater than its limit, else `2 n + 1`; the leaves come last.
     """
 
     columns: Integers
@@ -30,7 +29,7 @@ class Trees:
     start: float
 
     def __call__(self, rows: Floats) -> Floats:
-        """The score of each row of shape (rows, columns)."""
+        """Return the score of each row; `rows` has the shape (rows, columns)."""
         parts = [self._score(rows[start : start + ROWS_AT_ONCE]) for start in range(0, len(rows), ROWS_AT_ONCE)]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.float32)
 
@@ -48,7 +47,7 @@ class Trees:
         return found + np.float32(self.start)
 
     def arrays(self, name: str) -> dict[str, npt.NDArray[np.generic]]:
-        """What `from_arrays` reads, under names that begin with `name`."""
+        """Return the arrays that `from_arrays` reads, with the prefix `name`."""
         return {
             f"{name}_columns": self.columns,
             f"{name}_limits": self.limits,
@@ -58,22 +57,22 @@ class Trees:
 
 
 def from_arrays(arrays: Mapping[str, npt.NDArray[np.generic]], name: str, columns: int) -> Trees:
-    """Trees over `columns` columns. Raises `ValueError` or `KeyError` for arrays that are none."""
-    asked, limits, leaves = (arrays[f"{name}_{part}"] for part in ("columns", "limits", "leaves"))
-    number, nodes = asked.shape
+    """Return trees over `columns` columns. Raise `ValueError` or `KeyError` for invalid arrays."""
+    used, limits, leaves = (arrays[f"{name}_{part}"] for part in ("columns", "limits", "leaves"))
+    number, nodes = used.shape
     whole = (nodes + 1) & nodes == 0
     if not whole or limits.shape != (number, nodes) or leaves.shape != (number, nodes + 1):
-        raise ValueError(f"{name}: the shapes of the trees do not fit: {asked.shape}, {limits.shape}, {leaves.shape}")
-    if number and not (int(asked.min()) >= 0 and int(asked.max()) < columns):
-        raise ValueError(f"{name}: the trees ask for columns that there are not")
+        raise ValueError(f"{name}: the trees have wrong shapes: {used.shape}, {limits.shape}, {leaves.shape}")
+    if number and not (int(used.min()) >= 0 and int(used.max()) < columns):
+        raise ValueError(f"{name}: the trees use unknown columns")
     if not (np.isfinite(limits).all() and np.isfinite(leaves).all()):
-        raise ValueError(f"{name}: the trees hold numbers that are none")
+        raise ValueError(f"{name}: the trees have numbers that are not finite")
     start = float(arrays[f"{name}_start"][0])
-    return Trees(asked.astype(np.int32), limits.astype(np.float32), leaves.astype(np.float32), start)
+    return Trees(used.astype(np.int32), limits.astype(np.float32), leaves.astype(np.float32), start)
 
 
-def together(parts: Sequence[Trees]) -> Trees:
-    """The mean of several sums of trees of the same depth, as one."""
+def mean_of(parts: Sequence[Trees]) -> Trees:
+    """Return the mean of several sums of trees of equal depth."""
     share = np.float32(1.0 / len(parts))
     return Trees(
         np.concatenate([part.columns for part in parts]),

@@ -1,1 +1,1 @@
-"""What files, environment variables and saved settings say, merged and kept current."""
+"""Settings: read from a file, the environment and Redis, merged, validated and kept current."""

@@ -1,4 +1,4 @@
-"""Replace a file in one step, so that a reader sees the old text or the new one and never a part."""
+"""Atomic file writes: readers see the old contents or the new, never a part."""
 
 import os
 import tempfile
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, data: str | bytes, *, mode: int = 0o644, durable: bool = False) -> None:
-    """Write `data` to `path` through a draft beside it; make missing folders.
+    """Replace the contents of `path`, creating missing folders; `durable` waits until the data is on disk.
 
-    With `durable`, wait until the data has reached the disk. Raise `OSError` with the old file unchanged.
+    Raise `OSError` and keep the old file if that fails.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -22,4 +22,4 @@ def write_atomically(path: Path, data: str | bytes, *, mode: int = 0o644, durabl
         draft.chmod(mode)
         draft.replace(path)
     finally:
-        draft.unlink(missing_ok=True)  # it is still there only after an error
+        draft.unlink(missing_ok=True)  # exists only after an error

@@ -1,4 +1,4 @@
-"""Tables of fitted numbers in the data folder: JSON objects, one entry per model or embedder."""
+"""JSON files of fitted values in the data folder, one entry per model or embedder."""
 
 import json
 from collections.abc import Mapping
@@ -11,10 +11,7 @@ from .atomic_file import write_atomically
 
 
 def read_table(path: Path, command: str) -> dict[str, Any]:
-    """Return the file's entries by key, none where it is missing.
-
-    Raise `SettingsError` for a file that `command` cannot have written.
-    """
+    """Return the entries of the file, none if it is missing; raise `SettingsError` if it is damaged."""
     try:
         table = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, ValueError) as error:
@@ -25,11 +22,11 @@ def read_table(path: Path, command: str) -> dict[str, Any]:
 
 
 def write_table(path: Path, table: Mapping[str, Any]) -> Path:
-    """Write all entries and return the path."""
+    """Replace the file with these entries and return its path."""
     write_atomically(path, json.dumps(table, indent=1) + "\n")
     return path
 
 
 def broken(path: Path, command: str, why: object) -> SettingsError:
-    """Return the error for a file whose contents cannot be used."""
-    return SettingsError(f"{path}: not written by `{command}` ({why}); delete it or run the command again")
+    """Return the error for a damaged file that `command` writes."""
+    return SettingsError(f"{path}: damaged ({why}); delete it or run `{command}` again")

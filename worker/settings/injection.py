@@ -1,8 +1,6 @@
-"""Two kinds of settings: what the process is built from (fixed) and how memories are injected (per agent, live).
+"""All settings of a process: `ServiceSettings` are fixed, `InjectionConfig` can differ by agent and change at runtime.
 
-`ServiceSettings` come from `[service]` of `meeseeks.toml` and from `MEESEEKS_*` variables, which win.
-`InjectionConfig` comes from `[memory_injection]`, overridden key by key by the agent's table in `[[agents]]`; what is
-saved while the service runs goes on top of that in `worker.settings.live`.
+An agent's `[[agents]]` table overrides `[memory_injection]` key by key; `worker.settings.live` adds saved settings.
 """
 
 import hashlib
@@ -44,46 +42,46 @@ class OnCompaction(StrEnum):
 
 
 class InjectionConfig(TriageSettings):
-    """How memories are injected; one frozen snapshot serves a whole request."""
+    """Settings of `[memory_injection]`; a request uses one frozen instance throughout."""
 
     context_window_depth: int = Field(
-        default=10, ge=1, le=1000, description="Turns after which a memory that was shown may be shown again."
+        default=10, ge=1, le=1000, description="Turns after which an injected memory may be injected again."
     )
     semantic_threshold: float | None = Field(
         default=None,
         ge=0.0,
         le=1.0,
-        description="Cosine from which two memories say the same; unset takes the value measured for the embedder.",
+        description="Cosine similarity from which two memories count as duplicates; default: fitted for the embedder.",
     )
     on_compaction: OnCompaction = Field(
         default=OnCompaction.DROPPED,
-        description="What a compacted context makes the ledger forget: dropped (what is no longer visible; everything "
-        "where the caller does not say what is), reset (everything) or keep (nothing).",
+        description="What the ledger forgets when the context is compacted: dropped (memories no longer visible, or "
+        "all if the caller does not say which are), reset (all) or keep (none).",
     )
     max_injected_blocks_in_history: int = Field(
         default=3,
         ge=0,
         le=100,
-        description="Blocks that a conversation's history may hold, the newest included; 0 removes all of them after "
-        "their turn. Callers get it as `history_cap`.",
+        description="Maximum number of memory blocks in the conversation history, including the newest; 0 removes "
+        "each block after its turn. Returned to callers as `history_cap`.",
     )
     receipt_keep: ReceiptKeep = Field(
         default=ReceiptKeep.EVERYTHING,
-        description="What receipts keep: everything, no_texts (no message, query or memory text) or numbers (ids, "
-        "scores, times and reasons alone). Secrets are masked in any case.",
+        description="What receipts store: everything, no_texts (no message, query or memory text) or numbers (only "
+        "ids, scores, times and reasons). Secrets are always masked.",
     )
 
     @property
     def version(self) -> str:
-        """A name for these very values: the same in every process that uses them."""
+        """A hash of all values."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class SavedSettings:
-    """What was set while services ran: keys of `[memory_injection]`, for all agents and for single ones.
+    """Settings of `[memory_injection]` saved at runtime, for all agents and by agent.
 
-    Every change has a `version` one higher than the one before; 0 is nothing at all.
+    Every change increments `version`; 0 means that nothing has been saved.
     """
 
     version: int = 0
@@ -93,9 +91,9 @@ class SavedSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that a process is told when it starts; `reload` reads the same sources again.
+    """All settings of a process at startup; `reload` reads the same sources again.
 
-    `service_layers` and `file` hold the values as they were given, with their places.
+    `service_layers` and `file` hold the unvalidated values with their locations.
     """
 
     service: ServiceSettings = field(default_factory=ServiceSettings)
@@ -111,10 +109,9 @@ class Settings:
 
     @classmethod
     def load(cls, environ: Mapping[str, str], path: Path | None = None, **overrides: Any) -> Self:
-        """Settings from the file, the environment and `overrides` (of the service), later ones winning.
+        """Read the file, then the environment, then `overrides` of `[service]`; later ones take precedence.
 
-        The file is `path`, else `MEESEEKS_CONFIG`, else `meeseeks.toml` in the working folder where there is one.
-        Raises `SettingsError` naming file, line and key of everything that is wrong.
+        Raise `SettingsError` with file, line and key of every error.
         """
         where, required = find_settings_file(environ, path)
         file = read_settings_file(where, required=required)
@@ -139,7 +136,7 @@ class Settings:
 
     @classmethod
     def load_service(cls, environ: Mapping[str, str], path: Path | None = None, **overrides: Any) -> Self:
-        """Settings of the service alone, for whoever looks for it; a file that is wrong counts as far as it can."""
+        """Read only the settings of the service, as a client needs them; ignore a file that is invalid."""
         where, _ = find_settings_file(environ, path)
         layers = service_layers(environ, overrides)
         try:
@@ -153,7 +150,7 @@ class Settings:
 def _checked_tables(
     service_layers: tuple[Layer, ...], general: Layer, agents: Mapping[str, Layer]
 ) -> tuple[ServiceSettings, InjectionConfig, dict[str, InjectionConfig]]:
-    """Every table checked; the error names what is wrong in all of them. Agents wait for `[memory_injection]`."""
+    """Validate all tables before raising; agents inherit from `[memory_injection]` only if the rest is valid."""
     wrong: list[str] = []
 
     def check(model: type[Model], name: str, layers: tuple[Layer, ...]) -> Model:
@@ -173,5 +170,5 @@ def _checked_tables(
 
 
 def load_settings(path: Path | None = None, **overrides: Any) -> Settings:
-    """Settings of this process."""
+    """Read the settings of this process."""
     return Settings.load(os.environ, path, **overrides)

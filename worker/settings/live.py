@@ -1,8 +1,7 @@
-"""The settings in force: what the file says and what was saved while services run, merged, and swapped as a whole.
+"""Current settings: the file and saved settings merged into a snapshot that is replaced as a whole.
 
-What is said for one agent goes before what is said for all, and what was saved before what the file says:
-defaults < file < saved < the agent's table in the file < saved for the agent. A request reads one snapshot when it
-begins and keeps it to its end. Everything here runs on one event loop; only files are read beside it.
+Precedence, lowest first: defaults, file, saved, the agent's table in the file, saved for the agent. A request uses one
+snapshot throughout. Everything runs on one event loop, except for reading files.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from pydantic import ValidationError
 from hooks.contract import Reason
 from worker.domain.errors import QueueError, SettingsError
 
-from .file import Layer, Origin, faults, faulty_keys, giving, merged, near_match, usable_values
+from .file import Layer, Origin, describe_errors, invalid_keys, merged, near_match, source_of, usable_values
 from .former_keys import RENAMED, current_keys
 from .injection import InjectionConfig, SavedSettings, Settings
 from .service import ServiceSettings
@@ -25,31 +24,28 @@ from .service import ServiceSettings
 log = structlog.get_logger()
 
 ATTEMPTS = 5
-"""Times that a change is tried when others change settings at the same moment."""
+"""Attempts to save a change while others change settings, too."""
 
 GENERAL = "memory_injection"
-NO_STORE = (
-    "settings are saved in Redis and there is no running service here: start one with `meeseeks up`, or change"
-    " the settings file"
-)
+NO_STORE = "settings cannot be saved without a running service; start one with `meeseeks up`, or edit the settings file"
 _CREDENTIALS = re.compile(r"//[^/@]*@")
 
 
 class OverrideStore(Protocol):
-    """Keeps saved settings for every worker. Methods raise `QueueError` and nothing else of their own."""
+    """Saved settings shared by all workers; methods raise `QueueError`."""
 
     async def read(self, known: int) -> SavedSettings | None:
-        """What is saved, or `None` when that is the version `known`."""
+        """Return the saved settings, or `None` if their version is `known`."""
         ...
 
     async def write(self, expected: int, saved: SavedSettings) -> bool:
-        """Save, if the version that is there is `expected`; whether it was."""
+        """Save if the stored version is `expected`; return whether it was."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedSettings:
-    """A saved value that does not hold; the table's name, the key, and what is wrong."""
+    """A saved value that is invalid and therefore ignored."""
 
     table: str
     key: str
@@ -58,7 +54,7 @@ class RefusedSettings:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One state of all settings. `saved` is as it was saved; `refused` says what of it is left out."""
+    """All settings at one moment; `refused` lists the values of `saved` that are ignored."""
 
     settings: Settings
     saved: SavedSettings
@@ -74,7 +70,7 @@ class Snapshot:
 
     @property
     def agents(self) -> list[str]:
-        """Agents that have values of their own."""
+        """Agents with their own values."""
         named = {name for name, layer in self.settings.file.agents.items() if layer.values}
         return sorted(named | set(self.saved.agents))
 
@@ -84,39 +80,37 @@ def _table(agent_id: str | None) -> str:
 
 
 def snapshot(settings: Settings, saved: SavedSettings) -> Snapshot:
-    """Everything merged; saved values that do not hold, such as those of another version, are left out."""
+    """Merge all settings, ignoring invalid saved values, such as those of another version."""
     refused: list[RefusedSettings] = []
     file, empty = settings.file, Layer(Origin.AGENT_FILE)
     base = (file.memory_injection,)
-    general = (*base, _holding(Origin.SAVED, GENERAL, base, saved.general, refused))
+    general = (*base, _valid_layer(Origin.SAVED, GENERAL, base, saved.general, refused))
     layers: dict[str, tuple[Layer, ...]] = {GENERAL: general}
     for name in sorted({*file.agents, *saved.agents}):
         under = (*general, file.agents.get(name, empty))
-        own = _holding(Origin.AGENT_SAVED, _table(name), under, saved.agents.get(name, {}), refused)
+        own = _valid_layer(Origin.AGENT_SAVED, _table(name), under, saved.agents.get(name, {}), refused)
         layers[_table(name)] = (*under, own)
     try:
         configs = {name: InjectionConfig.model_validate(merged(stack)) for name, stack in layers.items()}
     except ValidationError:
-        # the file has been checked, so it is a saved value and one of the file that do not go together
-        everything = RefusedSettings(
-            GENERAL, "", "the saved settings do not go with those of the file and are left out"
-        )
+        # the file alone is valid, so a saved value conflicts with one in the file
+        everything = RefusedSettings(GENERAL, "", "ignoring saved settings because they conflict with the file")
         return replace(snapshot(settings, SavedSettings()), saved=saved, refused=(everything,))
     return Snapshot(settings, saved, layers, configs, tuple(refused))
 
 
-def _holding(
+def _valid_layer(
     origin: Origin, name: str, under: Sequence[Layer], values: Mapping[str, Any], refused: list[RefusedSettings]
 ) -> Layer:
-    """The layer of those saved `values` that hold on top of the layers `under`; the others go to `refused`."""
+    """Return a layer of the saved `values` that are valid on top of `under`; add the others to `refused`."""
     kept = current_keys(values)
     while kept:
         layer = Layer(origin, kept)
         try:
             InjectionConfig.model_validate(merged([*under, layer]))
         except ValidationError as error:
-            wrong = faulty_keys(error) & set(kept) or set(kept)
-            text = "; ".join(faults(error, InjectionConfig, name, [layer]))
+            wrong = invalid_keys(error) & set(kept) or set(kept)
+            text = "; ".join(describe_errors(error, InjectionConfig, name, [layer]))
             refused += [RefusedSettings(name, key, text) for key in sorted(wrong)]
             kept = {key: value for key, value in kept.items() if key not in wrong}
         else:
@@ -125,7 +119,7 @@ def _holding(
 
 
 class LiveSettings:
-    """Holds the snapshot in force and changes it; without a `store`, nothing can be saved."""
+    """Holds the current snapshot and changes it; without a `store`, nothing can be saved."""
 
     def __init__(self, settings: Settings, store: OverrideStore | None = None) -> None:
         self._started = settings
@@ -137,11 +131,11 @@ class LiveSettings:
             log.warning("settings_warning", warning=warning)
 
     def for_agent(self, agent_id: str) -> InjectionConfig:
-        """The settings of an agent's request."""
+        """Return the settings for a request of an agent."""
         return self._now.for_agent(agent_id)
 
     def report(self, source: str, fault: str | None) -> None:
-        """Note what keeps `source` (file, prompts, saved) from being taken over, or that nothing does any more."""
+        """Record why `source` (file, prompts, saved) cannot be used, or `None` once it can."""
         if self._faults.get(source) == fault:
             return
         if fault is None:
@@ -152,7 +146,7 @@ class LiveSettings:
             log.warning("change_rejected", source=source, fault=fault, kept="last good values")
 
     async def reload(self) -> None:
-        """Read the file again; one that is wrong changes nothing and is reported."""
+        """Read the file again; if it is invalid, report that and keep the current settings."""
         read = self._now.settings.reload
         if read is None:
             return
@@ -168,7 +162,7 @@ class LiveSettings:
         self._take(snapshot(settings, self._now.saved), "file")
 
     async def refresh(self) -> None:
-        """Take over what was saved by any worker; give it back to a Redis that has lost it. Raises `QueueError`."""
+        """Load settings saved by any worker, or restore them if Redis has lost them; raise `QueueError`."""
         if self._store is None:
             return
         found = await self._store.read(self._now.saved.version)
@@ -182,20 +176,21 @@ class LiveSettings:
             self._take(snapshot(self._now.settings, found), "saved")
 
     async def patch(self, agent_id: str | None, values: Mapping[str, Any], unset: Iterable[str] = ()) -> list[str]:
-        """Save `values` and forget those of `unset`, for one agent or for all; the warnings that this gives.
+        """Save `values` and delete the keys in `unset`, for one agent or for all; return warnings.
 
-        Raises `SettingsError` naming the key where a value does not hold: then nothing is changed.
+        Raise `SettingsError` and change nothing if a value is invalid.
         """
         table, gone = _table(agent_id), {RENAMED.get(key, key) for key in unset}
         cleaned, warnings = usable_values(Layer(Origin.SAVED, values), table)
         unknown = gone - set(InjectionConfig.model_fields) - set(self._own(self._now.saved, agent_id))
-        for key in sorted(unknown):
+        if unknown:
+            key = min(unknown)
             raise SettingsError(f"{table}.{key}: unknown key{near_match(key, InjectionConfig.model_fields)}")
         await self._change(agent_id, cleaned.values, gone)
         return warnings
 
     async def reset(self, agent_id: str | None) -> None:
-        """Forget everything that was saved for the agent, or for all agents together; others keep theirs."""
+        """Delete everything saved for the agent, or the values saved for all agents if it is `None`."""
         await self._change(agent_id, {}, None)
 
     async def _change(self, agent_id: str | None, values: Mapping[str, Any], unset: set[str] | None) -> None:
@@ -210,14 +205,14 @@ class LiveSettings:
             if await self._store.write(before.saved.version, after.saved):
                 self._take(after, "saved")
                 return
-        raise QueueError(Reason.BUSY, "others keep changing the settings; try again")
+        raise QueueError(Reason.BUSY, "the settings are being changed by others; try again")
 
     @staticmethod
     def _own(saved: SavedSettings, agent_id: str | None) -> Mapping[str, Any]:
         return saved.general if agent_id is None else saved.agents.get(agent_id, {})
 
     def _checked(self, before: Snapshot, agent_id: str | None, own: Mapping[str, Any], changed: set[str]) -> Snapshot:
-        """The snapshot with `own` saved. Raises `SettingsError` where that makes any value not hold."""
+        """Return the snapshot with `own` saved; raise `SettingsError` if that makes any value invalid."""
         table = _table(agent_id)
         after = snapshot(before.settings, _with(before.saved, agent_id, own))
         known = {(refused.table, refused.key) for refused in before.refused}
@@ -250,7 +245,7 @@ class LiveSettings:
         self._needs_restart = needs
 
     def status(self) -> dict[str, Any]:
-        """What is wrong with the sources, and what waits for a restart; the versions in force."""
+        """Return problems with the sources, keys that need a restart, and the current versions."""
         return {
             "version": self._now.configs[GENERAL].version,
             "saved_version": self._now.saved.version,
@@ -260,7 +255,7 @@ class LiveSettings:
         }
 
     def view(self, agent_id: str | None = None) -> dict[str, Any]:
-        """Every value for an agent, or for all of them, with where it comes from; secrets are left out."""
+        """Return every value for an agent, or for all agents, with its origin; secrets are hidden."""
         now = self._now
         config = now.configs[GENERAL] if agent_id is None else now.for_agent(agent_id)
         overridden = bool(now.saved.general) if agent_id is None else agent_id in now.agents
@@ -276,7 +271,7 @@ class LiveSettings:
 
 
 def _with(saved: SavedSettings, agent_id: str | None, own: Mapping[str, Any]) -> SavedSettings:
-    """The next version of `saved`, with the values of an agent, or of all, replaced."""
+    """Return the next version of `saved`, with the values of an agent, or of all agents, replaced."""
     if agent_id is None:
         return SavedSettings(saved.version + 1, own, saved.agents)
     agents = {name: values for name, values in saved.agents.items() if name != agent_id}
@@ -290,7 +285,7 @@ def _differs(name: str, before: Snapshot, after: Snapshot) -> bool:
 def _values(plain: Mapping[str, Any], layers: Sequence[Layer]) -> dict[str, dict[str, Any]]:
     found = {}
     for key, value in plain.items():
-        layer = giving(layers, key)
+        layer = source_of(layers, key)
         origin = layer.origin if layer else Origin.DEFAULT
         found[key] = {"value": value, "origin": origin.value, "at": layer.places.get(key) if layer else None}
     return found

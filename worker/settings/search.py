@@ -1,4 +1,4 @@
-"""How memories are searched for: the first settings of `[memory_injection]`, each for all agents or for one."""
+"""Settings of `[memory_injection]` for searching memories."""
 
 import re
 from enum import StrEnum
@@ -14,7 +14,7 @@ from .service import SettingsModel
 
 
 class Enrichment(StrEnum):
-    """When a query takes in earlier turns: for messages that need them, never, or for every message."""
+    """When a query includes earlier turns: for messages that need them, never, or for every message."""
 
     ON = "on"
     OFF = "off"
@@ -25,7 +25,7 @@ def _compiles(pattern: str) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        raise ValueError(f"{pattern!r} is not a valid regular expression") from error
     return pattern
 
 
@@ -36,20 +36,20 @@ Pattern = Annotated[str, AfterValidator(_compiles)]
 class SearchSettings(SettingsModel):
     """When memories are injected, and how they are found."""
 
-    enabled: bool = Field(default=True, description="Inject memories at all.")
+    enabled: bool = Field(default=True, description="Enable memory injection.")
     mode: Mode = Field(
         default=Mode.ALWAYS,
-        description="When the model is asked: always, escalate, deterministic or off (off injects nothing).",
+        description="When to use the model: always, escalate, deterministic (never) or off (inject nothing).",
     )
     skip_sources: tuple[str, ...] = Field(
-        default=("retrigger", "heartbeat"), description="Sources of a request that never get memory."
+        default=("retrigger", "heartbeat"), description="Request sources that never get memories."
     )
     languages: tuple[Language, ...] = Field(
         default=tuple(Language),
-        description="Languages in which greetings, acknowledgements, follow-ups and times are understood.",
+        description="Languages for recognizing greetings, acknowledgements, follow-ups and time expressions.",
     )
     skip_small_talk: bool = Field(
-        default=True, description="Search nothing for greetings, acknowledgements and messages without a word."
+        default=True, description="Skip greetings, acknowledgements and messages without words."
     )
     skip_patterns: tuple[Pattern, ...] = Field(
         default=(
@@ -57,99 +57,91 @@ class SearchSettings(SettingsModel):
             r"(?i)\s*\S+ (joined|left) (the )?(channel|room|server|group)[.!]?\s*",
             r"(?i)\s*\S+ reacted with \S+ to (your|a) message[.!]?\s*",
         ),
-        description="Regular expressions; a message that one of them matches as a whole is not searched with.",
+        description="Regular expressions; a message is skipped if one of them matches all of it.",
     )
     force_patterns: tuple[Pattern, ...] = Field(
-        default=(),
-        description="Regular expressions; a message in which one of them is found is searched with, whatever its "
-        "source and its wording.",
+        default=(), description="Regular expressions; a message is never skipped if one of them matches any part of it."
     )
     shared_users: tuple[str, ...] = Field(
-        default=(), description="Owners whose memories everybody of the tenant may see."
+        default=(), description="Owners whose memories are visible to everyone in the tenant."
     )
     deadline_ms: int = Field(
         default=3000,
         gt=0,
         le=60_000,
-        description="Most milliseconds an answer may take, whatever the caller allows.",
+        description="Maximum time for an answer in milliseconds; callers can only shorten it.",
     )
 
-    search_limit: int = Field(default=30, ge=1, le=200, description="Most memories each leg of a search brings.")
+    search_limit: int = Field(default=30, ge=1, le=200, description="Maximum number of memories from each search.")
     pool_limit: int = Field(
-        default=30, ge=1, le=200, description="Most candidates of a recall, once repeats are out; the best of all legs."
+        default=30, ge=1, le=200, description="Maximum number of candidates of a recall, from all searches together."
     )
     recall_budget: Budget = Field(
         default=Budget.MID,
-        description="Legs of a recall: low (the message alone), mid, or high (also each part of the message).",
+        description="Searches of a recall: low (the message only), mid, or high (also each part of the message).",
     )
     recall_history: bool = Field(
-        default=True, description="For a message about the past, bring what was superseded since, too."
+        default=True, description="For a message about the past, also find memories that have since been superseded."
     )
     contextual_min_score: float | None = Field(
         default=None,
         ge=-1.0,
         le=1.0,
-        description="Cosine under which a memory is not a candidate; unset takes the embedder's measured floor.",
+        description="Minimum cosine similarity of a candidate; default: fitted for the embedder.",
     )
     recall_min_score: float | None = Field(
         default=None,
         ge=-1.0,
         le=1.0,
-        description="Cosine that the best candidate must reach for any to count, unless a keyword score reaches "
-        "keyword_min_score; unset takes the embedder's measured gate.",
+        description="Cosine similarity that the best candidate must reach, unless a keyword score reaches "
+        "keyword_min_score; otherwise nothing is injected. Default: fitted for the embedder.",
     )
     keyword_min_score: float | None = Field(
         default=None,
         ge=0.0,
-        description="Keyword score, in units of the logarithm of the store's size (about one rare word each), from "
-        "which a memory counts whatever its cosine; unset takes the embedder's.",
+        description="Keyword score from which a memory is a candidate regardless of its cosine similarity, in units "
+        "of the logarithm of the store's size (about one rare word each); default: fitted for the embedder.",
     )
     dense_weight: float = Field(
-        default=0.6, ge=0.0, le=1.0, description="Share of the dense leg in the weighted fusion."
+        default=0.6, ge=0.0, le=1.0, description="Weight of vector search relative to keyword search."
     )
-    importance_weight: float = Field(
-        default=0.3, ge=0.0, le=1.0, description="What full importance adds to the order of candidates."
-    )
-    recency_weight: float = Field(
-        default=0.02, ge=0.0, le=1.0, description="What being new adds to the order of candidates."
-    )
+    importance_weight: float = Field(default=0.3, ge=0.0, le=1.0, description="Weight of importance in the ranking.")
+    recency_weight: float = Field(default=0.02, ge=0.0, le=1.0, description="Weight of recency in the ranking.")
     recency_half_life_days: float = Field(
-        default=90.0, gt=0.0, description="Age in days at which half of what being new adds is left."
+        default=90.0, gt=0.0, description="Age in days at which the recency of a memory has halved."
     )
     channel_weight: float = Field(
-        default=0.06, ge=0.0, le=1.0, description="What having been said in the request's channel adds to the order."
+        default=0.06, ge=0.0, le=1.0, description="Ranking bonus for memories from the request's channel."
     )
     dated_weight: float = Field(
-        default=0.1, ge=0.0, le=1.0, description="What being of the time that the message speaks of adds to the order."
+        default=0.1, ge=0.0, le=1.0, description="Ranking bonus for memories from the time the message refers to."
     )
     graph_limit: int = Field(
-        default=20, ge=0, le=200, description="Most memories that links and shared names bring; 0 follows none."
+        default=20, ge=0, le=200, description="Maximum number of memories found by links and shared names; 0: none."
     )
     graph_seed_threshold: float = Field(
-        default=0.8, ge=0.0, le=1.0, description="Importance from which a memory's neighbours are looked at."
+        default=0.8, ge=0.0, le=1.0, description="Minimum importance for following the links of a memory."
     )
     graph_seed_limit: int = Field(
-        default=20, ge=0, le=200, description="Most memories whose neighbours are looked at for their importance."
+        default=20, ge=0, le=200, description="Maximum number of memories whose links are followed for importance."
     )
     relation_weight: float = Field(
-        default=0.3, ge=0.0, le=1.0, description="What a link to a memory of full relevance adds to the order."
+        default=0.3, ge=0.0, le=1.0, description="Ranking bonus for a link to a fully relevant memory."
     )
     entity_weight: float = Field(
-        default=0.15, ge=0.0, le=1.0, description="What names shared with relevant memories add to the order at most."
+        default=0.15, ge=0.0, le=1.0, description="Maximum ranking bonus for names shared with relevant memories."
     )
-    ambient_enabled: bool = Field(
-        default=False, description="Bring memories of the pinned types whatever the message is about."
-    )
-    pinned_types: tuple[MemoryType, ...] = Field(default=(), description="Types of memories that are always brought.")
-    pinned_limit: int = Field(default=3, ge=1, le=50, description="Most memories per pinned type.")
+    ambient_enabled: bool = Field(default=False, description="Inject pinned memories with every message.")
+    pinned_types: tuple[MemoryType, ...] = Field(default=(), description="Memory types that are always injected.")
+    pinned_limit: int = Field(default=3, ge=1, le=50, description="Maximum number of memories per pinned type.")
     pinned_sort: SortKey = Field(
-        default=SortKey.RECENT, description="Which of a pinned type come first: recent or importance."
+        default=SortKey.RECENT, description="Which memories of a pinned type to prefer: recent or importance."
     )
     query_max_chars: int = Field(
         default=2000,
         ge=50,
         le=20_000,
-        description="Most characters that are searched with; the questions, the beginning and the end are kept.",
+        description="Maximum length of a query in characters; questions, the beginning and the end are kept.",
     )
     strip_patterns: tuple[Pattern, ...] = Field(
         default=(
@@ -162,16 +154,16 @@ class SearchSettings(SettingsModel):
             r"(?im)^(?:sender|channel|chat|room|message[ _-]?id|timestamp|conversation)[ \t]?:[ \t][^\n]{0,200}$",
             r"(?s)<system-reminder>(?:(?!<system-reminder>).){0,8000}?</system-reminder>",
         ),
-        description="Regular expressions of what a host wraps around a message; left out of the query, never out of "
-        "the message itself.",
+        description="Regular expressions for text that hosts add to a message; removed from the query, never from the "
+        "message itself.",
     )
     query_enrichment: Enrichment = Field(
         default=Enrichment.ON,
-        description="Earlier turns in the query: on (for a message that says too little by itself), off, or always.",
+        description="Add earlier turns to the query: on (for messages that are unclear on their own), off, or always.",
     )
     query_task: bool = Field(
-        default=True, description="Search with the task description, too, where it says more than the message."
+        default=True, description="Add the task description to the query if it differs from the message."
     )
     query_context_chars: int = Field(
-        default=400, ge=50, le=4000, description="Most characters of earlier turns that a query takes in."
+        default=400, ge=50, le=4000, description="Maximum number of characters from earlier turns in a query."
     )

@@ -1,4 +1,4 @@
-"""What is chosen of the candidates and by whom: settings of `[memory_injection]` that follow those of the search."""
+"""Settings of `[memory_injection]` for selecting and rendering memories."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ from .search import SearchSettings
 
 
 class Strategy(StrEnum):
-    """Who chooses among the candidates; `auto` takes the configured model, else the best of what is there."""
+    """How memories are selected from the candidates; `auto` uses the best that is available."""
 
     AUTO = "auto"
     LLM = "llm"
@@ -20,60 +20,65 @@ class Strategy(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "Strategy | None":
-        """Accept the value of earlier versions."""
+        """Accept the name used by earlier versions."""
         return cls.RELEVANCE if value == "judge" else None
 
 
 class TriageSettings(SearchSettings):
-    """What a block may hold, and who chooses what goes in."""
+    """How memories are selected, and the limits of a block."""
 
     relative_cut: float = Field(
-        default=0.8, ge=0.0, le=1.0, description="Without a model, a memory must reach this share of the best score."
+        default=0.8, ge=0.0, le=1.0, description="Without a model, the minimum score as a share of the best score."
     )
     confident_score: float | None = Field(
         default=None,
         ge=0.0,
         le=1.0,
-        description="Relevance (0 to 1) from which a memory may be injected without a model; unset: the embedder's.",
+        description="Minimum relevance (0 to 1) for injection without a model; default: fitted for the embedder.",
     )
-    max_items: int = Field(default=5, ge=1, le=50, description="Most memories in a block.")
-    max_total: int = Field(default=25, ge=1, le=100, description="Hard cap on memories in a block, over every source.")
-    max_chars: int = Field(default=6000, ge=200, le=100_000, description="Most characters of a block.")
+    max_items: int = Field(default=5, ge=1, le=50, description="Maximum number of memories in a block.")
+    max_total: int = Field(
+        default=25, ge=1, le=100, description="Maximum number of memories in a block, including pinned ones."
+    )
+    max_chars: int = Field(default=6000, ge=200, le=100_000, description="Maximum length of a block in characters.")
     max_tokens: int | None = Field(
         default=None,
         ge=50,
         le=100_000,
-        description="Most tokens of a block, by an estimate that errs upwards; unset: no such limit.",
+        description="Maximum length of a block in tokens, estimated conservatively; default: no limit.",
     )
     max_item_chars: int = Field(
         default=600,
         ge=40,
         le=10_000,
-        description="Longest memory that is injected whole; longer ones end in an ellipsis.",
+        description="Maximum length of a memory in characters; longer ones are truncated with an ellipsis.",
     )
     mask_secrets: bool = Field(
-        default=True, description="Mask passwords, keys and tokens in whatever leaves the store for a block or a model."
+        default=True, description="Mask passwords, keys and tokens in blocks and in requests to models."
     )
-
     strategy: Strategy = Field(
         default=Strategy.AUTO,
-        description="Who chooses among the candidates: llm (a chat model), decision (a decision model), relevance (the "
-        "relevance model), deterministic (search scores), or auto (the configured model, else the best of the others).",
+        description="How memories are selected: llm (a chat model), decision (a decision model), relevance (the "
+        "relevance model), deterministic (search scores), or auto (the configured model, else the best available).",
     )
     relevance_profile: RelevanceProfile = Field(
         default=RelevanceProfile.BALANCED,
-        description="How much the relevance model injects: cautious (hardly ever anything needless), balanced, or "
-        "generous (more of what is needed, and more besides).",
+        description="How much the relevance model injects: cautious (few irrelevant memories), balanced, or generous "
+        "(more relevant memories, but also more irrelevant ones).",
     )
     prompt: str = Field(
         default="triage",
         pattern=r"^[a-z][a-z0-9_-]*$",
-        description="Id of the prompt that a chat model is asked with; one that is not there leaves the usual one.",
+        description="Id of the prompt for the chat model; if it does not exist, the default prompt is used.",
     )
     models: tuple[str, ...] = Field(
         default=(),
-        description="Models in the order in which they are tried, each when the one before fails and time remains; "
-        "empty takes the service's `model`.",
+        description="Models in order of preference; the next one is used if one fails and time remains. Default: the "
+        "service's `model`.",
     )
-    triage_candidates: int = Field(default=12, ge=1, le=50, description="Most candidates the model is shown.")
-    max_recalls: int = Field(default=3, ge=1, le=3, description="Most searches per request, the first one included.")
+    triage_candidates: int = Field(
+        default=12, ge=1, le=50, description="Maximum number of candidates shown to the model."
+    )
+    max_recalls: int = Field(
+        default=3, ge=1, le=3, description="Maximum number of recalls per request, including the first."
+    )

@@ -1,7 +1,4 @@
-"""What a process is built from: `[service]` of the settings file, and `MEESEEKS_*` variables, which win.
-
-Every one of these settings is read once, when the process starts.
-"""
+"""Settings of `[service]`, read once at startup; `MEESEEKS_*` variables override the file."""
 
 import json
 from collections.abc import Mapping
@@ -28,95 +25,94 @@ class SettingsModel(BaseModel):
 
 
 def _from_json(value: object) -> object:
-    """A variable of the environment gives what is no text as JSON."""
+    """Parse the text of an environment variable as JSON."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError as error:
-        raise ValueError(f"not JSON: {error}") from error
+        raise ValueError("must be valid JSON") from error
 
 
 class ServiceSettings(SettingsModel):
-    """What one process is built from."""
+    """Settings of `[service]`."""
 
     data_dir: Path = Field(
-        default=Path("~/.local/share/meeseeks"),
-        description="Folder of the embedded store, of the embedded Valkey and of nothing else.",
+        default=Path("~/.local/share/meeseeks"), description="Folder for the embedded store and the embedded Valkey."
     )
     redis_url: str | None = Field(
-        default=None, description="Redis or Valkey to use; unset takes the embedded one that `meeseeks up` starts."
+        default=None, description="URL of Redis or Valkey; default: the embedded Valkey that `meeseeks up` starts."
     )
-    qdrant_url: str | None = Field(default=None, description="Qdrant server to use; unset takes the embedded store.")
-    qdrant_api_key: str | None = Field(default=None, repr=False, description="Key of the Qdrant server.")
+    qdrant_url: str | None = Field(default=None, description="URL of a Qdrant server; default: the embedded store.")
+    qdrant_api_key: str | None = Field(default=None, repr=False, description="API key of the Qdrant server.")
     collection: str = Field(default="memories", min_length=1, description="Name of the collection on a Qdrant server.")
-    language: str = Field(default="english", description="Language whose stems are added to the keyword index.")
+    language: str = Field(default="english", description="Language used for stemming in the keyword index.")
     embedder: str = Field(
-        default="minilm", description="minilm, fastembed:<model>, litellm:<model>, or none for keyword search alone."
+        default="minilm", description="minilm, fastembed:<model>, litellm:<model>, or none for keyword search only."
     )
-    embedder_api_base: str | None = Field(default=None, description="Base address of the embedding server.")
+    embedder_api_base: str | None = Field(default=None, description="Base URL of the embedding server.")
     embedder_dimension: int | None = Field(
-        default=None, ge=1, description="Length of the vectors, for embedders that do not say."
+        default=None, ge=1, description="Vector dimension, for embedders that do not report it."
     )
     mask_secrets_at_write: bool = Field(
         default=False,
-        description="Mask passwords, keys and tokens before a memory is stored; what was masked is lost.",
+        description="Mask passwords, keys and tokens before storing a memory; the masked text cannot be recovered.",
     )
     model: str | None = Field(
         default=None,
-        description="Chat model that triages, in litellm's notation; unset: a local Ollama, else none.",
+        description="Chat model that selects memories, as named by LiteLLM; default: a local Ollama model, if any.",
     )
-    model_api_base: str | None = Field(default=None, description="Base address of the model server.")
+    model_api_base: str | None = Field(default=None, description="Base URL of the model server.")
     model_api_key: str | None = Field(
-        default=None, repr=False, description="Key of the model server; providers' own variables work too."
+        default=None, repr=False, description="API key of the model server; providers' own variables work too."
     )
     model_context: int = Field(
-        default=8192, ge=1024, description="Tokens that the model's context holds; prompts are cut to fit."
+        default=8192, ge=1024, description="Context window of the model in tokens; prompts are shortened to fit."
     )
     models: Annotated[tuple[ModelProfile, ...], BeforeValidator(_from_json)] = Field(
         default=(),
-        description="What models can do and where they are: `[[service.models]]` tables; as a variable, JSON.",
+        description="Capabilities and addresses of models: `[[service.models]]` tables, or JSON in the variable.",
     )
-    ollama_url: str = Field(default="http://127.0.0.1:11434", description="Where a local Ollama is looked for.")
-    prompts_dir: Path | None = Field(default=None, description="Folder of prompt files that replaces the shipped one.")
-    max_jobs: int = Field(default=20, ge=1, le=1000, description="Requests one worker serves at a time.")
-    http_enabled: bool = Field(default=True, description="Whether `meeseeks up` serves HTTP, too.")
+    ollama_url: str = Field(default="http://127.0.0.1:11434", description="URL of a local Ollama.")
+    prompts_dir: Path | None = Field(default=None, description="Folder of prompt files, instead of the built-in one.")
+    max_jobs: int = Field(default=20, ge=1, le=1000, description="Maximum number of concurrent requests per worker.")
+    http_enabled: bool = Field(default=True, description="Whether `meeseeks up` also serves the HTTP API.")
     http_host: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="Address that HTTP is served at; one that other machines reach needs a token.",
+        description="Address to bind the HTTP API to; an address that other machines can reach requires a token.",
     )
-    http_port: int = Field(default=8787, ge=0, le=65_535, description="Port of HTTP; 0 takes any free one.")
+    http_port: int = Field(default=8787, ge=0, le=65_535, description="Port of the HTTP API; 0 chooses a free one.")
     http_token: str | None = Field(
         default=None,
         repr=False,
-        description="Token that HTTP requests must carry, for every tenant; at least 16 characters.",
+        description="Token that HTTP requests must send, valid for all tenants; at least 16 characters.",
     )
     http_token_file: Path | None = Field(
         default=None,
-        description="File of further tokens, one a line, each followed by its tenant, or by none for every tenant.",
+        description="File with more tokens, one per line, each optionally followed by the tenant it is limited to.",
     )
     http_body_limit: int = Field(
-        default=1 << 20, ge=1024, le=1 << 30, description="Most bytes of the body of an HTTP request."
+        default=1 << 20, ge=1024, le=1 << 30, description="Maximum size of an HTTP request body in bytes."
     )
     http_import_limit: int = Field(
-        default=1 << 28, ge=1024, le=1 << 36, description="Most bytes of a file that is imported over HTTP."
+        default=1 << 28, ge=1024, le=1 << 36, description="Maximum size of a file imported over HTTP in bytes."
     )
     http_rate_limit: int = Field(
         default=6000,
         ge=0,
         le=10_000_000,
-        description="HTTP requests a minute that one token may make, or one address without a token; 0 is no limit.",
+        description="Maximum HTTP requests per minute for one token, or one address without a token; 0: no limit.",
     )
-    receipt_ttl_s: int = Field(default=7 * 86_400, ge=60, description="Seconds that receipts are kept.")
+    receipt_ttl_s: int = Field(default=7 * 86_400, ge=60, description="How long receipts are kept, in seconds.")
     ledger_ttl_s: int = Field(
-        default=2 * 86_400, ge=60, description="Seconds after its last turn that a session's ledger is kept."
+        default=2 * 86_400, ge=60, description="How long a session's ledger is kept after its last turn, in seconds."
     )
     log_level: str = Field(
-        default="info", pattern="^(debug|info|warning|error)$", description="Least severe log lines that are written."
+        default="info", pattern="^(debug|info|warning|error)$", description="Minimum severity of log messages."
     )
     log_format: str = Field(
         default="auto",
         pattern="^(auto|console|json)$",
-        description="console, json, or auto: console on a terminal, else json.",
+        description="console, json, or auto (console on a terminal, otherwise json).",
     )
 
     @field_validator("models")
@@ -125,11 +121,11 @@ class ServiceSettings(SettingsModel):
         names = [model.name for model in models]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice:
-            raise ValueError(f"there are two tables for the model {twice!r}")
+            raise ValueError(f"two tables have the name {twice!r}")
         return models
 
     def profile(self, name: str) -> ModelProfile:
-        """What the settings say of a model; nothing but its name where they say nothing."""
+        """Return the configured profile of a model, or a profile with only its name."""
         return next((model for model in self.models if model.name == name), ModelProfile(name=name))
 
     @property
@@ -139,6 +135,7 @@ class ServiceSettings(SettingsModel):
 
 
 def service_layers(environ: Mapping[str, str], overrides: Mapping[str, Any]) -> tuple[Layer, ...]:
+    """Return the layers of environment variables and of command options."""
     names = {name: ENV_PREFIX + name.upper() for name in ServiceSettings.model_fields}
     places = {name: variable for name, variable in names.items() if environ.get(variable)}
     values = {name: environ[variable] for name, variable in places.items()}

@@ -1,1 +1,1 @@
-"""Write memories, and maintain whole stores: copy, back up, check and switch."""
+"""Writing of memories, and maintenance of whole stores: copy, back up, check and switch."""

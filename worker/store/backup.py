@@ -1,8 +1,8 @@
-"""Backups: every memory of a store with its dense vector, independent of the engine, with a checksum.
+"""Backups of all memories with their dense vectors and a checksum, independent of the store engine.
 
 A backup is a folder, or a `.tar.gz` of one, with `memories.jsonl` and `manifest.json`. A line is a memory with its
-tenant (`{"tenant", "memory", "dense"}`, the vector as base64 of little-endian 32-bit floats) or one that has gone
-meanwhile (`{"tenant", "forgotten"}`); of several lines about one memory the last counts.
+tenant (`{"tenant", "memory", "dense"}`, the vector as base64 of little-endian 32-bit floats), or the id of a memory
+that was deleted during the backup (`{"tenant", "forgotten"}`). The last line about a memory applies.
 """
 
 import base64
@@ -33,12 +33,12 @@ MANIFEST = "manifest.json"
 ARCHIVES = (".tar.gz", ".tgz")
 CHUNK = 1 << 20
 COMPRESSION = 3
-"""Vectors hardly compress; more than this only costs time."""
+"""Vectors hardly compress, so a higher level only costs time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup holds: `memories` of them, in `lines` lines with the digest `sha256`."""
+    """Metadata of a backup; `sha256` is the checksum of its lines."""
 
     created_at: str
     record: dict[str, Any]
@@ -53,7 +53,7 @@ class Manifest:
 
 
 class BackupWriter:
-    """Writes a backup beside its place and moves it there when it is complete. Blocks; raises `StoreError`."""
+    """Writes a backup next to its target and moves it there when it is complete. Blocks; raises `StoreError`."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
@@ -63,15 +63,15 @@ class BackupWriter:
         self._stream: IO[bytes] | None = None
 
     def begin(self) -> None:
-        """Raises `StoreError` when there is something at the target: a backup never replaces anything."""
+        """Raise `StoreError` if the target exists."""
         if self._target.exists():
-            raise StoreError(f"{self._target} exists already; a backup never replaces anything")
+            raise StoreError(f"{self._target} already exists; choose another path")
         try:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(mode=0o700, parents=True)
             self._stream = (self._folder / MEMORIES).open("wb")
         except OSError as error:
-            raise StoreError(f"{self._target} cannot be written: {error}") from error
+            raise self._failed(error) from error
 
     def memories(self, entries: Sequence[Listed]) -> None:
         self._write([_line(entry) for entry in entries])
@@ -80,7 +80,7 @@ class BackupWriter:
         self._write([json.dumps({"tenant": tenant, "forgotten": key}) for key in ids])
 
     def finish(self, made_by: StoreRecord, memories: int, now: datetime) -> int:
-        """Complete the backup; its size in bytes."""
+        """Complete the backup and return its size in bytes."""
         manifest = Manifest(now.isoformat(), made_by.dump(), memories, self._lines, self._hash.hexdigest())
         try:
             self._close()
@@ -91,10 +91,10 @@ class BackupWriter:
             self._folder.replace(self._target)
             return sum(path.stat().st_size for path in self._target.iterdir())
         except OSError as error:
-            raise StoreError(f"{self._target} cannot be written: {error}") from error
+            raise self._failed(error) from error
 
     def abandon(self) -> None:
-        """Leave nothing behind of a backup that was not finished."""
+        """Delete an unfinished backup."""
         if self._stream is not None:
             self._stream.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -108,6 +108,9 @@ class BackupWriter:
         shutil.rmtree(self._folder, ignore_errors=True)
         return self._target.stat().st_size
 
+    def _failed(self, error: OSError) -> StoreError:
+        return StoreError(f"cannot write {self._target}: {error.strerror or error}")
+
     def _write(self, lines: list[str]) -> None:
         data = "".join(line + "\n" for line in lines).encode("utf-8")
         if self._stream is None:
@@ -115,7 +118,7 @@ class BackupWriter:
         try:
             self._stream.write(data)
         except OSError as error:
-            raise StoreError(f"{self._target} cannot be written: {error}") from error
+            raise self._failed(error) from error
         self._lines += len(lines)
         self._hash.update(data)
 
@@ -128,14 +131,14 @@ class BackupWriter:
 
 @dataclass(frozen=True, slots=True)
 class DeletedSince:
-    """A memory that went while the backup was made."""
+    """A memory that was deleted during the backup."""
 
     tenant: str
     id: str
 
 
 class BackupReader:
-    """Reads a backup that was checked as a whole first. Blocks; raises `StoreError`."""
+    """Reads a backup after verifying it as a whole. Blocks; raises `StoreError`."""
 
     def __init__(self, source: Path, manifest: Manifest) -> None:
         self._source = source
@@ -143,21 +146,21 @@ class BackupReader:
 
     @classmethod
     def open(cls, source: Path) -> Self:
-        """Read the manifest, and compare the checksum of everything else with it."""
+        """Read the manifest and verify the checksum."""
         with _faults(source):
             with _member(source, MANIFEST) as stream:
                 values = json.loads(stream.read())
             if not isinstance(values, dict) or values.get("format") != FORMAT:
-                raise StoreError(f"{source} is no backup of format {FORMAT}")
+                raise StoreError(f"{source} is not a backup of format {FORMAT}")
             manifest = Manifest(**values)
             with _member(source, MEMORIES) as stream:
                 found = _checksum(stream)
         if found != manifest.sha256:
-            raise StoreError(f"{source} is damaged: its checksum is {found}, it should be {manifest.sha256}")
+            raise StoreError(f"{source} is damaged: the checksum is {found} instead of {manifest.sha256}")
         return cls(source, manifest)
 
     def pages(self, size: int) -> Iterator[list[Listed | DeletedSince]]:
-        """The lines in their order, at most `size` at a time."""
+        """Read the lines in order, at most `size` at a time."""
         with _faults(self._source), _member(self._source, MEMORIES) as stream:
             lines = iter(stream)
             while page := [_parsed(line) for line in islice(lines, size)]:
@@ -169,12 +172,12 @@ def _faults(source: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, TypeError, KeyError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise StoreError(f"{source} is no backup that can be read: {type(error).__name__}: {error}") from error
+        raise StoreError(f"{source} is not a readable backup") from error
 
 
 @contextmanager
 def _member(source: Path, name: str) -> Iterator[IO[bytes]]:
-    """A file of the backup, whether that is a folder or an archive."""
+    """Open a file of the backup, which is a folder or an archive."""
     if source.is_dir():
         with (source / name).open("rb") as stream:
             yield stream
@@ -182,7 +185,7 @@ def _member(source: Path, name: str) -> Iterator[IO[bytes]]:
     with tarfile.open(source, "r:gz") as archive:
         member = archive.extractfile(name)
         if member is None:
-            raise KeyError(f"{name} is no file")
+            raise KeyError(name)
         with member:
             yield member
 
@@ -208,7 +211,7 @@ def _parsed(line: bytes) -> Listed | DeletedSince:
             return DeletedSince(values["tenant"], values["forgotten"])
         return Listed(values["tenant"], Memory.model_validate(values["memory"]), _vector(values.get("dense")))
     except (ValueError, KeyError, TypeError, struct.error, ValidationError) as error:
-        raise StoreError(f"the backup holds a line that is no memory: {type(error).__name__}") from error
+        raise StoreError("the backup contains an invalid memory") from error
 
 
 def _vector(text: str | None) -> Vector | None:

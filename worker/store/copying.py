@@ -1,25 +1,25 @@
-"""Brings one store to what another one holds while that one goes on being written to.
+"""Copying of a store while it is in use.
 
-A copy compares before it writes, so that it may be broken off and begun again at any point. What is written to the
-source meanwhile is noted in a journal by whoever writes, and copied at the end while writes wait.
+A copy compares before it writes, so it can be interrupted and repeated at any time. Writes to the source are recorded
+in a change log and copied at the end, while further writes wait.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from worker.domain.errors import EmbedderError, StoreError
-from worker.domain.memory import Listed, Memory, StoredMemory, Vector
+from worker.domain.memory import Listed, Listing, Memory, StoredMemory, Vector
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import WholeStore
 from worker.ports.store_record import StoreRecord
 from worker.text.names import keyword_text
 
 PAGE = 64
-"""Memories that are read, embedded and written at a time: others wait for one such write at most."""
+"""Memories read, embedded and written at a time; other writes wait for at most one page."""
 
 ATTEMPTS = 4
 PAUSE = 0.5
@@ -31,7 +31,7 @@ Address = tuple[str, str]
 
 
 class ChangeLog:
-    """Which memories have been written or deleted since somebody began to listen."""
+    """Records which memories are written or deleted between `begin` and `end`."""
 
     def __init__(self) -> None:
         self._changed: dict[Address, None] | None = None
@@ -44,7 +44,7 @@ class ChangeLog:
         self._changed = {}
 
     def take(self) -> list[Address]:
-        """What has changed since the last time."""
+        """Return and clear the recorded changes."""
         changed, self._changed = self._changed or {}, {}
         return list(changed)
 
@@ -54,7 +54,7 @@ class ChangeLog:
 
 @dataclass
 class Progress:
-    """How far a long piece of work is; `total` is 0 while it is not known."""
+    """Progress of a long operation; `total` is 0 while it is unknown."""
 
     phase: str = "starting"
     done: int = 0
@@ -66,7 +66,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PointBuilder:
-    """What makes the vectors of a store; with `anew` also those that are at hand already."""
+    """Computes the vectors of memories; `anew` also recomputes existing ones."""
 
     embedder: Embedder | None
     sparse: SparseEncoder
@@ -76,15 +76,15 @@ class PointBuilder:
     def record(self) -> StoreRecord:
         return StoreRecord.of(self.embedder.profile if self.embedder else None, self.sparse.config_hash)
 
-    def takes_over(self, made_by: StoreRecord) -> bool:
-        """Whether dense vectors of a store with this record need not be made again."""
+    def can_reuse_vectors(self, made_by: StoreRecord) -> bool:
+        """Return whether dense vectors of a store with this record can be reused."""
         return not self.anew and made_by.embedder is not None and made_by.embedder == self.record.embedder
 
     async def stored(self, entries: Sequence[Listed], made_by: StoreRecord | None) -> list[StoredMemory]:
-        """With vectors; those at hand are kept where the same embedder made them. Raises `EmbedderError`."""
+        """Add vectors, reusing those from the same embedder; raise `EmbedderError`."""
         vectors: list[Vector | None] = [None] * len(entries)
         if self.embedder is not None:
-            usable = made_by is not None and self.takes_over(made_by)
+            usable = made_by is not None and self.can_reuse_vectors(made_by)
             vectors = [entry.dense if usable else None for entry in entries]
             bare = [place for place, vector in enumerate(vectors) if vector is None]
             made = await self._embedded([entries[place].memory.content for place in bare])
@@ -108,9 +108,9 @@ class PointBuilder:
 
 
 class Copier:
-    """Copies `source` into `target`, whose vectors `maker` makes.
+    """Copies `source` to `target` with vectors from `maker`.
 
-    `digests` are of what is known to be in the target, by address; they take about 200 bytes a memory.
+    `digests` identify the memories known to be in the target; they take about 200 bytes per memory.
     """
 
     def __init__(self, source: WholeStore, target: WholeStore, maker: PointBuilder, progress: Progress) -> None:
@@ -121,25 +121,21 @@ class Copier:
         self.digests: dict[Address, bytes] = {}
         self.unreadable = 0
 
-    async def everything(self) -> int:
-        """Copy what differs and delete what is gone; the number of changes made. May be repeated to catch up."""
+    async def copy_all(self) -> int:
+        """Copy changed memories, delete missing ones, and return the number of changes; can be repeated to catch up."""
         made_by = await self._source.record()
-        vectors = self._maker.takes_over(made_by)
+        vectors = self._maker.can_reuse_vectors(made_by)
         self._progress.enter("copying", (await self._source.health()).points)
         before, self.digests = self.digests, {}
-        changes, cursor, self.unreadable = 0, None, 0
-        while True:
-            page = await self._source.listing(limit=PAGE, cursor=cursor, vectors=vectors)
-            changes += await self._copy(page.entries, before, made_by)
+        changes, self.unreadable = 0, 0
+        async for page in pages_of(self._source, vectors=vectors):
+            changes += await self._copy_page(page.entries, before, made_by)
             self.unreadable += page.unreadable
             self._progress.done += len(page.entries)
-            cursor = page.cursor
-            if cursor is None:
-                break
         return changes + await self._delete_others()
 
-    async def some(self, addresses: Sequence[Address]) -> None:
-        """Copy these memories as they are now; those that are gone are deleted."""
+    async def copy(self, addresses: Sequence[Address]) -> None:
+        """Copy these memories in their current state, and delete those that no longer exist."""
         for tenant, ids in grouped(addresses).items():
             for start in range(0, len(ids), PAGE):
                 wanted = ids[start : start + PAGE]
@@ -153,36 +149,30 @@ class Copier:
                         self.digests.pop((tenant, key), None)
 
     async def settle(self, source: WholeStore) -> int:
-        """Bring over what was written to the source after it was copied, unless the target has moved on since.
+        """Copy what was written to the source after it was copied, unless the target has changed since.
 
-        `source` is the same generation, opened anew.
+        `source` is the same generation, opened again.
         """
         self._source = source
         copied = dict(self.digests)
         moved: list[Address] = []
         seen: set[Address] = set()
-        cursor = None
-        while True:
-            page = await self._source.listing(limit=PAGE, cursor=cursor)
+        async for page in pages_of(source):
             for entry in page.entries:
-                address = (entry.tenant, entry.memory.id)
-                seen.add(address)
-                if copied.get(address) != digest(entry.memory):
-                    moved.append(address)
-            cursor = page.cursor
-            if cursor is None:
-                break
+                seen.add(address_of(entry))
+                if copied.get(address_of(entry)) != digest(entry.memory):
+                    moved.append(address_of(entry))
         moved += [address for address in copied if address not in seen]
         untouched = [address for address in moved if await self._is_as_copied(address)]
-        await self.some(untouched)
+        await self.copy(untouched)
         return len(untouched)
 
     async def _is_as_copied(self, address: Address) -> bool:
         found = await self._target.tenant(address[0]).get([address[1]])
         return (digest(found[0]) if found else None) == self.digests.get(address)
 
-    async def _copy(self, entries: Sequence[Listed], before: dict[Address, bytes], made_by: StoreRecord) -> int:
-        """Put what the target does not hold yet."""
+    async def _copy_page(self, entries: Sequence[Listed], before: dict[Address, bytes], made_by: StoreRecord) -> int:
+        """Copy the memories that differ from the target."""
         wanted = {(entry.tenant, entry.memory.id): digest(entry.memory) for entry in entries}
         held = {address: before[address] for address in wanted if address in before}
         for tenant, ids in grouped([address for address in wanted if address not in held]).items():
@@ -199,33 +189,39 @@ class Copier:
             self.digests |= {address_of(entry): digest(entry.memory) for entry in listed}
 
     async def _delete_others(self) -> int:
-        """Delete from the target what the source no longer holds."""
+        """Delete memories from the target that the source does not have."""
         if (await self._target.health()).points <= len(self.digests):
             return 0
         others: list[Address] = []
-        cursor = None
-        while True:
-            page = await self._target.listing(limit=PAGE, cursor=cursor)
+        async for page in pages_of(self._target):
             others += [address_of(entry) for entry in page.entries if address_of(entry) not in self.digests]
-            cursor = page.cursor
-            if cursor is None:
-                break
         for tenant, ids in grouped(others).items():
             await self._target.tenant(tenant).delete(ids)
         return len(others)
 
 
+async def pages_of(store: WholeStore, *, vectors: bool = False) -> AsyncIterator[Listing]:
+    """Read all memories of a store page by page."""
+    cursor = None
+    while True:
+        page = await store.listing(limit=PAGE, cursor=cursor, vectors=vectors)
+        yield page
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
 async def check_counts(source: WholeStore, target: WholeStore, unreadable: int) -> int:
-    """The number of memories in both stores. Raises `StoreError` when they differ."""
+    """Return the number of memories in both stores; raise `StoreError` if it differs."""
     expected = (await source.health()).points - unreadable
     found = (await target.health()).points
     if found != expected:
-        raise StoreError(f"the copy holds {found} memories and should hold {expected}; nothing was changed")
+        raise StoreError(f"the copy has {found} memories instead of {expected}; nothing was changed")
     return found
 
 
 def digest(memory: Memory) -> bytes:
-    """Two memories with the same digest are the same in every field."""
+    """Return a digest of all fields of a memory."""
     return hashlib.blake2b(memory.model_dump_json().encode("utf-8", "replace"), digest_size=16).digest()
 
 
@@ -234,7 +230,7 @@ def address_of(entry: Listed) -> Address:
 
 
 def grouped(addresses: Iterable[Address]) -> dict[str, list[str]]:
-    """Ids by tenant."""
+    """Return ids by tenant."""
     found: dict[str, list[str]] = {}
     for tenant, key in addresses:
         found.setdefault(tenant, []).append(key)

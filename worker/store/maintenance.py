@@ -1,8 +1,8 @@
-"""Keeps a whole store: reindex it, back it up, restore it, move it to another engine, go back.
+"""Maintenance of whole stores: reindex, back up, restore, migrate and roll back.
 
-Reading goes on all the time. Whatever changes a store makes a new generation beside the live one while that one
-serves; what is written meanwhile is noted, and copied at the end while writes wait for a moment. Then one small step
-says which generation is live. The former one is kept until it is pruned.
+Reads continue throughout. A change creates a new generation while the live one is in use. Writes made in the meantime
+are recorded and copied at the end, while further writes wait briefly. Then the new generation becomes live in one step;
+the previous one is kept until it is pruned.
 """
 
 import asyncio
@@ -22,29 +22,38 @@ from worker.ports.state import ReceiptStore
 from worker.ports.store import Recipe, StoreGenerations, WholeStore
 
 from .backup import BackupReader, BackupWriter, DeletedSince
-from .copying import PAGE, Address, ChangeLog, Copier, PointBuilder, Progress, by_tenant, check_counts, grouped
+from .copying import (
+    PAGE,
+    Address,
+    ChangeLog,
+    Copier,
+    PointBuilder,
+    Progress,
+    by_tenant,
+    check_counts,
+    grouped,
+    pages_of,
+)
 from .recall_check import RecallCheck
 from .switching import WriteBarrier
 
 CATCH_UPS = 5
-"""Rounds of copying what has just been written before writes are held back for the last of it."""
-
-SMALL = PAGE
+"""Maximum rounds of copying recent writes before further writes have to wait."""
 
 log = structlog.get_logger()
 
 Adopt = Callable[[str, WholeStore, Embedder | None], Awaitable[None]]
-"""Serve from this generation from now on: its name, the open store, and the embedder that fits it."""
+"""Start serving from a generation: its name, the open store, and its embedder."""
 
 Elsewhere = Callable[[str, Recipe], Awaitable[WholeStore]]
-"""Open the store at `edge` or at a URL."""
+"""Open a store: `edge` or a URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceContext:
-    """What a store is kept with. `store` and `maker` are of the live generation at the time of the call.
+    """Dependencies of `StoreMaintenance`. `store` and `maker` return those of the live generation.
 
-    `retired` waits until those that it replaced are closed.
+    `retired` waits until replaced generations are closed.
     """
 
     generation_store: StoreGenerations
@@ -62,39 +71,39 @@ class MaintenanceContext:
 
 
 class StoreMaintenance:
-    """The use cases. Every one of them raises `StoreError` or `EmbedderError`, and then nothing has changed."""
+    """Maintenance operations; each raises `StoreError` or `EmbedderError` without having changed anything."""
 
     def __init__(self, context: MaintenanceContext) -> None:
-        self._maintenance_context = context
+        self._context = context
 
     async def info(self) -> dict[str, Any]:
-        """What the live generation is, and which others there are."""
-        store = self._maintenance_context.store()
+        """Describe the live generation and list the others."""
+        store = self._context.store()
         health, record = await store.health(), await store.record()
-        generations = await self._maintenance_context.generation_store.generations()
+        generations = await self._context.generation_store.generations()
         return {"store": asdict(health), "made_by": record.dump(), "generations": asdict(generations)}
 
     async def reindex(
         self, progress: Progress, *, embedder: str | None = None, force: bool = False, min_overlap: float = 0.3
     ) -> dict[str, Any]:
-        """Give every memory its vectors by the configured recipes, or by `embedder`; goes on where it was broken off.
+        """Compute the vectors of all memories with the configured models, or with `embedder`; resume if interrupted.
 
-        Dense vectors that fit are taken over unless `force`. Raises `StoreError` where the new generation lacks
-        memories or, unless `force`, finds too little.
+        Suitable dense vectors are reused unless `force` is set. Raise `StoreError` if the new generation lacks memories
+        or, unless `force` is set, finds too little.
         """
-        context = self._maintenance_context
+        context = self._context
         maker = PointBuilder(await context.embedder(embedder), context.sparse, anew=force)
         if not force and await self._is_made_by(maker):
-            return {"reindexed": 0, "reason": "every memory has its vectors by these recipes; --force makes them anew"}
+            return {"reindexed": 0, "reason": "all vectors are up to date; use --force to compute them again"}
         async with self._candidate(await self._draft(maker)) as draft:
             return await self._replace(progress, maker, draft, None if force else min_overlap)
 
     async def rollback(self, progress: Progress, *, embedder: str | None = None) -> dict[str, Any]:
-        """Go back to the former generation, with everything that was written since."""
-        context = self._maintenance_context
+        """Return to the previous generation, keeping everything written since."""
+        context = self._context
         previous = (await context.generation_store.generations()).previous
         if not previous:
-            raise NotFound("there is no former generation to go back to")
+            raise NotFound("there is no previous generation")
         maker = PointBuilder(await context.embedder(embedder), context.sparse)
         await context.retired()
         former = _Candidate(previous[0], await context.generation_store.open(previous[0], _recipe(maker)))
@@ -102,25 +111,25 @@ class StoreMaintenance:
             made_by = await former.store.record()
             if made_by != maker.record:
                 raise StoreError(
-                    f"the former generation was made with {made_by.embedder or 'no embedder'} and keyword recipe "
-                    f"{made_by.bm25}; name that embedder with --embedder or in the settings, and go back then"
+                    f"the previous generation uses {made_by.embedder or 'no embedder'} and keyword index "
+                    f"{made_by.bm25}; specify that embedder with --embedder or in the settings"
                 )
             return await self._replace(progress, maker, former, None)
 
     async def prune(self, progress: Progress) -> dict[str, Any]:
-        """Delete every generation that is not in use."""
-        await self._maintenance_context.retired()
-        generations = await self._maintenance_context.generation_store.generations()
+        """Delete all generations that are not in use."""
+        await self._context.retired()
+        generations = await self._context.generation_store.generations()
         others = [*generations.previous, *([generations.draft] if generations.draft else [])]
         progress.enter("deleting", len(others))
         for name in others:
-            await self._maintenance_context.generation_store.discard(name)
+            await self._context.generation_store.discard(name)
             progress.done += 1
         return {"deleted": others}
 
     async def backup(self, progress: Progress, path: Path) -> dict[str, Any]:
-        """Write everything to `path`, which must not be there: a folder, or a file that ends in `.tar.gz`."""
-        context, store = self._maintenance_context, self._maintenance_context.store()
+        """Write a backup to `path`, which must not exist: a folder, or a file that ends in `.tar.gz`."""
+        context, store = self._context, self._context.store()
         writer = BackupWriter(path)
         await asyncio.to_thread(writer.begin)
         context.journal.begin()
@@ -138,14 +147,14 @@ class StoreMaintenance:
         return {"memories": memories, "bytes": size, "path": str(path)}
 
     async def restore(self, progress: Progress, path: Path, *, force: bool = False) -> dict[str, Any]:
-        """Put back a backup in place of what the store holds; only an empty store is replaced without `force`.
+        """Replace the contents of the store by a backup; `force` is required unless the store is empty.
 
-        Vectors by the same embedder are taken over, others are made anew.
+        Vectors from the same embedder are reused, others are computed again.
         """
-        context = self._maintenance_context
+        context = self._context
         held = (await context.store().health()).points
         if held and not force:
-            raise StoreError(f"the store holds {held} memories; --force replaces them, and keeps them for going back")
+            raise StoreError(f"the store has {held} memories; use --force to replace them (rollback can restore them)")
         progress.enter("checking")
         reader = await asyncio.to_thread(BackupReader.open, path)
         maker = context.maker()
@@ -153,30 +162,27 @@ class StoreMaintenance:
             await _read_from(reader, candidate.store, maker, progress)
             found = (await candidate.store.health()).points
             if found != reader.manifest.memories:
-                raise StoreError(f"{found} memories were restored, the backup says {reader.manifest.memories}")
+                raise StoreError(f"restored {found} memories, but the backup has {reader.manifest.memories}")
             async with context.write_barrier.closed():
                 await self._promote(candidate, maker)
         return {"restored": found, "replaced": held}
 
     async def migrate(self, progress: Progress, to: str, *, force: bool = False) -> dict[str, Any]:
-        """Copy everything to the store at `to`, `edge` or the URL of a server; the settings still name the old one."""
-        context, source, maker = (
-            self._maintenance_context,
-            self._maintenance_context.store(),
-            self._maintenance_context.maker(),
-        )
+        """Copy everything to the store at `to`, `edge` or the URL of a server, without changing the settings."""
+        context = self._context
+        source, maker = context.store(), context.maker()
         target = await context.elsewhere(to, _recipe(maker))
         context.journal.begin()
         try:
-            held, fault = (health := await target.health()).points, health.fault
-            if held and not force:
-                raise StoreError(f"{to} holds {held} memories; --force makes it hold what is here, and nothing else")
-            if fault:
-                raise StoreError(f"{to} cannot take these memories as it is: {fault}")
+            health = await target.health()
+            if health.points and not force:
+                raise StoreError(f"{to} already has {health.points} memories; use --force to replace them")
+            if health.fault:
+                raise StoreError(f"{to} cannot store these memories: {health.fault}")
             copier = Copier(source, target, maker, progress)
-            await copier.everything()
+            await copier.copy_all()
             async with context.write_barrier.closed():
-                await copier.some(context.journal.take())
+                await copier.copy(context.journal.take())
                 found = await check_counts(source, target, copier.unreadable)
             await target.flush()
         finally:
@@ -185,25 +191,23 @@ class StoreMaintenance:
         return {"migrated": found, "to": to}
 
     async def _is_made_by(self, maker: PointBuilder) -> bool:
-        """Whether the live generation was made like this, and every memory in it has its vector."""
-        store = self._maintenance_context.store()
-        if await store.record() != maker.record:
-            return False
-        return not (await store.health()).bare
+        """Return whether the live generation has vectors by `maker` for all memories."""
+        store = self._context.store()
+        return await store.record() == maker.record and not (await store.health()).bare
 
     async def _draft(self, maker: PointBuilder) -> "_Candidate":
-        """The unfinished generation where it was begun with these recipes, else a new one."""
-        name = (await self._maintenance_context.generation_store.generations()).draft
+        """Return the unfinished generation if it was started with `maker`, otherwise a new one."""
+        name = (await self._context.generation_store.generations()).draft
         if name is None:
             return await self._fresh(maker)
-        draft = await self._maintenance_context.generation_store.open(name, _recipe(maker))
+        draft = await self._context.generation_store.open(name, _recipe(maker))
         if await draft.record() == maker.record:
             return _Candidate(name, draft)
         await draft.aclose()
         return await self._fresh(maker)
 
     async def _fresh(self, maker: PointBuilder) -> "_Candidate":
-        generation_store = self._maintenance_context.generation_store
+        generation_store = self._context.generation_store
         unfinished = (await generation_store.generations()).draft
         if unfinished is not None:
             await generation_store.discard(unfinished)
@@ -212,7 +216,7 @@ class StoreMaintenance:
 
     @asynccontextmanager
     async def _candidate(self, candidate: "_Candidate") -> AsyncIterator["_Candidate"]:
-        """Closes it at the end unless it has become the live generation."""
+        """Close the candidate at the end unless it has become live."""
         try:
             yield candidate
         finally:
@@ -222,12 +226,12 @@ class StoreMaintenance:
     async def _replace(
         self, progress: Progress, maker: PointBuilder, candidate: "_Candidate", min_overlap: float | None
     ) -> dict[str, Any]:
-        """Bring the candidate to what the live generation holds, check it, and serve from it."""
-        context, source, target = self._maintenance_context, self._maintenance_context.store(), candidate.store
+        """Copy the live generation to the candidate, check it, and make it live."""
+        context, source, target = self._context, self._context.store(), candidate.store
         copier = Copier(source, target, maker, progress)
         context.journal.begin()
         try:
-            await copier.everything()
+            await copier.copy_all()
             await self._catch_up(copier)
             progress.enter("checking")
             check = RecallCheck(source, context.maker(), target, maker, context.receipts)
@@ -236,7 +240,7 @@ class StoreMaintenance:
                 report.demand(min_overlap)
             progress.enter("switching")
             async with context.write_barrier.closed():
-                await copier.some(context.journal.take())
+                await copier.copy(context.journal.take())
                 if not context.generation_store.shared:
                     await check_counts(source, target, copier.unreadable)
                 await self._promote(candidate, maker)
@@ -246,18 +250,18 @@ class StoreMaintenance:
         return {"reindexed": len(copier.digests), "live": candidate.name, "late_writes": late, **asdict(report)}
 
     async def _catch_up(self, copier: Copier) -> None:
-        """Copy what is written meanwhile until little of it is left, so that writes are held back only shortly."""
+        """Copy recent writes until few are left, so that further writes have to wait only briefly."""
         for _ in range(CATCH_UPS):
-            changed = self._maintenance_context.journal.take()
-            await copier.some(changed)
-            if len(changed) < SMALL:
+            changed = self._context.journal.take()
+            await copier.copy(changed)
+            if len(changed) < PAGE:
                 break
-        if self._maintenance_context.generation_store.shared:
-            await copier.everything()
+        if self._context.generation_store.shared:
+            await copier.copy_all()
 
     async def _settle(self, copier: Copier, maker: PointBuilder, progress: Progress) -> int:
-        """Other processes have written to the former generation until they noticed; bring that over."""
-        generation_store = self._maintenance_context.generation_store
+        """Copy what other processes wrote to the previous generation before they noticed the switch."""
+        generation_store = self._context.generation_store
         progress.enter("settling")
         former = await generation_store.open((await generation_store.generations()).previous[0], _recipe(maker))
         try:
@@ -269,15 +273,15 @@ class StoreMaintenance:
 
     async def _promote(self, candidate: "_Candidate", maker: PointBuilder) -> None:
         await candidate.store.flush()
-        await self._maintenance_context.generation_store.promote(candidate.name)
+        await self._context.generation_store.promote(candidate.name)
         candidate.live = True
-        await self._maintenance_context.adopt(candidate.name, candidate.store, maker.embedder)
+        await self._context.adopt(candidate.name, candidate.store, maker.embedder)
         log.info("store_generation_promoted", generation=candidate.name)
 
 
 @dataclass
 class _Candidate:
-    """A generation that is to become the live one."""
+    """A generation that may become live."""
 
     name: str
     store: WholeStore
@@ -290,20 +294,15 @@ def _recipe(maker: PointBuilder) -> Recipe:
 
 async def _list_to(writer: BackupWriter, store: WholeStore, progress: Progress, *, vectors: bool) -> None:
     progress.enter("copying", (await store.health()).points)
-    cursor = None
-    while True:
-        page = await store.listing(limit=PAGE, cursor=cursor, vectors=vectors)
+    async for page in pages_of(store, vectors=vectors):
         if page.unreadable:
-            raise StoreError(f"{page.unreadable} memories cannot be read and would be missing from the backup")
+            raise StoreError(f"{page.unreadable} memories cannot be read, so the backup would be incomplete")
         await asyncio.to_thread(writer.memories, page.entries)
         progress.done += len(page.entries)
-        cursor = page.cursor
-        if cursor is None:
-            return
 
 
 async def _append_changes(writer: BackupWriter, store: WholeStore, changed: Sequence[Address]) -> None:
-    """What was written while the rest was copied, without vectors: they are made anew when it is restored."""
+    """Append what was written during the backup, without vectors, which a restore computes."""
     for tenant, ids in grouped(changed).items():
         found = await store.tenant(tenant).get(ids)
         gone = sorted(set(ids) - {memory.id for memory in found})

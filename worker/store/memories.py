@@ -1,7 +1,7 @@
-"""Keeps memories: remember, update, relate, forget, list. A write is acknowledged only once it is stored.
+"""Writing and listing of memories. A write returns only after it has been stored.
 
-What is out of date says so itself (`superseded_by`, `superseded_at`), so that one filter leaves it out of every leg of
-a search. Whichever of the two comes first, a successor and what it replaces find each other when the second is put.
+Outdated memories are marked (`superseded_by`, `superseded_at`), so that a filter can exclude them from every search. A
+successor and the memory it replaces can be stored in any order.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,10 +22,10 @@ from worker.transfer import changed, check_content
 log = structlog.get_logger()
 
 LISTED = 200
-"""Memories per page where every one that names a given memory is looked for."""
+"""Page size when listing memories that refer to others."""
 
 MOST_STEPS = 100
-"""Longest chain of successors that is followed."""
+"""Maximum length of a chain of successors."""
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ Changed = Callable[[str, Sequence[str]], None]
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """What a write did: ids that are new, ids whose content changed, ids that were there as they are."""
+    """Result of a write, as ids; `without_vector` counts memories that could not be embedded."""
 
     created: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class StoreReport:
 
 @dataclass(frozen=True, slots=True)
 class MemoryWithHistory:
-    """A memory, what it replaced and what replaced it (nearest first), and what else names it."""
+    """A memory with those it replaced, those that replaced it (nearest first), and other related ones."""
 
     memory: Memory
     earlier: tuple[Memory, ...] = ()
@@ -53,10 +53,10 @@ class MemoryWithHistory:
 
 
 class MemoryService:
-    """Writes to and lists the store.
+    """Writes and lists memories.
 
-    `embedder` is missing while vectors must not be used; `mask` masks secrets in whatever is stored; `changed` is told
-    tenant and ids before they are written or deleted.
+    Without `embedder`, memories are stored without dense vectors. `mask` masks secrets in stored memories. `changed` is
+    called with tenant and ids before each write or deletion.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class MemoryService:
     async def put(
         self, tenant: str, memories: Sequence[Memory], *, now: datetime | None = None, mask: bool = False
     ) -> StoreReport:
-        """Store memories; one whose content changed gets the next version, one that is there already is left alone.
+        """Store memories; changed content increments the version, and unchanged memories are skipped.
 
-        A memory that was given without `created_at` keeps that of the stored one, else gets `now`. Raises
-        `MemoryRejected` before anything is written, `StoreError` when the store fails.
+        A missing `created_at` is taken from the stored memory, or set to `now`. Raise `MemoryRejected` before anything
+        is written, or `StoreError` if the store fails.
         """
         given = [_masked(memory) for memory in memories] if mask or self._mask else memories
         for memory in given:
@@ -97,22 +97,18 @@ class MemoryService:
         return _summary(versioned, present, without)
 
     async def update(self, tenant: str, memory_id: str, changes: dict[str, Any]) -> Memory:
-        """Change some fields of a memory, the others stay; changed content is the next version.
-
-        Raises `NotFound` for an unknown id and `MemoryRejected` for a value that a memory cannot have.
-        """
+        """Change some fields of a memory; raise `NotFound`, or `MemoryRejected` for an invalid value."""
         memory = changed(await self._one(tenant, memory_id), changes)
         await self.put(tenant, [memory])
         return await self._one(tenant, memory_id)
 
     async def relate(self, tenant: str, source: str, kind: str, target: str) -> Memory:
-        """Say that `source` has a relation to `target`; one that supersedes marks the target as out of date.
+        """Add a relation from `source` to `target`, which a superseding relation marks as outdated; return the source.
 
-        The source as it is afterwards. Raises `NotFound` when either is unknown, `MemoryRejected` for a memory
-        related to itself.
+        Raise `NotFound` if either is unknown, or `MemoryRejected` if they are the same.
         """
         if source == target:
-            raise MemoryRejected("relations: a memory is not related to itself")
+            raise MemoryRejected("relations: a memory cannot be related to itself")
         memory, _ = await self._one(tenant, source), await self._one(tenant, target)
         relation = Relation(kind=kind, target=target)
         if relation not in memory.relations:
@@ -121,9 +117,9 @@ class MemoryService:
         return memory
 
     async def forget(self, tenant: str, ids: Sequence[str]) -> int:
-        """Delete memories for good, and every mention of them in others; the number that existed.
+        """Delete memories and all references to them; return the number that existed.
 
-        What a forgotten memory had replaced stays out of date.
+        Memories that a deleted memory had replaced stay outdated.
         """
         store, gone = self._engine.tenant(tenant), frozenset(ids)
         self._note(tenant, list(gone))
@@ -133,7 +129,7 @@ class MemoryService:
         return deleted
 
     async def show(self, tenant: str, memory_id: str) -> MemoryWithHistory:
-        """A memory and its history. Raises `NotFound`."""
+        """Return a memory with its history; raise `NotFound`."""
         store = self._engine.tenant(tenant)
         memory = await self._one(tenant, memory_id)
         earlier = await _earlier(store, memory)
@@ -147,7 +143,7 @@ class MemoryService:
         return await self._engine.tenant(tenant).get(ids)
 
     async def page(self, tenant: str, *, limit: int, cursor: str | None, where: MemoryFilter | None = None) -> Page:
-        """A slice of the memories of the tenant, superseded ones included unless `where` says otherwise."""
+        """Return a page of the tenant's memories, including outdated ones unless `where` excludes them."""
         return await self._engine.tenant(tenant).scroll(where or MemoryFilter(), limit=limit, cursor=cursor)
 
     async def count(self, tenant: str) -> int:
@@ -166,13 +162,13 @@ class MemoryService:
     async def _write(
         self, tenant: str, store: MemoryStore, memories: Iterable[Memory], known: Mapping[str, Memory]
     ) -> int:
-        """Store what differs from `known`; the number of memories that had to be stored without a vector.
+        """Store what differs from `known`; return the number of memories stored without a vector.
 
-        Where what it is found by is the same, the vectors stay as they are.
+        The vectors of memories with unchanged content and names are kept.
         """
         differing = [memory for memory in memories if memory != known.get(memory.id)]
-        amended = [one for one in differing if _reads_as(one, known.get(one.id))]
-        new = [one for one in differing if not _reads_as(one, known.get(one.id))]
+        amended = [memory for memory in differing if _keeps_vectors(memory, known.get(memory.id))]
+        new = [memory for memory in differing if not _keeps_vectors(memory, known.get(memory.id))]
         vectors = await self._vectors([memory.content for memory in new])
         self._note(tenant, [memory.id for memory in differing])
         if new:
@@ -194,8 +190,8 @@ class MemoryService:
             return [None] * len(texts)
 
 
-def _reads_as(memory: Memory, known: Memory | None) -> bool:
-    """Whether both vectors of a memory that is there would come out the same."""
+def _keeps_vectors(memory: Memory, known: Memory | None) -> bool:
+    """Return whether the vectors of a stored memory would stay the same."""
     return known is not None and (memory.content, memory.entities) == (known.content, known.entities)
 
 
@@ -205,7 +201,7 @@ def _masked(memory: Memory) -> Memory:
 
 
 def _versioned(memory: Memory, present: Memory | None, now: datetime | None) -> Memory:
-    """`memory` as it is to be stored over `present`."""
+    """Return `memory` as it replaces `present`."""
     kept: dict[str, object] = {}
     if now is not None and "created_at" not in memory.model_fields_set:
         kept["created_at"] = now if present is None else present.created_at
@@ -218,7 +214,7 @@ def _versioned(memory: Memory, present: Memory | None, now: datetime | None) -> 
 
 
 async def _pointing(store: MemoryStore, ids: Sequence[str]) -> list[Memory]:
-    """Every memory that names one of `ids`."""
+    """Return every memory that refers to one of `ids`."""
     found: list[Memory] = []
     cursor = None
     where = MemoryFilter(pointing_at=tuple(ids))
@@ -232,20 +228,17 @@ async def _pointing(store: MemoryStore, ids: Sequence[str]) -> list[Memory]:
 
 
 def _replaced(memory: Memory) -> list[str]:
-    """Ids of the memories that this one makes out of date."""
+    """Return ids of the memories that this one supersedes."""
     return [link.target for link in memory.relations if link.kind in SUPERSEDING and link.target != memory.id]
 
 
 def _superseded(memory: Memory, successors: Iterable[Memory]) -> Memory:
-    """`memory` marked as superseded by the youngest of `successors`, if that is younger than what it has already."""
-    youngest = max(successors, key=lambda one: (one.created_at or EARLIEST, one.id), default=None)
-    if youngest is None or (memory.superseded_by and _since(memory) >= (youngest.created_at or EARLIEST)):
+    """Mark `memory` as superseded by the newest of `successors`, unless its present successor is newer."""
+    newest = max(successors, key=lambda one: (one.created_at or EARLIEST, one.id), default=None)
+    since = memory.superseded_at or EARLIEST
+    if newest is None or (memory.superseded_by and since >= (newest.created_at or EARLIEST)):
         return memory
-    return memory.model_copy(update={"superseded_by": youngest.id, "superseded_at": youngest.created_at})
-
-
-def _since(memory: Memory) -> datetime:
-    return memory.superseded_at or EARLIEST
+    return memory.model_copy(update={"superseded_by": newest.id, "superseded_at": newest.created_at})
 
 
 def _by_target(successors: Iterable[Memory]) -> dict[str, list[Memory]]:
@@ -259,25 +252,25 @@ def _by_target(successors: Iterable[Memory]) -> dict[str, list[Memory]]:
 async def _with_successors(
     memories: dict[str, Memory], present: dict[str, Memory], store: MemoryStore
 ) -> dict[str, Memory]:
-    """`memories`, with those that arrive after their successor marked as superseded by it."""
+    """Mark those of `memories` as superseded whose successor is already stored."""
     arriving = [key for key in memories if key not in present]
     pointing = _by_target(await _pointing(store, arriving))
     return memories | {key: _superseded(memories[key], pointing.get(key, ())) for key in arriving}
 
 
 def _replaced_outside(memories: Mapping[str, Memory]) -> list[str]:
-    """Ids of what `memories` replace that is not among them."""
+    """Return ids of superseded memories that are not among `memories`."""
     return [target for target in _by_target(memories.values()) if target not in memories]
 
 
 def _with_superseded(memories: dict[str, Memory], successors: Iterable[Memory]) -> dict[str, Memory]:
-    """`memories`, with those marked as superseded that `successors` replace."""
+    """Mark those of `memories` as superseded that `successors` replace."""
     pointing = _by_target(successors)
     return {key: _superseded(memory, pointing.get(key, ())) for key, memory in memories.items()}
 
 
 def _without(memory: Memory, gone: frozenset[str]) -> Memory:
-    """`memory` without any mention of what is gone."""
+    """Remove all references to deleted memories from `memory`."""
     relations = tuple(relation for relation in memory.relations if relation.target not in gone)
     update: dict[str, object] = {"relations": relations}
     if memory.superseded_by in gone:
@@ -286,7 +279,7 @@ def _without(memory: Memory, gone: frozenset[str]) -> Memory:
 
 
 async def _earlier(store: MemoryStore, memory: Memory) -> tuple[Memory, ...]:
-    """What `memory` replaced, and what that had replaced."""
+    """Return the chain of memories that `memory` replaced."""
     found: dict[str, Memory] = {}
     newest = [memory]
     while newest and len(found) < MOST_STEPS:
@@ -300,7 +293,7 @@ async def _earlier(store: MemoryStore, memory: Memory) -> tuple[Memory, ...]:
 
 
 async def _later(store: MemoryStore, memory: Memory) -> tuple[Memory, ...]:
-    """What replaced `memory`, and what replaced that."""
+    """Return the chain of memories that replaced `memory`."""
     found: dict[str, Memory] = {}
     following = memory.superseded_by
     while following is not None and following not in found and following != memory.id and len(found) < MOST_STEPS:

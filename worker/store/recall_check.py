@@ -1,4 +1,4 @@
-"""Compares what two generations of a store find, before one takes the place of the other."""
+"""Comparison of search results before one generation of a store replaces another."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from .copying import PointBuilder
 
 TOP = 10
 SAMPLE = 40
-"""Memories whose own text must find them."""
+"""Memories per tenant that must be found by their own text."""
 
 QUERIES = 50
-"""Latest queries of each tenant that are asked again."""
+"""Recent queries per tenant that are repeated."""
 
 MOST_TENANTS = 20
 ENOUGH = 5
-"""Queries from which their overlap is held to a bound."""
+"""Minimum number of queries for checking the overlap."""
 
 SELF_FOUND = 0.9
 ALL = MemoryFilter()
@@ -26,8 +26,10 @@ ALL = MemoryFilter()
 
 @dataclass(frozen=True, slots=True)
 class RecallReport:
-    """`self_found` is the share of `sampled` memories that their own text finds; `overlap` the mean share of the top
-    ten of the former generation that is among the top ten of the new one, over `queries` queries from receipts.
+    """Result of a check.
+
+    `self_found` is the share of `sampled` memories found by their own text. `overlap` is the mean share of the old top
+    ten that is also in the new top ten, over `queries` queries from receipts.
     """
 
     sampled: int = 0
@@ -36,20 +38,21 @@ class RecallReport:
     overlap: float | None = None
 
     def demand(self, min_overlap: float) -> None:
-        """Raise `StoreError` where the new generation finds too little."""
+        """Raise `StoreError` if the new generation finds too little."""
         if self.self_found < SELF_FOUND:
             raise StoreError(
-                f"of {self.sampled} memories only {self.self_found:.0%} are found by their own text; --force goes on"
+                f"only {self.self_found:.0%} of {self.sampled} memories are found by their own text; "
+                "use --force to continue"
             )
         if self.overlap is not None and self.queries >= ENOUGH and self.overlap < min_overlap:
             raise StoreError(
-                f"{self.queries} stored queries find {self.overlap:.0%} of what they found before, less than "
-                f"{min_overlap:.0%}; --force goes on, --min-overlap sets the bound"
+                f"{self.queries} past queries find only {self.overlap:.0%} of their previous results, less than "
+                f"{min_overlap:.0%}; use --force or a lower --min-overlap to continue"
             )
 
 
 class RecallCheck:
-    """Asks both generations, each with its own vectors."""
+    """Searches both generations, each with its own vectors."""
 
     def __init__(
         self, old: WholeStore, old_maker: PointBuilder, new: WholeStore, new_maker: PointBuilder, receipts: ReceiptStore
@@ -70,7 +73,7 @@ class RecallCheck:
         return RecallReport(sampled, found / sampled if sampled else 1.0, len(overlaps), mean)
 
     async def _overlaps(self, tenant: str) -> list[float]:
-        """Shares of what stored queries found that they find again; queries that found nothing are left out."""
+        """Return the share of previous results found again by each past query that had results."""
         found = []
         for query in await self._queries(tenant):
             former = await _top(self._old, self._old_maker, tenant, query)
@@ -87,19 +90,18 @@ class RecallCheck:
 
 
 async def _top(store: WholeStore, maker: PointBuilder, tenant: str, text: str) -> set[str]:
-    """Ids that a search finds, both legs together."""
+    """Return ids found by vector and keyword search together."""
     return await _found(store, tenant, HybridQuery(await _vector(maker, text), maker.sparse.query(text), ALL, TOP))
 
 
 async def _nearest(store: WholeStore, maker: PointBuilder, tenant: str, text: str) -> set[str]:
-    """Ids that the vectors alone find, or the keywords where there are no vectors."""
+    """Return ids found by vector search, or by keyword search without vectors."""
     dense = await _vector(maker, text)
     sparse = maker.sparse.query(text) if dense is None else None
     return await _found(store, tenant, HybridQuery(dense, sparse, ALL, TOP))
 
 
 async def _found(store: WholeStore, tenant: str, query: HybridQuery) -> set[str]:
-    """A query that is made of no terms finds nothing."""
     if query.dense is None and (query.sparse is None or not query.sparse.indices):
         return set()
     return {hit.memory.id for hit in await store.tenant(tenant).search(query)}

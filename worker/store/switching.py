@@ -1,20 +1,21 @@
-"""Lets what answers requests be exchanged while requests come in: none is refused, none is answered by a mixture."""
+"""Replace the handlers of operations while requests come in, without refusing any."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from worker.domain.deadline import Deadline
-from worker.domain.operation import Operation, OperationAnswer
+from worker.domain.operation import AnyHandler, AnyOperation, Handlers
 
 LONGEST_USE = 65.0
-"""Seconds after which whoever still uses what was exchanged is not waited for any longer."""
+"""Seconds to wait for calls of replaced handlers."""
 
 
 class WriteBarrier:
-    """Lets writers through, or holds them back while nothing may change."""
+    """Lets writers run, or holds them back while nothing may change."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
@@ -25,7 +26,7 @@ class WriteBarrier:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        """Within the block, a writer; it begins once the gate is open."""
+        """Enter the block once the barrier is open, and count as a writer inside it."""
         while not self._open.is_set():
             await self._open.wait()
         self._writing += 1
@@ -39,7 +40,7 @@ class WriteBarrier:
 
     @asynccontextmanager
     async def closed(self) -> AsyncIterator[None]:
-        """Within the block, nobody writes; the block begins when the running writers have ended."""
+        """Enter the block once the running writers have ended, and hold back new ones inside it."""
         self._open.clear()
         try:
             await self._idle.wait()
@@ -48,11 +49,11 @@ class WriteBarrier:
             self._open.set()
 
 
-class _Table:
-    """Operations, and how many of their calls are running."""
+class _Generation:
+    """Handlers, and how many of their calls are running."""
 
-    def __init__(self, operations: Mapping[str, Operation]) -> None:
-        self.operations = operations
+    def __init__(self, handlers: Handlers) -> None:
+        self.handlers = handlers
         self._running = 0
         self.idle = asyncio.Event()
         self.idle.set()
@@ -70,31 +71,26 @@ class _Table:
 
 
 class OperationSwitch:
-    """Stands in for a table of operations; `writes` names those that go through the gate."""
+    """Handlers that can be replaced while requests run. Operations that write pass the write barrier."""
 
-    def __init__(
-        self, write_barrier: WriteBarrier, writes: Collection[str], operations: Mapping[str, Operation]
-    ) -> None:
+    def __init__(self, write_barrier: WriteBarrier, handlers: Handlers) -> None:
         self._write_barrier = write_barrier
-        self._writes = frozenset(writes)
-        self._current = _Table(operations)
+        self._current = _Generation(handlers)
 
-    def table(self) -> dict[str, Operation]:
-        """Operations that stay the same whatever is behind them."""
-        return {name: partial(self._call, name) for name in self._current.operations}
+    def handlers(self) -> dict[str, AnyHandler]:
+        """Return handlers that stay valid when others replace the ones behind them."""
+        return {
+            name: replace(handler, run=partial(self._call, handler.operation))
+            for name, handler in self._current.handlers.items()
+        }
 
-    def use(self, operations: Mapping[str, Operation]) -> asyncio.Event:
-        """Answer with these from now on; the event is set once no call of the former ones runs."""
-        former, self._current = self._current, _Table(operations)
+    def use(self, handlers: Handlers) -> asyncio.Event:
+        """Use these handlers from now on. Return an event that is set once no call of the former ones runs."""
+        former, self._current = self._current, _Generation(handlers)
         return former.idle
 
-    async def _call(self, name: str, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        if name in self._writes:
-            async with self._write_barrier.writing():
-                return await self._run(name, payload, deadline)
-        return await self._run(name, payload, deadline)
-
-    async def _run(self, name: str, payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        current = self._current
-        with current.in_use():
-            return await current.operations[name](payload, deadline)
+    async def _call(self, operation: AnyOperation, request: Any, deadline: Deadline) -> Any:
+        async with self._write_barrier.writing() if operation.writes else nullcontext():
+            current = self._current
+            with current.in_use():
+                return await operation.handler_in(current.handlers).run(request, deadline)

@@ -1,1 +1,1 @@
-"""What a text is made of: words and phrases of each language, names, secrets to mask, and how a memory is rendered."""
+"""Text processing: words and phrases by language, names, secrets, and rendering of memories."""

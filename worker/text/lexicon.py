@@ -1,7 +1,7 @@
-"""What people say in each language: the phrases, stop words and time expressions of `worker/text/phrases/*.toml`.
+"""Phrases, stop words and time expressions of each language, from `worker/text/phrases/*.toml`.
 
-Files are read when a lexicon is first asked for, and kept. Everything compares folded text: lower case, without
-accents, one character for one, so that positions in the folded text are positions in the text itself.
+Files are read on first use and cached. Texts are compared after folding: lower case, without accents, and of the same
+length, so that positions in the folded text are valid in the original.
 """
 
 import re
@@ -17,13 +17,13 @@ from typing import Any
 from worker.domain.kinds import Language
 
 COMMON = "common"
-"""The file of words that many languages share; it always belongs to a lexicon."""
+"""File of words that many languages share; part of every lexicon."""
 
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u3131-\u318e"
-"""Scripts that are cut into characters: kana, Han and Hangul."""
+"""Scripts split into single characters: kana, Han and Hangul."""
 
 THUMBS = "\U0001f44d\U0001f44c\u2705\U0001f64f"
-"""Emoji that stand for a word: thumbs up, OK, check mark, folded hands."""
+"""Emoji treated as words: thumbs up, OK, check mark, folded hands."""
 
 _TOKEN = re.compile(f"[{THUMBS}]|[{UNSPACED}]|\\d+|[^\\W\\d_{UNSPACED}]+")
 _UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
@@ -32,14 +32,14 @@ _STRETCHED = re.compile(r"([^\W\d_])\1{2,}")
 
 
 class PhraseKind(StrEnum):
-    """What a phrase does in a conversation."""
+    """Role of a phrase in a conversation, in increasing order of what it demands."""
 
+    FILLER = "filler"
     GREETING = "greeting"
     THANKS = "thanks"
     ACKNOWLEDGEMENT = "acknowledgement"
     ASSENT = "assent"
     GO_AHEAD = "go_ahead"
-    FILLER = "filler"
 
 
 Phrase = tuple[str, ...]
@@ -47,18 +47,18 @@ Phrase = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """A set of phrases; `longest` has the length of the longest one for every first token."""
+    """A set of phrases; `longest` maps each first token to the length of its longest phrase."""
 
     known: frozenset[Phrase]
     longest: Mapping[str, int]
 
     def size_at(self, words: Sequence[str], start: int) -> int:
-        """How many of `words` from `start` on are one phrase, the longest such; 0 for none."""
+        """Return the length of the longest phrase at `start`, 0 for none."""
         most = min(self.longest.get(words[start], 0), len(words) - start)
         return next((size for size in range(most, 0, -1) if tuple(words[start : start + size]) in self.known), 0)
 
     def in_any(self, words: Sequence[str]) -> bool:
-        """Whether any phrase stands in `words`."""
+        """Return whether `words` contain a phrase."""
         return any(self.size_at(words, start) for start in range(len(words)))
 
 
@@ -72,8 +72,9 @@ def phrases_of(known: Iterable[Phrase]) -> Phrases:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """Words of one language that name nothing by themselves; `references` point at something said before, and a
-    message that begins with one of `openers` goes on from it.
+    """Function words of one language.
+
+    `references` refer to something said before ("that one"); `openers` begin a follow-up ("and ...").
     """
 
     stop_words: Phrases
@@ -83,7 +84,7 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """The phrases of some languages, as tuples of tokens, with the kinds that they may be of."""
+    """Phrases of some languages, as tuples of tokens, with their possible kinds."""
 
     phrases: Mapping[Phrase, frozenset[PhraseKind]]
     longest: int
@@ -101,27 +102,29 @@ def _fold_character(character: str) -> str:
 
 
 def fold(text: str) -> str:
-    """`text` in lower case without accents; as long as `text`, position for position."""
+    """Return `text` in lower case without accents, position for position."""
     return text.lower() if text.isascii() else "".join(map(_fold_character, text))
 
 
 def tokens(text: str) -> list[str]:
-    """Words without punctuation, numbers, and single characters of scripts without spaces; letters in a row of three
-    or more count once ("graciasss")."""
+    """Return words, numbers, and single characters of scripts without spaces.
+
+    A letter repeated three or more times is reduced to one ("graciasss").
+    """
     folded = fold(unicodedata.normalize("NFC", text)).replace("’", "'").replace("'", "")
     return _TOKEN.findall(_STRETCHED.sub(r"\1", folded))
 
 
 @cache
 def phrase_file(name: str) -> Mapping[str, Any]:
-    """The contents of one file of phrases, read once."""
+    """Read a phrase file."""
     path = resources.files(__package__).joinpath("phrases", f"{name}.toml")
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 @cache
 def lexicon(languages: tuple[Language, ...]) -> Lexicon:
-    """The phrases of `languages` and those that all share."""
+    """Return the phrases of `languages`, including shared ones."""
     tables = [phrase_file(name) for name in (COMMON, *languages)]
     kinds: dict[Phrase, frozenset[PhraseKind]] = {}
     for kind in PhraseKind:
@@ -137,10 +140,9 @@ def lexicon(languages: tuple[Language, ...]) -> Lexicon:
 
 
 def content_tokens(text: str, known: Lexicon) -> int:
-    """How many words of `text` name something: all but the stop words of the language that has most of them.
+    """Count the content words of `text`: all but the stop words of the best-matching language.
 
-    Characters of scripts without spaces count half, Hiragana not at all: names and nouns are
-    written in Han or Katakana.
+    Characters of scripts without spaces count half. Hiragana does not count: nouns are written in Han or Katakana.
     """
     words = tokens(text)
     return min(_content(words, grammar) for grammar in known.grammars)
@@ -148,8 +150,7 @@ def content_tokens(text: str, known: Lexicon) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How much a text says by itself: its content tokens, whether it points back ("that one"), whether it goes on from
-    something ("and ...")."""
+    """How self-contained a text is: its number of content words, and whether it refers to or continues earlier text."""
 
     content: int
     refers: bool
@@ -157,7 +158,7 @@ class Wording:
 
 
 def wording(text: str, known: Lexicon) -> Wording:
-    """The wording of `text` in the languages that have most of its stop words."""
+    """Return the wording of `text` in its best-matching languages."""
     words = tokens(text)
     counts = [_content(words, grammar) for grammar in known.grammars]
     likely = [grammar for grammar, count in zip(known.grammars, counts, strict=True) if count == min(counts)]
@@ -195,5 +196,5 @@ def _phrases(tables: Iterable[Mapping[str, Any]], key: str) -> frozenset[Phrase]
 
 
 def _pattern(text: str) -> list[str]:
-    """The tokens of a phrase in a file, where "#" is a token of its own."""
+    """Return the tokens of a phrase in a file, where "#" is a separate token."""
     return [token for part in text.split() for token in (["#"] if part == "#" else tokens(part))]

@@ -1,16 +1,13 @@
-"""Masks secrets in text that leaves the store. Pure.
+"""Masking of secrets in text.
 
-Only shapes that are secrets by form are masked (credentials in addresses, private keys, tokens with a vendor's
-prefix, JSON web tokens, `password: ...`); a commit hash or an ordinary word is left alone.
+Only text with a recognizable form is masked: credentials in URLs, private keys, tokens with a vendor's prefix, JSON
+web tokens, and assignments such as `password: ...`.
 """
 
 import re
 from functools import lru_cache
 
 MASK = "[masked]"
-
-TEXTS = 4096
-"""Texts that are kept as they are shown: the memories of a store come up again and again."""
 
 _WHOLE = re.compile(
     r"""
@@ -40,9 +37,9 @@ _ASSIGNED = re.compile(
 )
 
 
-@lru_cache(maxsize=TEXTS)
+@lru_cache(maxsize=4096)
 def mask_secrets(text: str) -> str:
-    """`text` with every secret replaced by `[masked]`; what surrounds it stays."""
+    """Replace every secret in `text` by `[masked]`."""
     text = _WHOLE.sub(MASK, text)
     for pattern in (_USERINFO, _BEARER, _ASSIGNED):
         text = pattern.sub(rf"\g<before>{MASK}", text)

@@ -1,6 +1,6 @@
-"""Names: the keys that memories are found by, the names that a message speaks, and whose names are two people's. Pure.
+"""Names in memories and messages: index keys, full names, and namesakes.
 
-Everything compares folded text: lower case, compatibility forms, no accents.
+Texts are compared in lower case, in compatibility form and without accents.
 """
 
 import re
@@ -11,13 +11,13 @@ from functools import lru_cache
 from worker.domain.memory import Memory
 
 MOST_TOKENS = 80
-"""Tokens of a message that are looked at, from its end; names beyond them are found by the other legs."""
+"""Words searched for names, from the end of a message."""
 
 MOST_WORDS = 4
-"""Words of the longest name that is looked for."""
+"""Maximum number of words in a name."""
 
 LEAST_CHARS = 3
-"""Shortest token that stands for a name by itself."""
+"""Minimum length of a single word used as a key."""
 
 _TOKEN = re.compile(r"\w+")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af]")
@@ -34,13 +34,13 @@ _FULL_NAME = re.compile(
 
 @lru_cache(maxsize=8192)
 def folded(text: str) -> str:
-    """`text` as names are compared."""
+    """Return `text` in the form used for comparing names."""
     plain = unicodedata.normalize("NFKD", text).casefold()
     return "".join(character for character in plain if not unicodedata.combining(character))
 
 
 def name_keys(entities: Iterable[str]) -> list[str]:
-    """What the names of a memory are found by: each whole name, and those of its words that can stand for it."""
+    """Return the index keys of a memory's names: each full name and its distinctive words."""
     keys: dict[str, None] = {}
     for entity in entities:
         words = _TOKEN.findall(folded(entity))
@@ -50,12 +50,12 @@ def name_keys(entities: Iterable[str]) -> list[str]:
 
 
 def keyword_text(memory: Memory) -> str:
-    """What a memory is found by in the keyword index: what it says, and the names that it is about."""
+    """Return the text of a memory for the keyword index: its content and names."""
     return "\n".join([memory.content, *memory.entities])
 
 
 def spoken_keys(text: str) -> tuple[str, ...]:
-    """Every key of `name_keys` that `text` may speak: its words, and up to four of them in a row."""
+    """Return every key that `text` may contain: its words, and sequences of up to four words."""
     words = _TOKEN.findall(folded(text))[-MOST_TOKENS:]
     runs = (
         " ".join(words[start : start + size])
@@ -67,7 +67,7 @@ def spoken_keys(text: str) -> tuple[str, ...]:
 
 
 def _cuts(word: str) -> list[tuple[int, int]]:
-    """Sizes and starts of the parts of a run without spaces that may be a name."""
+    """Return sizes and starts of possible names in text without spaces."""
     return [(size, start) for size in range(2, 7) for start in range(min(len(word), 40) - size + 1)]
 
 
@@ -77,19 +77,19 @@ def _distinctive(word: str) -> bool:
 
 
 def full_names(text: str) -> frozenset[tuple[str, str]]:
-    """First name and last name, folded, of every name of two or more capitalised words in `text`."""
+    """Return folded first and last names of all names of two or more capitalized words in `text`."""
     return frozenset((folded(first), folded(rest.split()[-1])) for first, rest in _FULL_NAME.findall(text))
 
 
 def names_in(memory: Memory) -> frozenset[tuple[str, str]]:
-    """The full names that a memory speaks or is about."""
+    """Return the full names in a memory's content and entities."""
     return full_names(memory.content).union(*map(full_names, memory.entities))
 
 
 def is_namesake(memory: Memory, asked: frozenset[tuple[str, str]]) -> bool:
-    """Whether `memory` is about a namesake of somebody in `asked`: the same first name, another last name.
+    """Return whether `memory` is about a namesake of someone in `asked`: same first name, different last name.
 
-    Only first names among the memory's own entities count; one that speaks of somebody asked for as well is none.
+    Only first names among the memory's entities count. A memory that also mentions someone in `asked` is no namesake.
     """
     known = {folded(entity).split()[0] for entity in memory.entities if entity.split()}
     wanted = [(first, last) for first, last in asked if first in known]
@@ -102,9 +102,9 @@ def is_namesake(memory: Memory, asked: frozenset[tuple[str, str]]) -> bool:
 
 
 def bridges(entity: str, contents: Sequence[str]) -> bool:
-    """Whether two memories that both name `entity` may be taken to be about the same thing.
+    """Return whether memories that share the name `entity` can be assumed to mean the same thing.
 
-    A single word that stands before a last name in one of the texts is a bare first name, which several people have.
+    A first name alone, recognized by a last name after it in one of the texts, is ambiguous.
     """
     words = _TOKEN.findall(folded(entity))
     if len(words) != 1:

@@ -1,16 +1,14 @@
-"""Turns chosen memories into the block that is put in front of the worker's message. Pure.
+"""Rendering of selected memories as a block: one memory per line, best first, inside one frame.
 
-One memory per line, most useful first, inside exactly one frame. Stored text is data: it is flattened to one line
-and can neither close the frame nor open a role of its own.
+Stored text is untrusted: it is reduced to one line and can neither close the frame nor imitate a role.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
-from hooks.blocks import FRAMES, NOTICE, PLAIN_FRAME, SECTIONS_FRAME, XML_FRAME
 from hooks.contract import BlockFormat, ItemSource
+from hooks.contract.blocks import FRAMES, NOTICE, PLAIN_FRAME, SECTIONS_FRAME, XML_FRAME
 from worker.domain.memory import Memory
 
 from .masking import mask_secrets
@@ -31,12 +29,12 @@ _MARKERS = re.compile(
 )
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""All of Unicode's categories Cc, Zl and Zp."""
+"""Unicode categories Cc, Zl and Zp."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedMemory:
-    """One memory as the block shows it; `text` has no date. `outdated`: something else has taken its place."""
+    """One memory as shown in a block; `text` has no date, `outdated` means superseded."""
 
     memory: Memory
     text: str
@@ -45,36 +43,36 @@ class RenderedMemory:
 
 
 def flatten(text: str, limit: int) -> str:
-    """`text` on one line of at most `limit` characters, without characters that are invisible or break lines."""
+    """Return `text` on one line of at most `limit` characters, without invisible characters."""
     text = _INVISIBLE.sub("", text.encode("utf-8", "replace").decode("utf-8"))
     text = " ".join(_BREAKING.sub(" ", text).split())
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def neutralise(text: str) -> str:
-    """`text` in which no tag opens or closes a frame or a role; other markup stays readable as it is."""
+    """Defuse tags that could open or close a frame or a role; other markup is unchanged."""
     text = _ROLE_TAG.sub("‹", text)
     return _MARKERS.sub(lambda match: f"({match.group()[1:-1]})", text)
 
 
 def shown_text(content: str, limit: int, *, mask: bool) -> str:
-    """A memory's content as any reader outside the store gets it: masked, on one line, harmless."""
+    """Return a memory's content as shown outside the store: masked if wanted, on one line, and defused."""
     return neutralise(flatten(mask_secrets(content) if mask else content, limit))
 
 
 def dated(line: RenderedMemory) -> str:
-    """`text (YYYY-MM-DD)`: the day it happened, else the day it was noted, in UTC; no date where neither is known.
+    """Return `text (YYYY-MM-DD)`, or `text (YYYY-MM-DD, no longer holds)` for an outdated memory.
 
-    What is outdated, which a task about the past may be told, says so: `text (YYYY-MM-DD, no longer holds)`.
+    The date is that of the event, else that of the memory's creation, in UTC; it is omitted if neither is known.
     """
-    day: datetime | None = line.memory.occurred_at or line.memory.created_at
+    day = line.memory.occurred_at or line.memory.created_at
     about = [f"{day:%Y-%m-%d}"] if day else []
     about += [OUTDATED] if line.outdated else []
     return f"{line.text} ({', '.join(about)})" if about else line.text
 
 
 def body(lines: Sequence[RenderedMemory], style: BlockFormat) -> str:
-    """The lines of the block without its frame and notice."""
+    """Return the block without its frame and notice."""
     if style is not BlockFormat.SECTIONS:
         return "\n".join(map(dated, lines))
     pinned = [line for line in lines if line.source is ItemSource.PINNED]
@@ -89,7 +87,7 @@ def _labelled(line: RenderedMemory) -> str:
 
 
 def block(lines: Sequence[RenderedMemory], style: BlockFormat) -> str | None:
-    """The whole block, or `None` when there is nothing to show."""
+    """Return the complete block, or `None` without lines."""
     if not lines:
         return None
     opening, closing = FRAME_OF[style]

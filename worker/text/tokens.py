@@ -1,4 +1,4 @@
-"""How long a text is: its tokens by estimate, its characters as hosts count them. Pure."""
+"""Length of a text: estimated tokens, and characters as hosts count them."""
 
 import math
 import re
@@ -8,11 +8,10 @@ _LETTERS = re.compile(r"[A-Za-z ]")
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has, rather too many than too few.
+    """Estimate the number of tokens in `text`, erring high.
 
-    3.5 letters or spaces a token, one for a digit, a sign or a letter outside English, 1.5 for an East Asian
-    character or emoji: 4 to 21 % above what a 49,000-token vocabulary was measured to make of English notes; larger
-    vocabularies make fewer.
+    Per token 3.5 English letters or spaces; one token per digit, sign or other letter; 1.5 per East Asian character or
+    emoji. This is 4 to 21 % above the measured count for English notes with a vocabulary of 49,000 tokens.
     """
     dense = len(_DENSE.findall(text))
     letters = len(_LETTERS.findall(text))
@@ -20,5 +19,5 @@ def estimate_tokens(text: str) -> int:
 
 
 def utf16_length(text: str) -> int:
-    """Characters as JavaScript counts them, and with it most hosts: those beyond the first 65,536 count twice."""
+    """Return the length in UTF-16 code units, as JavaScript and most hosts count it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,6 +1,6 @@
-"""Word lists that `worker.text.wording` tells texts apart by, folded to lower case. Data only.
+"""Word lists in lower case for `worker.text.wording`.
 
-Words that are something else as well in a text of the same language (articles that also mean "one") are left out.
+Ambiguous words, such as articles that also mean "one", are left out.
 """
 
 _NEGATIONS = """
@@ -79,7 +79,7 @@ _NUMBERS = {
     "yesterday": "yesterday hier gestern ayer ontem ieri",
 }
 NUMBERS = {word: value for value, words in _NUMBERS.items() for word in words.split()}
-"""Words for numbers and dates, and what they stand for."""
+"""Values of words for numbers and dates."""
 
 _NUMBER_PARTS = {
     "1": "하나 한_",
@@ -137,7 +137,7 @@ il lo gli uno del dello della dei degli delle al allo alla ai nel nella nei sul 
 dove in con per da tra fra su suo sua suoi sue mio mia lui lei loro è sono era ha hanno sempre
 """
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
-"""Words that say nothing of what a text is about, however they are written."""
+"""Words that do not indicate what a text is about, regardless of case."""
 
 _JAPANESE_SURNAMES = """
 佐藤 鈴木 高橋 田中 伊藤 渡辺 渡邊 山本 中村 小林 加藤 吉田 山田 佐々木 山口 松本 井上 木村 斎藤 斉藤 清水 山崎 池田

@@ -1,10 +1,9 @@
-"""What sets two texts apart that are about the same: numbers, dates, negation and names. Pure.
+"""Differences between similar texts: numbers, dates, negation and names.
 
-Embedders put "takes oat milk" and "takes no oat milk" next to each other. These rules say when two such texts must both
-be kept. They are made to err on that side: a difference that is none costs a line, one that is missed costs a fact.
-Of the 11 pairs of notes with a cosine of .86 or more in 36 invented stores all state different facts, and all are told
-apart.
-Words of English, French, German, Spanish, Portuguese, Italian, Japanese, Chinese and Korean are known.
+Embedders place "takes oat milk" and "takes no oat milk" close together. These rules decide whether to keep both, and
+prefer to keep: a false difference costs a line, a missed one costs a fact. In 36 synthetic stores, all 11 pairs of
+notes with a cosine similarity of at least .86 state different facts, and all are told apart.
+Supports English, French, German, Spanish, Portuguese, Italian, Japanese, Chinese and Korean.
 """
 
 import re
@@ -26,10 +25,10 @@ from .word_lists import (
 )
 
 MOST_CHARS = 2000
-"""Characters of a text that are looked at."""
+"""Maximum number of characters examined in a text."""
 
 LEAST_SHARED = 0.7
-"""Share of words below which two texts are about different things, however near their vectors are."""
+"""Minimum share of common words for two texts to be about the same thing."""
 
 _DIGITS = re.compile(r"\d+")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[,.'’ \u00a0\u202f]\d{3})+(?![\d.,]*\d)")
@@ -49,10 +48,10 @@ _KOREAN_NAME = re.compile(rf"(?<![가-힣])[{KOREAN_SURNAMES}][가-힣]{{2}}|(?<
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a text is told apart by.
+    """Distinguishing features of a text.
 
-    `figures` are its numbers and dates, `negated` says whether it denies something, `names` are words that can only be
-    names, `leading` the capitalised words that begin a sentence and may be, `words` all words, folded.
+    `figures` are numbers and dates, `names` are certain names, and `leading` are capitalized words that begin a
+    sentence and may be names. `words` are all words in lower case.
     """
 
     figures: frozenset[str]
@@ -64,7 +63,7 @@ class Marks:
 
 
 def differ(one: str, other: str) -> bool:
-    """Whether two texts that read alike say different things: other numbers, dates, names or things, or opposites."""
+    """Return whether two similar texts differ in numbers, dates, negation, names or topic."""
     if one == other:
         return False
     first, second = marks(one), marks(other)
@@ -74,7 +73,7 @@ def differ(one: str, other: str) -> bool:
 
 
 def _shared_words(first: Marks, second: Marks) -> float:
-    """The share of the words that matter in the text with fewer of them that the other one has too, 0..1."""
+    """Return the share (0 to 1) of content words of the shorter text that the other one also has."""
     if _CJK.search(first.folded) or _CJK.search(second.folded):
         return 1.0
     few, many = sorted((first.words - FUNCTION_WORDS, second.words - FUNCTION_WORDS), key=len)
@@ -82,13 +81,13 @@ def _shared_words(first: Marks, second: Marks) -> float:
 
 
 def _has_word(words: frozenset[str], word: str) -> bool:
-    """Whether a word is there, as it is or with another ending."""
+    """Return whether `words` contain `word`, possibly with another ending."""
     stem = word[: max(4, len(word) - 2)]
     return word in words or (len(word) >= len(stem) > 3 and any(other.startswith(stem) for other in words))
 
 
 def _names_differ(first: Marks, second: Marks) -> bool:
-    """A name that the other text does not have at all; what may be a name counts where both texts have one such."""
+    """Return whether one text has a name that the other lacks; possible names count only if both texts have one."""
     if _missing(first.names, second) or _missing(second.names, first):
         return True
     return bool(_missing(first.leading, second)) and bool(_missing(second.leading, first))
@@ -99,7 +98,7 @@ def _missing(names: frozenset[str], text: Marks) -> list[str]:
 
 
 def _has(text: Marks, name: str) -> bool:
-    """Whether a text has a name, as it is or in the genitive; East Asian names are looked for inside of words."""
+    """Return whether a text has a name, also in the genitive; East Asian names may be part of a word."""
     if _CJK.match(name):
         return name in text.folded
     bare = name.removesuffix("s")
@@ -108,7 +107,6 @@ def _has(text: Marks, name: str) -> bool:
 
 @lru_cache(maxsize=2048)
 def marks(text: str) -> Marks:
-    """The marks of a text."""
     text = unicodedata.normalize("NFKC", text[:MOST_CHARS])
     folded = text.casefold().replace("’", "'")
     words = frozenset(_WORD.findall(folded))
@@ -124,7 +122,7 @@ def marks(text: str) -> Marks:
 
 
 def _figures(text: str, folded: str, words: frozenset[str]) -> frozenset[str]:
-    """Numbers without leading zeros, words for numbers, weekdays and months, and codes such as `b17`."""
+    """Return numbers, words for numbers, weekdays and months, and codes such as `b17`."""
     joined = _GROUPED.sub(lambda match: re.sub(r"\D", "", match.group()), text)
     digits = {str(int(run)) for run in _DIGITS.findall(joined)}
     spelled = {NUMBERS[word] for word in words & NUMBERS.keys()}
@@ -142,7 +140,7 @@ def _negated(folded: str, words: frozenset[str]) -> bool:
 
 
 def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Capitalised words, folded: those inside a sentence or written in capitals, and those that begin one."""
+    """Return capitalized words in lower case: those inside a sentence or in capitals, and those beginning one."""
     names: set[str] = set()
     leading: set[str] = set()
     for word, begins in _capitalised(text):

@@ -1,4 +1,4 @@
-"""Memories from files and to files: one reader per format, all of them streaming."""
+"""Import and export of memories, with one streaming reader per format."""
 
 from .entries import MAX_CONTENT_CHARS, Rejected, changed, check_content, derived_id, memory_from, to_fields, to_line
 from .formats import Format, Source, sources

@@ -1,4 +1,4 @@
-"""From loose fields to a memory and back: what every reader and writer of memories shares. Pure."""
+"""Conversion between raw fields and memories, shared by all formats."""
 
 import hashlib
 import json
@@ -10,19 +10,22 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hooks.blocks import find_blocks
+from hooks.contract.blocks import find_blocks
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
+from worker.domain.validation import plain_message
 from worker.text.masking import mask_secrets
 
 MAX_CONTENT_CHARS = 20_000
+BLANK = "content: must not be blank"
+INJECTED_BLOCK = "content: contains an injected block; remove the block first"
 
 _ALIASES = {"text": "content", "memory": "content", "tags": "entities"}
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An entry that was not taken, by the number of its line (from 1), and why."""
+    """An entry that was not imported; lines are numbered from 1."""
 
     line: int
     reason: str
@@ -30,21 +33,19 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """An entry as a reader found it: the number of its line (from 1) and its loose fields."""
+    """An entry as found by a reader; lines are numbered from 1."""
 
     line: int
     values: dict[str, Any]
 
 
 Found = Fields | Rejected
-"""What a reader of a format brings, in the order of the file."""
 
 
 def memory_from(raw: Mapping[str, Any], now: datetime | None, *, mask: bool = False) -> Memory:
-    """A memory from loose fields; the id is derived from scope and content where it is missing.
+    """Create a memory from raw fields; raise `MemoryRejected` if a field is invalid.
 
-    `created_at` is `now` where it is missing; without `now` it stays unset, for whoever stores the memory to fill in.
-    `mask` masks secrets in the content first. Raises `MemoryRejected` saying which field is wrong.
+    A missing id is derived from scope and content. A missing `created_at` becomes `now`, or stays unset without it.
     """
     fields = {_ALIASES.get(key, key): value for key, value in raw.items()}
     scope = fields.get("scope")
@@ -60,7 +61,7 @@ def memory_from(raw: Mapping[str, Any], now: datetime | None, *, mask: bool = Fa
 
 
 def changed(memory: Memory, changes: Mapping[str, Any]) -> Memory:
-    """`memory` with some fields replaced. Raises `MemoryRejected` for a value that it cannot have."""
+    """Return `memory` with some fields replaced; raise `MemoryRejected` for an invalid value."""
     return _checked({**memory.model_dump(), **changes})
 
 
@@ -69,29 +70,29 @@ def _checked(fields: Mapping[str, Any]) -> Memory:
         memory = Memory.model_validate(fields)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        raise MemoryRejected(f"{'.'.join(map(str, fault['loc'])) or 'memory'}: {fault['msg']}") from error
+        raise MemoryRejected(f"{'.'.join(map(str, fault['loc'])) or 'memory'}: {plain_message(fault)}") from error
     check_content(memory)
     return memory
 
 
 def derived_id(fields: Mapping[str, Any]) -> str:
-    """An id that the same content in the same scope always gets, so that remembering twice is remembering once."""
+    """Return an id that is always the same for the same content and scope, so that duplicates are stored once."""
     identity = json.dumps([fields.get("scope") or {}, fields.get("content")], sort_keys=True, default=str)
     return "m" + hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:24]
 
 
 def check_content(memory: Memory) -> None:
-    """Raise `MemoryRejected` for content that must not become a memory."""
+    """Raise `MemoryRejected` if the content cannot be stored."""
     if not memory.content.strip():
-        raise MemoryRejected("content: blank")
+        raise MemoryRejected(BLANK)
     if len(memory.content) > MAX_CONTENT_CHARS:
         raise MemoryRejected(f"content: longer than {MAX_CONTENT_CHARS} characters")
     if find_blocks(memory.content):
-        raise MemoryRejected("content: holds an injected block; strip it first, or recalled text feeds on itself")
+        raise MemoryRejected(INJECTED_BLOCK)
 
 
 def split_names(value: Any) -> list[str]:
-    """Names from a list, from JSON of one, or from text that commas, semicolons or bars divide."""
+    """Return names from a list, a JSON list, or text separated by commas, semicolons or bars."""
     if isinstance(value, str):
         value = _json_list(value) or re.split(r"[,;|]", value)
     names = (str(name).strip().removeprefix("#") for name in value) if isinstance(value, list) else ()
@@ -107,7 +108,7 @@ def _json_list(text: str) -> list[Any] | None:
 
 
 def to_fields(memory: Memory) -> dict[str, Any]:
-    """The memory as JSON, without fields that are at their defaults, but saying so where `created_at` is unknown."""
+    """Return the memory as JSON without default values, but with `created_at` if it is explicitly unknown."""
     fields = memory.model_dump(mode="json", exclude_defaults=True)
     if memory.created_at is None and "created_at" in memory.model_fields_set:
         fields["created_at"] = None
@@ -115,5 +116,5 @@ def to_fields(memory: Memory) -> dict[str, Any]:
 
 
 def to_line(memory: Memory) -> str:
-    """The memory as one line of JSON."""
+    """Return the memory as one line of JSON."""
     return json.dumps(to_fields(memory), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Which reader a file needs, and its memories one by one."""
+"""File formats: detection, and reading of memories one by one."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ PEEK_CHARS = 1 << 16
 
 
 class Format(StrEnum):
-    """What a file may be; `claude` are the memory files of coding agents, `mem0` is JSON or JSON Lines."""
+    """A file format; `claude` means memory files of coding agents, `mem0` is JSON or JSON Lines."""
 
     JSONL = "jsonl"
     JSON = "json"
@@ -40,7 +40,7 @@ SUFFIXES = {
     ".csv": Format.CSV,
     ".tsv": Format.CSV,
 }
-"""Formats by the ending of a file's name; `.json` and any other are told by what is inside."""
+"""Formats by file extension; others, including `.json`, are detected from the contents."""
 
 READ_IN_FOLDERS = (*SUFFIXES, ".json")
 
@@ -54,7 +54,7 @@ _READERS: dict[Format, Callable[[TextIO, str], Iterator[Found]]] = {
 
 
 class Source:
-    """One file to be read. `done` and `size` are bytes."""
+    """A file to read. `done` and `size` are in bytes."""
 
     def __init__(self, path: Path, name: str, wanted: Format | None = None) -> None:
         self.path = path
@@ -64,10 +64,9 @@ class Source:
         self._wanted = wanted
 
     def entries(self, *, mask: bool = False, now: datetime | None = None) -> Iterator[Memory | Rejected]:
-        """Memories, and what was rejected, in the order of the file. Raises `MemoryRejected` or `OSError`.
+        """Read memories and rejected entries in order; raise `OSError`, or `MemoryRejected` for an unknown format.
 
-        `MemoryRejected` means that nothing can be read, since the format cannot be told. A memory without a date has
-        `created_at` unset unless `now` is given.
+        A memory without a date gets `now` as `created_at`, or leaves it unset without `now`.
         """
         kind = self.format()
         with opened(self.path) as (stream, counted):
@@ -77,7 +76,7 @@ class Source:
         self.done = self.size
 
     def format(self) -> Format:
-        """The reader to use. Raises `MemoryRejected` or `OSError`."""
+        """Return the given or detected format; raise `OSError`, or `MemoryRejected` if it is unknown."""
         if self._wanted not in (None, Format.MEM0):
             return self._wanted
         known = SUFFIXES.get(self.path.suffix.lower())
@@ -103,7 +102,7 @@ def _format_inside(path: Path) -> Format:
         return Format.JSONL if _is_entry(first) else Format.JSON
     if len(columns := header_fields(first)) > 1 and "content" in columns.values():
         return Format.CSV
-    raise MemoryRejected(f"{path.name}: it cannot be told what format this is; say so with --format")
+    raise MemoryRejected(f"{path.name}: unknown file format; use --format")
 
 
 def _is_entry(line: str) -> bool:
@@ -114,9 +113,9 @@ def _is_entry(line: str) -> bool:
 
 
 def sources(paths: list[Path], wanted: Format | None = None) -> list[Source]:
-    """The files to read: those given, and in folders all that look like memories, hidden ones left out.
+    """Return the given files, and all files of known types in the given folders, except hidden ones.
 
-    Raises `OSError` for a path that is not there.
+    Raise `OSError` if a path does not exist.
     """
     found: dict[Path, Source] = {}
     for path in paths:

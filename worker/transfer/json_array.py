@@ -1,28 +1,29 @@
-"""A JSON array of memories, bare or inside an object, read piece by piece without holding the file."""
+"""Streaming reader for a JSON array of memories, bare or inside an object."""
 
 import json
 from collections.abc import Iterator
 from typing import Any, TextIO
 
 from .entries import Fields, Found, Rejected
-from .text import decoding_fault
+from .jsonl import NO_OBJECT
+from .text import NOT_UTF8, decoding_fault
 
 CHUNK = 1 << 16
 MAX_ITEM_CHARS = 1_000_000
 
 LISTS = ("results", "memories", "data", "items")
-"""Names under which an object may hold the array; the first one that is there counts."""
+"""Keys that can hold the array; the first one in the file is used."""
 
 _SPACE = " \t\r\n"
 _decoder = json.JSONDecoder()
 
 
 class _Broken(Exception):
-    """The text is no JSON from here on."""
+    """The rest of the text cannot be parsed."""
 
 
 class _Text:
-    """What has been read of the stream and not used up, and the number of the line where that begins."""
+    """A buffered stream and its current line number."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -37,7 +38,7 @@ class _Text:
         return bool(read)
 
     def peek(self) -> str:
-        """The next character that is not white space; empty at the end."""
+        """Return the next character that is not white space, or an empty text at the end."""
         while True:
             while self._at < len(self._buffer):
                 if self._buffer[self._at] not in _SPACE:
@@ -48,11 +49,11 @@ class _Text:
 
     def take(self, expected: str) -> None:
         if self.peek() != expected:
-            raise _Broken(f"expected {expected!r}, found {self.peek() or 'the end of the file'!r}")
+            raise _Broken(f"expected {expected!r}, found {repr(self.peek()) if self.peek() else 'the end of the file'}")
         self._advance(self._at + 1)
 
     def value(self) -> Any:
-        """The next JSON value."""
+        """Parse the next JSON value."""
         self.peek()
         wanted = CHUNK
         while True:
@@ -64,9 +65,9 @@ class _Text:
                 raise _Broken("nested too deeply") from error
             except ValueError as error:
                 if len(self._buffer) - self._at > MAX_ITEM_CHARS:
-                    raise _Broken(f"not JSON, or one entry longer than {MAX_ITEM_CHARS} characters") from error
+                    raise _Broken(f"not valid JSON, or an entry longer than {MAX_ITEM_CHARS} characters") from error
                 if not self._more(wanted):
-                    raise _Broken(f"not JSON: {getattr(error, 'msg', 'a number too long')}") from error
+                    raise _Broken("not valid JSON") from error
             wanted = min(2 * wanted, MAX_ITEM_CHARS)
         if (fault := decoding_fault(self._buffer[self._at : end])) is not None:
             value = fault
@@ -79,7 +80,7 @@ class _Text:
 
 
 def read_json_array(stream: TextIO, name: str) -> Iterator[Found]:
-    """The objects of the array; where the text breaks off, what follows cannot be read and is reported once."""
+    """Read the objects of the array; report once if the rest of the file cannot be parsed."""
     text = _Text(stream)
     try:
         if text.peek() == "{":
@@ -87,9 +88,9 @@ def read_json_array(stream: TextIO, name: str) -> Iterator[Found]:
         else:
             yield from _array(text)
             if text.peek():
-                raise _Broken("more text after the array")
+                raise _Broken("unexpected text after the array")
     except _Broken as error:
-        yield Rejected(text.line, f"{error}; nothing after this line was read")
+        yield Rejected(text.line, f"{error}; the rest of the file was skipped")
 
 
 def _inside_object(text: _Text) -> Iterator[Found]:
@@ -107,7 +108,7 @@ def _inside_object(text: _Text) -> Iterator[Found]:
             text.take(",")
     text.take("}")
     if not found:
-        raise _Broken(f"there is no list under one of {', '.join(LISTS)}")
+        raise _Broken(f"no list found; expected one of the keys {', '.join(LISTS)}")
 
 
 def _array(text: _Text) -> Iterator[Found]:
@@ -118,11 +119,7 @@ def _array(text: _Text) -> Iterator[Found]:
         if isinstance(value, dict):
             yield Fields(line, value)
         else:
-            yield Rejected(line, value if value == "not valid UTF-8" else _expected(value))
+            yield Rejected(line, value if value == NOT_UTF8 else NO_OBJECT)
         if text.peek() != "]":
             text.take(",")
     text.take("]")
-
-
-def _expected(value: Any) -> str:
-    return f"expected a JSON object, found {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""JSON Lines, one memory per line: what `export` writes and `import` reads."""
+"""JSON Lines, one memory per line, as written by `export`."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -11,14 +11,16 @@ from worker.domain.memory import Memory
 from .entries import Fields, Found, Rejected, memory_from
 from .text import TextLine, lines_of
 
+NO_OBJECT = "not a JSON object"
+
 
 def read_jsonl(stream: TextIO, name: str) -> Iterator[Found]:
-    """The objects of a stream of JSON Lines."""
+    """Read the objects of a stream of JSON Lines."""
     return _found(lines_of(stream))
 
 
 def read_lines(lines: Iterable[str], now: datetime) -> Iterator[tuple[int, Memory | Rejected]]:
-    """Each non-blank line's number with its memory, or with the reason why it is none."""
+    """Read each non-blank line as a memory or a rejected entry, with its line number."""
     for found in _found(TextLine(number, text) for number, text in enumerate(lines, 1)):
         try:
             yield found.line, found if isinstance(found, Rejected) else memory_from(found.values, now)
@@ -42,13 +44,13 @@ def _entry(line: TextLine) -> Found:
 
 
 def object_in(text: str) -> dict[str, Any]:
-    """The JSON object in `text`. Raises `MemoryRejected`."""
+    """Parse a JSON object; raise `MemoryRejected` if it is invalid."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise MemoryRejected(f"not JSON: {error.msg} at column {error.colno}") from error
+        raise MemoryRejected(f"not valid JSON at column {error.colno}") from error
     except (ValueError, RecursionError) as error:
-        raise MemoryRejected("not JSON that can be read: it is nested too deeply or holds a number too long") from error
+        raise MemoryRejected("the JSON is nested too deeply or contains too long a number") from error
     if not isinstance(value, dict):
-        raise MemoryRejected(f"expected a JSON object, found {type(value).__name__}")
+        raise MemoryRejected(NO_OBJECT)
     return value

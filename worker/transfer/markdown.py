@@ -1,7 +1,7 @@
-"""Markdown notes and the memory files of coding agents: every list item and paragraph is a memory.
+"""Markdown notes and memory files of coding agents: every list item and paragraph is a memory.
 
-The innermost headings are its topic and are put before the text, since it is seldom understood without them. A heading
-may name a type ("Decisions") or a date instead. Front matter holds for the whole file.
+Headings are its topic and are prepended to the text, except headings that name a type ("Decisions") or a date. Front
+matter applies to the whole file.
 """
 
 import re
@@ -24,10 +24,10 @@ AGENT_TYPES = {
     "project": MemoryType.FACT,
     "reference": MemoryType.FACT,
 }
-"""The kinds of memory files that Claude Code writes, and what they are here."""
+"""Types of Claude Code's memory files, and the corresponding memory types."""
 
 MAX_WHOLE_CHARS = 1000
-"""A memory file of an agent that is no longer than this is one memory."""
+"""Maximum length of an agent's memory file that becomes a single memory."""
 
 _DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T]\d{2}:\d{2}(?::\d{2})?)?")
 _DATED_START = re.compile(r"\[?(\d{4}-\d{2}-\d{2})\]?(?:[ \t]*[:–—-][ \t]*|[ \t]+)(?=\S)")
@@ -59,7 +59,7 @@ _KEPT = ("type", "created_at", "occurred_at", "valid_until", "importance", "chan
 
 @dataclass
 class _Note:
-    """What holds for every memory of one file."""
+    """Properties of all memories in one file."""
 
     name: str
     agent_file: bool
@@ -68,14 +68,14 @@ class _Note:
 
 
 def read_markdown(stream: TextIO, name: str) -> Iterator[Found]:
-    """The memories of a file of notes called `name`."""
+    """Read the memories of a file of notes."""
     return _read(stream, _Note(name, agent_file=False))
 
 
 def read_agent_memory(stream: TextIO, name: str) -> Iterator[Found]:
-    """The memories of a memory file of a coding agent, such as CLAUDE.md or a file of its memory folder.
+    """Read a coding agent's memory file, such as CLAUDE.md, skipping links and imports of other memory files.
 
-    They are preferences unless something says otherwise; pointers to other files and imports of them are left out.
+    Memories are preferences unless the file specifies another type.
     """
     return _read(stream, _Note(name, agent_file=True, fields={"type": MemoryType.PREFERENCE.value}))
 
@@ -120,7 +120,6 @@ def _apply(front: FrontMatter, note: _Note) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """YAML knows dates by itself; a bare day is midnight."""
     return value.isoformat() if isinstance(value, date | datetime) else value
 
 
@@ -148,7 +147,7 @@ def _entries(block: Block, note: _Note) -> Iterator[Found]:
 
 
 def _with_topic(text: str, topics: list[str]) -> str:
-    """The outermost heading is mostly the title of the file, and says something only where there is no other."""
+    # the outermost heading is usually the title of the file, so it is only used if there is no other
     said = topics[1:] or topics
     return f"{' / '.join(said)}: {text}" if said else text
 
@@ -160,12 +159,12 @@ def _entry(line: int, text: str, note: _Note, own: dict[str, Any]) -> Fields:
 
 
 def type_heading(kind: MemoryType) -> str:
-    """The heading under which memories of a type are written."""
+    """Return the heading for memories of a type."""
     return f"## {_PLURALS[kind].replace('_', ' ').capitalize()}\n\n"
 
 
 def markdown_item(memory: Memory) -> str:
-    """A memory as a list item: its text and date; ids, owners and relations are lost."""
+    """Return a memory as a list item with its text and date; ids, owners and relations are lost."""
     text = "\n  ".join(line.strip() for line in memory.content.strip().splitlines() if line.strip())
     dated = f" ({memory.created_at.astimezone(UTC):%Y-%m-%d})" if memory.created_at else ""
     return f"- {text}{dated}\n"

@@ -1,4 +1,4 @@
-"""A Markdown text as a stream of front matter, headings, list items and paragraphs: as much of it as notes need."""
+"""A minimal Markdown parser that yields front matter, list items and paragraphs with their headings."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from hooks.blocks import FRAMES
+from hooks.contract.blocks import FRAMES
 
-from .entries import Rejected
+from .entries import INJECTED_BLOCK, Rejected
 from .text import TextLine
 
 MAX_FRONT_LINES = 200
@@ -22,12 +22,10 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 _COMMENT = re.compile(r"<!--.*?-->")
 _BLOCK_ENDS = dict(FRAMES)
 
-OWN_BLOCK = "content: holds an injected block; strip it first, or recalled text feeds on itself"
-
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """The fields between the two lines of dashes at the top."""
+    """The fields at the top of a file, between lines of dashes."""
 
     line: int
     values: dict[str, Any]
@@ -35,7 +33,7 @@ class FrontMatter:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A list item with all that is under it, or a paragraph; `headings` are those above it, outermost first."""
+    """A list item with its nested lines, or a paragraph; `headings` are those above it, outermost first."""
 
     line: int
     text: str
@@ -48,7 +46,7 @@ Part = FrontMatter | Block | Rejected
 
 @dataclass
 class _Open:
-    """A block whose end has not been seen."""
+    """A block that is not complete yet."""
 
     line: int
     item: bool
@@ -56,12 +54,12 @@ class _Open:
 
 
 def parts_of(lines: Iterable[TextLine]) -> Iterator[Part]:
-    """What the text is made of, in its order."""
+    """Parse a Markdown text."""
     return _Parser().parts(iter(lines))
 
 
 class _Parser:
-    """Reads line by line; holds one block and the headings above it."""
+    """Parses line by line, keeping one open block and the headings above it."""
 
     def __init__(self) -> None:
         self._headings: list[tuple[int, str]] = []
@@ -81,7 +79,7 @@ class _Parser:
         for line in lines:
             yield from self._line(line)
         if self._own_block is not None:
-            yield Rejected(self._own_block[0], OWN_BLOCK)
+            yield Rejected(self._own_block[0], INJECTED_BLOCK)
         yield from self._flush()
 
     def _line(self, line: TextLine) -> Iterator[Part]:
@@ -89,7 +87,7 @@ class _Parser:
             yield Rejected(line.number, line.fault)
         elif self._own_block is not None:
             if line.text.strip() == self._own_block[1]:
-                yield Rejected(self._own_block[0], OWN_BLOCK)
+                yield Rejected(self._own_block[0], INJECTED_BLOCK)
                 self._own_block = None
         elif self._fence is not None:
             self._fenced(line.text)
@@ -136,7 +134,7 @@ class _Parser:
         self._after_blank = False
 
     def _begin_fence(self, fence: str, text: str) -> None:
-        """Code belongs to what introduces it; code by itself is no memory."""
+        # code belongs to the text that introduces it; code without such text is dropped
         opened = self._open
         introduces = opened is not None and (not self._after_blank or opened.lines[-1].endswith(":"))
         self._fence, self._keep_fence = fence, introduces
@@ -190,16 +188,16 @@ def _front_matter(number: int, lines: Iterator[TextLine]) -> Iterator[Part]:
         kept.append(line.text)
         if len(kept) > MAX_FRONT_LINES:
             break
-    yield Rejected(number, "front matter: it has no end; nothing of it was read")
+    yield Rejected(number, "front matter: no closing line; skipped")
 
 
 def _parsed_front(number: int, lines: list[str]) -> Part:
     try:
         values = yaml.safe_load("\n".join(lines))
     except yaml.YAMLError:
-        return Rejected(number, "front matter: not YAML; it was left out")
+        return Rejected(number, "front matter: not valid YAML; skipped")
     if values is None:
         return FrontMatter(number, {})
     if not isinstance(values, dict):
-        return Rejected(number, "front matter: not a list of fields; it was left out")
+        return Rejected(number, "front matter: must consist of keys and values; skipped")
     return FrontMatter(number, {str(key).lower(): value for key, value in values.items()})

@@ -1,4 +1,4 @@
-"""Memories as mem0 exports them: `id`, `memory`, `user_id`, `created_at`, `metadata`, `categories`."""
+"""Memories exported from mem0: `id`, `memory`, `user_id`, `created_at`, `metadata`, `categories`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,12 +13,12 @@ _KEPT = ("importance", "occurred_at", "valid_until", "channel")
 
 
 def is_mem0(raw: Mapping[str, Any]) -> bool:
-    """Whether these are the fields of a memory of mem0."""
+    """Return whether these are the fields of a mem0 memory."""
     return isinstance(raw.get("memory"), str) and "content" not in raw and "text" not in raw
 
 
 def from_mem0(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Our fields; what mem0 has and a memory has no field for is left out."""
+    """Return the corresponding fields of a memory, dropping others."""
     more = raw.get("metadata")
     metadata: Mapping[str, Any] = more if isinstance(more, dict) else {}
     fields: dict[str, Any] = {"content": raw["memory"], "source": "mem0"}

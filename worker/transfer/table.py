@@ -1,4 +1,4 @@
-"""Memories in a table: comma, semicolon, tab or bar separated, with a header."""
+"""Tables of memories with a header, separated by commas, semicolons, tabs or bars."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from worker.domain.memory import Memory
 
-from .entries import Fields, Found, Rejected, split_names, to_fields
+from .entries import BLANK, Fields, Found, Rejected, split_names, to_fields
 from .text import TextLine, lines_of
 
 DELIMITERS = ",;\t|"
@@ -17,7 +17,7 @@ COLUMNS = (
     *("id", "type", "content", "importance", "created_at", "occurred_at", "valid_until", "superseded_by"),
     *("superseded_at", "entities", "relations", "user", "agent", "project", "channel", "source", "version"),
 )
-"""What is written, in this order."""
+"""Columns of exported tables, in order."""
 
 _NAMES = {
     "content": ("text", "memory", "note", "fact", "body", "message", "description"),
@@ -34,16 +34,16 @@ _NAMES = {
 _FIELD = {name: name for name in COLUMNS} | {other: name for name, others in _NAMES.items() for other in others}
 _SCOPE = ("user", "agent", "project")
 _NULL = "null"
-"""Written for a `created_at` that is unknown, so that reading it back does not make it "now"."""
+"""Exported for an unknown `created_at`, so that an import does not set it to the current time."""
 
 
 def read_table(stream: TextIO, name: str) -> Iterator[Found]:
-    """The rows of a table; columns that mean nothing here are left out."""
+    """Read the rows of a table, ignoring unknown columns."""
     lines = lines_of(stream)
     first = next((line for line in lines if line.text.strip() and not line.text.startswith("sep=")), TextLine(1, ""))
     columns = header_fields(first.text)
     if "content" not in columns.values():
-        yield Rejected(first.number, "no column is called content, text, memory or note; nothing was read")
+        yield Rejected(first.number, "the table needs a column named content, text, memory or note")
         return
     offset = first.number
     rows = csv.reader(_with_ends(lines), delimiter=delimiter_of(first.text))
@@ -53,8 +53,8 @@ def read_table(stream: TextIO, name: str) -> Iterator[Found]:
             row = next(rows)
         except StopIteration:
             return
-        except csv.Error as error:
-            yield Rejected(start, f"not a row of the table: {error}")
+        except csv.Error:
+            yield Rejected(start, "not a valid table row; check for an unclosed quote")
             continue
         if any(cell.strip() for cell in row):
             yield _found(start, row, columns)
@@ -74,7 +74,7 @@ def _found(line: int, row: list[str], columns: Mapping[int, str]) -> Found:
         return Rejected(line, fault.partition("\n")[0])
     cells = {columns[place]: cell for place, cell in enumerate(row) if place in columns and cell.strip()}
     if "content" not in cells:
-        return Rejected(line, "content: blank")
+        return Rejected(line, BLANK)
     try:
         return Fields(line, _fields(cells))
     except ValueError as error:
@@ -96,17 +96,17 @@ def _fields(cells: dict[str, str]) -> dict[str, Any]:
         try:
             fields["relations"] = json.loads(cells["relations"])
         except ValueError as error:
-            raise ValueError("relations: not JSON") from error
+            raise ValueError("relations: not valid JSON") from error
     return fields
 
 
 def delimiter_of(header: str) -> str:
-    """The delimiter with which most columns of a header are known, else with which it has most columns."""
+    """Return the delimiter that gives the most known columns, then the most columns."""
     return max(DELIMITERS, key=lambda one: (len(_known(header, one)), header.count(one)))
 
 
 def header_fields(header: str) -> dict[int, str]:
-    """What the columns of a header are, by their place; of two with one meaning the first counts."""
+    """Return fields by column number; of two columns with the same meaning, the first is used."""
     return _known(header, delimiter_of(header))
 
 
@@ -124,12 +124,12 @@ def _known(header: str, delimiter: str) -> dict[int, str]:
 
 
 def table_head() -> str:
-    """The header of what `table_row` writes."""
+    """Return the header of an exported table."""
     return _written(COLUMNS)
 
 
 def table_row(memory: Memory) -> str:
-    """A memory as a row, with its line end; nothing is lost."""
+    """Return a memory as a row, including the line end."""
     fields = to_fields(memory)
     cells: dict[str, Any] = {**fields, **fields.get("scope", {})}
     if "created_at" in fields and fields["created_at"] is None:

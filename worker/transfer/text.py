@@ -1,4 +1,4 @@
-"""Files as text, piece by piece: their encoding, their lines, and how far the reading has come."""
+"""Streaming of text files: encoding, lines and progress."""
 
 import codecs
 import io
@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any, TextIO
 
 MAX_LINE_CHARS = 1_000_000
-"""Longest line that is read: longer than any memory may be, with room for escapes and vectors beside it."""
+"""Maximum line length: longer than any memory, with room for escapes and vectors."""
 
+NOT_UTF8 = "not valid UTF-8"
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _BOMS = ((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A line by its number (from 1), without its end, or what is wrong with it."""
+    """A line without its end, numbered from 1; `fault` says why it cannot be read."""
 
     number: int
     text: str
@@ -27,7 +28,7 @@ class TextLine:
 
 
 class CountedFile(io.RawIOBase):
-    """A file that is read, and knows how many bytes of it have been."""
+    """A binary file that counts the bytes read."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -49,30 +50,27 @@ class CountedFile(io.RawIOBase):
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[TextIO, CountedFile]]:
-    """The text of a file, and what counts its bytes. Raises `OSError`.
+    """Open a file as text, and return it with its byte counter; raise `OSError`.
 
-    UTF-8 with or without a byte order mark, or UTF-16 with one. Line ends stay as they are; bytes that are not UTF-8
-    become lone surrogates, see `decoding_fault`.
+    The encoding is UTF-8, or UTF-16 with a byte order mark. Line ends are kept. Invalid UTF-8 becomes lone surrogates,
+    which `decoding_fault` detects.
     """
     with path.open("rb") as file:
         start = file.read(4)
     encoding = next((name for mark, name in _BOMS if start.startswith(mark)), "utf-8-sig")
+    errors = "replace" if encoding == "utf-16" else "surrogateescape"
     raw = CountedFile(path)
-    with io.TextIOWrapper(io.BufferedReader(raw, 1 << 16), encoding, errors=_errors(encoding), newline="") as text:
+    with io.TextIOWrapper(io.BufferedReader(raw, 1 << 16), encoding, errors=errors, newline="") as text:
         yield text, raw
 
 
-def _errors(encoding: str) -> str:
-    return "replace" if encoding == "utf-16" else "surrogateescape"
-
-
 def decoding_fault(text: str) -> str | None:
-    """Why `text`, read as `opened` does, cannot be taken."""
-    return "not valid UTF-8" if not text.isascii() and _NOT_UTF8.search(text) else None
+    """Return an error message if `text` was not valid UTF-8."""
+    return NOT_UTF8 if not text.isascii() and _NOT_UTF8.search(text) else None
 
 
 def lines_of(stream: TextIO) -> Iterator[TextLine]:
-    """Every line of a stream; of one that is too long nothing is kept."""
+    """Read the lines of a stream; the text of lines that are too long is dropped."""
     number = 0
     while text := stream.readline(MAX_LINE_CHARS):
         number += 1

@@ -1,1 +1,1 @@
-"""A chat or decision model chooses among candidates."""
+"""Select memories among candidates with a chat or decision model."""

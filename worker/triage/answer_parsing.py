@@ -1,8 +1,7 @@
-"""Reads what models answer, in whatever shape it comes. Pure; never raises.
+"""Parse model answers leniently. Pure; never raises.
 
-A model is asked for `{"relevant":[3,1],"sufficient":true}`. Small ones wrap it in fences or prose, think aloud first,
-write `1,2` or `none`, or write a tool call as text. What cannot be read safely is `Unparseable`, which is not "nothing
-is relevant".
+The expected answer is `{"relevant":[3,1],"sufficient":true}`. Small models wrap it in fences or prose, think aloud,
+write `1,2` or `none`, or write a tool call as text. An ambiguous answer is `Unparseable`, not "nothing is relevant".
 """
 
 import json
@@ -13,13 +12,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from hooks.moments import end_of_day
+from hooks.contract.dates import end_of_day
 from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType, RecallQuery
 
 _MOST_CHARACTERS = 20_000
 _MOST_STARTS = 64
-"""Openings of JSON values that are tried in one answer; a bound on the work for hostile input."""
+"""Maximum attempts to parse JSON in one answer, to limit the work for hostile input."""
 
 _ID_KEYS = ("relevant", "ids", "selected", "chosen", "memories", "indices", "candidates", "answer", "result")
 _TOOL_NAME = re.compile(r"recall|search|memor", re.IGNORECASE)
@@ -28,8 +27,6 @@ _QUERY_KEYS = ("query", "q", "text", "search", "search_query", "keywords")
 
 
 class UnusableAnswer(StrEnum):
-    """Why an answer cannot be used."""
-
     EMPTY = "empty"
     PROSE = "prose"
     TRUNCATED = "truncated"
@@ -39,7 +36,7 @@ class UnusableAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Candidate numbers in the model's order: unique, each from 1 to the number offered."""
+    """Chosen candidates by number, in the model's order; unique and between 1 and the number offered."""
 
     ids: tuple[int, ...] = ()
     sufficient: bool = True
@@ -47,7 +44,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ToolRequest:
-    """A tool call, native or written as text. `arguments` is `None` where they cannot be read."""
+    """A tool call, native or written as text. `arguments` is `None` if they cannot be parsed."""
 
     name: str
     arguments: Mapping[str, Any] | None = field(default_factory=dict)
@@ -55,13 +52,11 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True)
 class Unparseable:
-    """An answer that says nothing usable, and why."""
-
     fault: UnusableAnswer
 
 
 def parse_choice(text: str, offered: int) -> Choice | ToolRequest | Unparseable:
-    """What an answer says about candidates numbered 1 to `offered`."""
+    """Parse an answer about candidates numbered 1 to `offered`."""
     answer = _bare(text[:_MOST_CHARACTERS])
     if not answer:
         return Unparseable(UnusableAnswer.EMPTY)
@@ -87,9 +82,9 @@ def _from_text(answer: str, offered: int) -> Choice | ToolRequest | Unparseable:
 
 
 def parse_partial(text: str, offered: int) -> Choice | None:
-    """The choice that an answer had begun when it was cut off: numbers that are surely complete, of those offered.
+    """Parse an answer that was cut off; return its complete numbers, or `None` if there are none.
 
-    A last number that nothing follows may lack digits and does not count. `None` where no number had arrived.
+    A last number that nothing follows may lack digits and is ignored.
     """
     answer = _bare(text[:_MOST_CHARACTERS])
     begun = _BEGUN_IDS.search(answer)
@@ -102,7 +97,7 @@ def parse_partial(text: str, offered: int) -> Choice | None:
 
 
 def parse_arguments(raw: str) -> Mapping[str, Any] | None:
-    """The arguments of a native tool call; a bare string is taken for the query. `None`: unreadable."""
+    """Parse the arguments of a native tool call; a bare string is the query. Return `None` if they are invalid."""
     text = raw.strip()
     if not text:
         return {}
@@ -116,7 +111,7 @@ def parse_arguments(raw: str) -> Mapping[str, Any] | None:
 
 
 def recall_query(request: ToolRequest) -> RecallQuery | None:
-    """The search that a tool call asks for, without invented parameters; `None` if it names no query or no search."""
+    """Return the search that a tool call asks for, without unknown parameters, or `None` if it is not a search."""
     arguments = request.arguments
     if arguments is None or not _TOOL_NAME.search(request.name):
         return None
@@ -166,7 +161,7 @@ _BLANKS = re.compile(r"\s+")
 
 
 def _bare(text: str) -> str:
-    """The answer without thoughts, control tokens and fences, and with runs of white space made short."""
+    """Remove thoughts, control tokens and fences, and collapse white space."""
     text = _THOUGHT_END.sub("", _THOUGHT.sub("", text))
     text = _FENCE.sub("", _TOKEN.sub("", text))
     return _BLANKS.sub(lambda match: "\n" if "\n" in match.group() else " ", text).strip()
@@ -176,7 +171,7 @@ _DECODER = json.JSONDecoder()
 
 
 def _json_values(text: str) -> Iterator[Any]:
-    """JSON objects in the text, first ones first, and the text itself where it is one value as a whole."""
+    """Yield the JSON objects in the text, or the whole text's value if it is JSON."""
     whole = _loaded(text)
     if whole is not None:
         yield whole
@@ -197,7 +192,7 @@ _TRAILING_COMMA = re.compile(r",\s*([\]}])")
 
 
 def _loaded(text: str) -> Any:
-    """The text as one JSON value, also with single quotes and trailing commas; `None` where it is none."""
+    """Parse JSON, tolerating single quotes and trailing commas; return `None` if it is invalid."""
     tidied = _TRAILING_COMMA.sub(r"\1", text.replace("'", '"')) if text[:1] in ("{", "[") else text
     for version in (text, tidied):
         try:
@@ -226,14 +221,14 @@ def _choice_of_object(value: dict[Any, Any], offered: int) -> Choice | Unparseab
 
 
 def _choice_of_flags(value: dict[Any, Any], offered: int) -> Choice | Unparseable | None:
-    """`{"1": true, "2": false}`."""
+    """Parse `{"1": true, "2": false}`."""
     if not value or not all(_number(key) is not None and isinstance(flag, bool) for key, flag in value.items()):
         return None
     return _checked([number for key, flag in value.items() if flag and (number := _number(key))], offered, True)
 
 
 def _ids(value: object) -> list[int] | None:
-    """Numbers in a list, a number, or a text such as "3,1" or "none"; `None` where it is something else."""
+    """Parse a list of numbers, a number, or a text such as "3,1" or "none"; return `None` for anything else."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -267,7 +262,7 @@ def _checked(ids: list[int], offered: int, sufficient: bool) -> Choice | Unparse
 
 _NUMBERS = r"\s*[\"']?\d{1,9}[\"']?(?:\s*,\s*[\"']?\d{1,9}[\"']?){0,200}\s*,?\s*"
 _COMPLETE = r"(?:\s*[\"']?\d{1,9}(?!\d)[\"']?\s*(?:,|(?=[\]\"']))|\s*\d{1,9}(?=\s))"
-"""A number of an unfinished list that something follows."""
+"""A number in an unfinished list, followed by something."""
 
 _BEGUN_IDS = re.compile(rf"\A(?:.*?[\"']?\b(?:{'|'.join(_ID_KEYS)})[\"']?\s*[:=]\s*[\[\"]|\s*[\[\"])", re.DOTALL)
 _CLOSED_IDS = re.compile(rf"[\"']?(?:{'|'.join(_ID_KEYS)})[\"']?\s*[:=]\s*\[({_NUMBERS}|\s*)\]")
@@ -296,7 +291,7 @@ def _fault(answer: str) -> UnusableAnswer:
 
 
 def _tool_request(value: object, depth: int = 3) -> ToolRequest | None:
-    """A tool call in any of the JSON shapes that models write."""
+    """Parse a tool call in any of the JSON forms that models write."""
     if isinstance(value, list) and depth:
         return next((found for item in value[:5] if (found := _tool_request(item, depth - 1))), None)
     if not isinstance(value, dict):
@@ -329,7 +324,7 @@ _STRING = re.compile(r"\s*(?:\"([^\"]*)\"|'([^']*)')")
 
 
 def _written_call(answer: str) -> ToolRequest | None:
-    """`recall(query="...")`, or `<function=recall>` with JSON or `<parameter=...>` inside."""
+    """Parse `recall(query="...")`, or `<function=recall>` with JSON or `<parameter=...>` inside."""
     tagged = _TAGGED.search(answer)
     if tagged and _TOOL_NAME.search(tagged.group(1)):
         parameters = dict(_PARAMETER.findall(tagged.group(2)))

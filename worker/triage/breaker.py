@@ -1,4 +1,4 @@
-"""Stops asking a model that keeps failing, and tries it again by itself: the breaker that callers use too."""
+"""Pause models that keep failing, with the same circuit breaker as the hooks."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ __all__ = ["CircuitBreaker", "ModelGuard"]
 T = TypeVar("T")
 
 MIN_CALL_S = 0.15
-"""Less time than this is not worth a call."""
+"""Minimum remaining time for a call."""
 
 BREAKING = frozenset({Reason.MODEL_TIMEOUT, Reason.MODEL_UNREACHABLE, Reason.MODEL_RATE_LIMITED, Reason.MODEL_ERROR})
-"""Failures that say something about the server; an answer out of shape does not."""
+"""Failures of the server; a malformed answer is not one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelGuard:
-    """Stands before every call of a model, and counts the failures of its server; `clock` gives monotonic seconds."""
+    """Wrap the calls of a model in its circuit breaker; `clock` returns monotonic seconds."""
 
     name: str
     breaker: CircuitBreaker
     clock: Callable[[], float]
 
     async def __call__(self, call: Callable[[], Awaitable[T]], deadline: Deadline) -> T:
-        """What `call` gives. Raises `ModelError`, without a call where time is too short or the model is paused."""
+        """Return the result of `call`. Raise `ModelError` if it fails, time is too short, or the model is paused."""
         if deadline.remaining() < MIN_CALL_S:
             raise ModelError(Reason.MODEL_NO_TIME, f"{self.name}: too little time for a call")
         if not self.breaker.allow(self.clock()):

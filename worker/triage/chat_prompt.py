@@ -1,4 +1,4 @@
-"""The conversation in which a model chooses: rules and examples first, the task, then the numbered candidates."""
+"""Build the conversation in which a model selects: rules and examples, the task, then numbered candidates."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -15,7 +15,16 @@ from worker.text.rendering import OUTDATED
 from worker.text.tokens import estimate_tokens
 
 from .answer_parsing import Choice, parse_choice
-from .prompt_files import Message, Prompt, clip_middle, estimate_messages, neutralise, quote
+from .prompt_files import (
+    Message,
+    Prompt,
+    assistant_message,
+    clip_middle,
+    estimate_messages,
+    neutralise,
+    quote,
+    user_message,
+)
 
 VARIABLES = frozenset({"now", "task", "candidates", "most"})
 SECTIONS = ("search", "results", "final", "repair")
@@ -40,7 +49,7 @@ RECALL_TOOL: dict[str, Any] = {
                 "since": {"type": "string", "description": "Only memories from this date on, YYYY-MM-DD."},
                 "until": {"type": "string", "description": "Only memories up to this date, YYYY-MM-DD."},
                 "budget": {"type": "string", "enum": ["low", "mid", "high"], "description": "How widely to search."},
-                "history": {"type": "boolean", "description": "Also what is out of date: for a task about the past."},
+                "history": {"type": "boolean", "description": "Include outdated memories, for a task about the past."},
             },
             "required": ["query"],
             "additionalProperties": False,
@@ -50,16 +59,16 @@ RECALL_TOOL: dict[str, Any] = {
 
 
 def check_prompt(prompt: Prompt) -> None:
-    """Raises `PromptError` where the prompt lacks a section or uses a variable that triage does not have."""
+    """Raise `PromptError` if the prompt lacks a section or uses an unknown variable."""
     for name in SECTIONS:
         prompt.section(name)
     unknown = sorted(prompt.variables - VARIABLES)
     if unknown:
-        raise PromptError(f"prompt {prompt.name}: triage has no variable {unknown[0]!r}")
+        raise PromptError(f"prompt {prompt.name}: unknown variable {unknown[0]!r}; use {', '.join(sorted(VARIABLES))}")
 
 
 def answer_schema(offered: int, most: int) -> dict[str, Any]:
-    """JSON schema of an answer about candidates numbered 1 to `offered`."""
+    """Return the JSON schema of an answer about candidates numbered 1 to `offered`."""
     number = {"type": "integer", "minimum": 1, "maximum": max(1, offered)}
     return {
         "type": "object",
@@ -73,9 +82,9 @@ def answer_schema(offered: int, most: int) -> dict[str, Any]:
 
 
 def answer_pattern(offered: int, most: int) -> dict[str, Any]:
-    """JSON schema of one string such as "3,1" or "none": a third of the tokens, and no room for white space.
+    """Return the JSON schema of a string such as "3,1" or "none", which takes a third of the tokens.
 
-    For servers that turn patterns into grammars (llama.cpp); such an answer cannot say that something is missing.
+    For servers that turn patterns into grammars (llama.cpp). Such an answer cannot say that something is missing.
     """
     number = _number_pattern(max(1, offered))
     further = min(most, max(1, offered)) - 1
@@ -83,7 +92,7 @@ def answer_pattern(offered: int, most: int) -> dict[str, Any]:
 
 
 def _number_pattern(most: int) -> str:
-    """A regular expression of the numbers 1 to `most` (at most 99), without leading zeros."""
+    """Return a regular expression for the numbers 1 to `most` (at most 99), without leading zeros."""
     if most < 10:
         return f"[1-{most}]"
     tens, ones = divmod(most, 10)
@@ -93,8 +102,7 @@ def _number_pattern(most: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AnswerShape:
-    """What a conversation is held to: the model's `window` in tokens, most memories that are chosen, how the model is
-    held to an answer's form."""
+    """Limits of a conversation: the model's `window` in tokens, the most memories to choose, and the answer format."""
 
     window: int
     most: int
@@ -102,10 +110,9 @@ class AnswerShape:
 
 
 class Conversation:
-    """What has been said so far, and the candidates offered: number n is `offered[n - 1]`.
+    """The messages so far, and the candidates offered: number n is `offered[n - 1]`.
 
-    Whole candidates are left out from the end where the model's window is too small; the rules stay. Raises
-    `ModelError` where not even one candidate fits.
+    Candidates at the end are left out if the window is too small. Raise `ModelError` if not even one fits.
     """
 
     def __init__(
@@ -126,39 +133,41 @@ class Conversation:
         self._messages = list(self._opening())
         lines = self._offer(candidates)
         if candidates and not lines:
-            raise ModelError(Reason.MODEL_ERROR, "the triage prompt does not fit into the model's context window")
-        self._messages.append(_user(self._fill(prompt.user, lines)))
+            raise ModelError(Reason.MODEL_ERROR, "the triage prompt does not fit in the model's context window")
+        self._messages.append(user_message(self._fill(prompt.user, lines)))
 
     def choice_request(self) -> ChatRequest:
-        """A turn that must end in a choice."""
+        """Return a turn that must end in a choice."""
         shapes = {SchemaKind.JSON_SCHEMA: answer_schema, SchemaKind.PATTERN: answer_pattern}
         make = shapes.get(self._shape.output)
         return self._request(schema=make(len(self.offered), self._shape.most) if make else None)
 
     def search_request(self, answer: str) -> ChatRequest:
-        """A turn in which the model may search, after an answer that said that something is missing."""
-        self._add(_assistant(answer), _user(self._prompt.section("search")))
+        """Return a turn in which the model may search, after it answered that something is missing."""
+        self._add(assistant_message(answer), user_message(self._prompt.section("search")))
         return self._request(tools=(RECALL_TOOL,))
 
     def results_request(self, queries: Sequence[str], found: Sequence[Candidate]) -> ChatRequest:
-        """Show what searches brought and ask for the final choice.
+        """Show the results of searches and ask for the final choice.
 
-        Calls are retold as text: not every model's format takes them back.
+        Calls are repeated as text, because some models' chat formats do not accept tool calls as input.
         """
         calls = "\n".join(f"recall(query={quote(query)})" for query in queries)
         lines = self._offer(found)
         results = self._fill(self._prompt.section("results"), lines)
         final = self._fill(self._prompt.section("final"), lines)
-        self._add(_assistant(calls or "recall()"), _user(f"{results}\n{final}"))
+        self._add(assistant_message(calls or "recall()"), user_message(f"{results}\n{final}"))
         return self.choice_request()
 
     def repair_request(self, answer: str) -> ChatRequest:
-        """The choice once more, after an answer that could not be read."""
-        self._add(_assistant(clip_middle(answer, 400) or "(nothing)"), _user(self._prompt.section("repair")))
+        """Ask again after an answer that could not be parsed."""
+        self._add(
+            assistant_message(clip_middle(answer, 400) or "(nothing)"), user_message(self._prompt.section("repair"))
+        )
         return self.choice_request()
 
     def _opening(self) -> tuple[Message, ...]:
-        """Rules and examples; examples are left out, last ones first, where the window is too small for them."""
+        """Return rules and examples, without the last examples if the window is too small."""
         prefix = self._prompt.prefix()
         if self._shape.output is SchemaKind.PATTERN:
             prefix = tuple(map(_in_pattern, prefix))
@@ -169,7 +178,7 @@ class Conversation:
         return prefix
 
     def _offer(self, candidates: Sequence[Candidate]) -> list[str]:
-        """Lines of the candidates that fit, numbered in the order in which they are shown."""
+        """Add the candidates that fit and return their numbered lines."""
         fitting: list[Candidate] = []
         for candidate in candidates:
             cost = estimate_tokens(candidate_line(99, candidate, self._present, self._now)) + 1
@@ -198,23 +207,23 @@ class Conversation:
 
 
 def _in_pattern(message: Message) -> Message:
-    """An example's answer as a model writes it that is held to a pattern."""
+    """Rewrite an example's answer in the pattern format."""
     if message["role"] != "assistant":
         return message
     answer = parse_choice(message["content"], 99)
     written = ",".join(map(str, answer.ids)) or "none" if isinstance(answer, Choice) else message["content"]
-    return _assistant(json.dumps(written))
+    return assistant_message(json.dumps(written))
 
 
 def candidate_line(number: int, candidate: Candidate, present: Callable[[str], str], now: datetime) -> str:
-    """`[3] 2026-02-11 "text"`: a label of ours, the day it is about or was noted, and quoted data."""
+    """Return `[3] 2026-02-11 "text"`."""
     return f"[{number}] {candidate_text(candidate, present, now)}"
 
 
 def candidate_text(candidate: Candidate, present: Callable[[str], str], now: datetime) -> str:
-    """`2026-02-11 "text"`: the day that a memory is about or was noted, and its text as quoted data.
+    """Return `2026-02-11 "text"`: the day a memory is about or was noted, and its quoted text.
 
-    What something else has taken the place of by `now` says so between the two.
+    A mark between them says that the memory is superseded at `now`.
     """
     memory = candidate.memory
     moment = memory.occurred_at or memory.created_at
@@ -227,7 +236,7 @@ def candidate_text(candidate: Candidate, present: Callable[[str], str], now: dat
 
 
 def task_lines(task: SelectionTask, present: Callable[[str], str]) -> str:
-    """The task as labelled, quoted lines; the turns before it come first, oldest first."""
+    """Return the task as labelled, quoted lines; earlier turns come first, oldest first."""
 
     def line(label: str, text: str, limit: int) -> str:
         return f"{label}: {quote(clip_middle(present(text), limit))}"
@@ -239,11 +248,3 @@ def task_lines(task: SelectionTask, present: Callable[[str], str]) -> str:
         lines.append(line("Description", description, _DESCRIPTION_CHARACTERS))
     lines.append(line("Message", task.message, _MESSAGE_CHARACTERS))
     return "\n".join(lines)
-
-
-def _user(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
-def _assistant(text: str) -> Message:
-    return {"role": "assistant", "content": text}

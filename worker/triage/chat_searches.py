@@ -1,4 +1,4 @@
-"""The searches that a model asks for: counted, never the same one twice, never an empty one."""
+"""Run the searches that a model asks for, skipping repeated and empty ones."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -16,11 +16,11 @@ _log = structlog.get_logger()
 
 
 class Searches:
-    """At most `most` searches; `tried` are queries that were made already, `offered` the candidates that the model has
-    seen, and `first` what the service found besides.
+    """Up to `most` searches. `tried` are earlier queries, `offered` the candidates the model has seen, and `first` the
+    service's own result.
 
-    `found` is what the searches brought that the model had not seen, `dropped` what they left out, each memory once. A
-    candidate that had no place among those that were shown can be searched for: it is as good as unknown.
+    `found` are results that the model had not seen, `dropped` those that searches left out, each memory once. A
+    candidate of `first` that was not shown counts as unseen.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Searches:
         self._shown = shown
         self._tried = {query.casefold().strip() for query in tried}
         self._offered = {candidate.memory.id for candidate in offered}
-        self._told = {candidate.memory.id for candidate in known.candidates}
-        self._told |= {dropped.candidate.memory.id for dropped in known.dropped}
+        self._recorded = {candidate.memory.id for candidate in known.candidates}
+        self._recorded |= {dropped.candidate.memory.id for dropped in known.dropped}
         self._found: dict[str, Candidate] = {}
         self.left = most
         self.queries: list[str] = []
@@ -50,7 +50,7 @@ class Searches:
         return tuple(self._found.values())
 
     def accepted(self, calls: Iterable[ToolRequest]) -> list[RecallQuery]:
-        """The calls that are searches, new ones, as many as may still be made."""
+        """Return the new searches among the calls, as many as are left."""
         fresh: dict[str, RecallQuery] = {}
         for call in calls:
             query = recall_query(call)
@@ -59,15 +59,14 @@ class Searches:
         return list(fresh.values())[: self.left]
 
     async def run(self, queries: Sequence[RecallQuery], deadline: Deadline) -> list[Candidate]:
-        """Candidates that the model has not seen, the best of each search first; searches of one turn are made at the
-        same time."""
+        """Run searches concurrently; return candidates that the model has not seen, the best of each search first."""
         self.left -= len(queries)
         self.queries += [query.query for query in queries]
         self._tried |= {query.query.casefold() for query in queries}
         answers = await asyncio.gather(*(self._search(query, deadline) for query in queries))
         new = self._new(answers)
         self._found |= {key: one for key, one in new.items() if key not in self._found}
-        self._tell_dropped(answers)
+        self._record_dropped(answers)
         shown = list(new.values())[: self._shown]
         self._offered |= {candidate.memory.id for candidate in shown}
         return shown
@@ -81,7 +80,7 @@ class Searches:
             return Recalled(query.query)
 
     def _new(self, answers: Iterable[Recalled]) -> dict[str, Candidate]:
-        """In turns, one of each answer, so that no search's results are all behind those of another."""
+        """Interleave the unseen candidates of all answers."""
         ranks = zip_longest(*(recalled.candidates for recalled in answers))
         found = (candidate for rank in ranks for candidate in rank if candidate is not None)
         new: dict[str, Candidate] = {}
@@ -90,9 +89,9 @@ class Searches:
                 new.setdefault(candidate.memory.id, candidate)
         return new
 
-    def _tell_dropped(self, answers: Iterable[Recalled]) -> None:
-        self._told |= set(self._found)
+    def _record_dropped(self, answers: Iterable[Recalled]) -> None:
+        self._recorded |= set(self._found)
         for dropped in (one for recalled in answers for one in recalled.dropped):
-            if dropped.candidate.memory.id not in self._told:
-                self._told.add(dropped.candidate.memory.id)
+            if dropped.candidate.memory.id not in self._recorded:
+                self._recorded.add(dropped.candidate.memory.id)
                 self.dropped.append(dropped)

@@ -1,4 +1,4 @@
-"""A chat model chooses among the candidates; it answers with numbers and never with text of its own."""
+"""Select memories with a chat model, which answers with candidate numbers only."""
 
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -16,15 +16,15 @@ from .chat_searches import Searches
 from .chat_turns import TurnRules, Turns
 from .prompt_files import Prompt
 
-CUT_OFF = "the deadline came while the model was answering: what had arrived by then counts"
+CUT_OFF = "the deadline passed while the model was answering; the partial answer was used"
 
 
 class LlmSelector:
-    """Selects with a chat model: one call as a rule, up to three turns when it asks to search again.
+    """Select with a chat model: usually one call, up to three turns if it asks to search again.
 
-    `present` makes any text fit to be shown (masked, flattened); how much of it is shown is decided here. `window` is
-    the model's context in tokens, `clock` gives monotonic seconds. Raises `PromptError` for a prompt that triage
-    cannot use. `select` raises `ModelError`; a failure after a first usable choice is not raised, that choice stands.
+    `present` masks and flattens texts before they are shown. `window` is the model's context in tokens, `clock` returns
+    monotonic seconds. Raise `PromptError` if triage cannot use the prompt. `select` raises `ModelError`, unless an
+    earlier turn gave a usable choice.
     """
 
     def __init__(
@@ -92,13 +92,13 @@ class LlmSelector:
 
 
 def _as_found(chosen: Sequence[Candidate], order: Sequence[Candidate]) -> list[Candidate]:
-    """The chosen ones in the order in which they were found."""
+    """Sort the chosen candidates in the order of the search."""
     places = {candidate.memory.id: place for place, candidate in reversed(list(enumerate(order)))}
     return sorted(chosen, key=lambda candidate: places[candidate.memory.id])
 
 
 def _dropped(chosen: Sequence[Candidate], turns: Turns, recalled: Recalled, most: int) -> tuple[Dropped, ...]:
-    """Every candidate that was not chosen, and why; those of the model's own searches included."""
+    """Return every candidate that was not chosen, with the reason, including those of the model's searches."""
     offered = turns.conversation.offered
     shown = {candidate.memory.id for candidate in offered}
     wanted = {candidate.memory.id for candidate in chosen}

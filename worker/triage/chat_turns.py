@@ -1,7 +1,7 @@
-"""The turns of one triage by a chat model: tool turns and turns that must end in a choice never mix.
+"""Run the turns of one selection by a chat model, at most `MAX_TURNS`.
 
-The first turn chooses among what the service found; only an answer that something is missing leads to a search. At
-most `MAX_TURNS` answers are asked for, whatever they say.
+The first turn chooses among what the service found; only an answer that something is missing leads to a search. A turn
+either offers tools or demands a choice, never both.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 MAX_TURNS = 3
 MIN_SEARCH_S = 1.2
-"""A further search is offered with no less time than this: it costs two more calls."""
+"""Minimum remaining time to offer a search, which costs two more calls."""
 
 _FAULT_REASONS = {UnusableAnswer.REFUSAL: Reason.MODEL_REFUSED, UnusableAnswer.TRUNCATED: Reason.MODEL_TRUNCATED}
 
@@ -31,14 +31,14 @@ Complete = Callable[[ChatRequest, Deadline], Awaitable[ChatReply]]
 
 @dataclass(frozen=True, slots=True)
 class TurnRules:
-    """Hold for all turns of one request: the most memories to choose, and whether the model may search at all."""
+    """Limits of a request: the most memories to choose, and whether the model may search."""
 
     most: int
     may_search: bool = True
 
 
 class Turns:
-    """The turns of one request; `usage` adds up what they cost, `partial` says that the last answer was cut off."""
+    """The turns of one request; `usage` is their total, `partial` is true if the last answer was cut off."""
 
     def __init__(
         self, complete: Complete, conversation: Conversation, searches: Searches, rules: TurnRules, deadline: Deadline
@@ -55,12 +55,9 @@ class Turns:
         self.partial = False
 
     async def choose(self) -> Choice:
-        """The last usable choice among the candidates that the service found. Raises `ModelError` without one."""
-        return await self._last_usable(self.conversation.choice_request())
-
-    async def _last_usable(self, request: ChatRequest) -> Choice:
+        """Return the last usable choice. Raise `ModelError` if there is none."""
         try:
-            return await self._turns(request)
+            return await self._turns(self.conversation.choice_request())
         except ModelError as error:
             if self._best is None:
                 raise
@@ -71,17 +68,16 @@ class Turns:
         for turns_left in range(MAX_TURNS - 1, -1, -1):
             reply = await self._complete(request, self._deadline)
             self.usage = add_usage(self.usage, reply.usage)
-            step = self._of_cut(reply) if reply.cut else await self._next(reply, turns_left)
+            step = self._partial_choice(reply) if reply.cut else await self._next(reply, turns_left)
             if isinstance(step, Choice):
                 return step
             request = step
         raise ModelError(Reason.MODEL_UNPARSEABLE, "no choice after the last turn")
 
-    def _of_cut(self, reply: ChatReply) -> Choice:
-        """What had been chosen when the deadline came. Raises `ModelError` where nothing had."""
+    def _partial_choice(self, reply: ChatReply) -> Choice:
         choice = parse_partial(reply.text, len(self.conversation.offered))
         if choice is None:
-            return self._best_or(Reason.MODEL_TIMEOUT, "no number had arrived at the deadline")
+            return self._best_or(Reason.MODEL_TIMEOUT, "the model had not chosen anything by the deadline")
         self.partial = True
         return choice
 
@@ -105,7 +101,7 @@ class Turns:
         return choice if enough else self.conversation.search_request(text)
 
     def _may_search_again(self, turns_left: int) -> bool:
-        """Whether there are searches, turns (one to ask, one to choose) and time for another one."""
+        """Return whether searches, turns (one to search, one to choose) and time are left."""
         may = self._rules.may_search and self.searches.left > 0 and turns_left >= 2
         return may and self._deadline.remaining() > MIN_SEARCH_S
 
@@ -113,9 +109,9 @@ class Turns:
         queries = self.searches.accepted(calls)
         repeated, self._refused = self._refused and not queries, self._refused or not queries
         if turns_left == 0 or repeated:
-            return self._best_or(Reason.MODEL_UNPARSEABLE, "searches instead of a choice")
+            return self._best_or(Reason.MODEL_UNPARSEABLE, "the model searched instead of choosing")
         if self._deadline.remaining() < MIN_SEARCH_S / 2:
-            return self._best_or(Reason.MODEL_NO_TIME, "no time for a further search")
+            return self._best_or(Reason.MODEL_NO_TIME, "no time for another search")
         found = await self.searches.run(queries, self._deadline)
         if not found and self._best is not None:
             return self._best
@@ -137,7 +133,7 @@ class Turns:
 
 
 def add_usage(total: ModelUsage | None, more: ModelUsage | None) -> ModelUsage | None:
-    """Both together; the cost is unknown where one of them is."""
+    """Add two usages; the cost is unknown if either is."""
     if total is None or more is None:
         return total or more
     known = total.cost is not None and more.cost is not None

@@ -1,6 +1,6 @@
-"""The scale that turns a decision model's raw probabilities into calibrated ones, and the file that keeps it.
+"""Calibrate a decision model's probabilities by Platt scaling, and store the fitted scales.
 
-p = 1 / (1 + exp(-(slope * logit(raw) + intercept))), as in Platt scaling; `worker.tuning.decision_scale_fit` fits it.
+p = 1 / (1 + exp(-(slope * logit(raw) + intercept))); `worker.tuning.decision_scale_fit` fits it.
 """
 
 import math
@@ -17,7 +17,7 @@ _EDGE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class DecisionScale:
-    """How a model's raw probabilities are read; `threshold` is one of the calibrated ones."""
+    """The calibration of one model; `threshold` applies to calibrated probabilities."""
 
     slope: float = 1.0
     intercept: float = 0.0
@@ -28,7 +28,7 @@ class DecisionScale:
 
 
 def logit(probability: float) -> float:
-    """The log odds, bounded where the probability is 0 or 1."""
+    """Return the log odds, clipped at probabilities of 0 and 1."""
     bounded = min(max(probability, _EDGE), 1.0 - _EDGE)
     return math.log(bounded / (1.0 - bounded))
 

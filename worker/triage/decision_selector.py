@@ -1,15 +1,16 @@
-"""A decision model chooses among the candidates: one yes/no question each, and a probability for each answer."""
+"""Select memories with a decision model: one yes/no question and one probability per candidate."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from time import monotonic
 
 from hooks.contract import Engine
 from worker.domain.deadline import Deadline
 from worker.domain.errors import PromptError
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled, RecallTool, Selection, SelectionTask
-from worker.domain.model_calls import DecisionReply, DecisionRequest, ModelUsage
+from worker.domain.model_calls import DecisionReply, DecisionRequest
 from worker.ports.models import DecisionModel
 from worker.settings.injection import InjectionConfig
 
@@ -22,20 +23,20 @@ from .prompt_files import Prompt
 STATE = "state"
 VARIABLES = frozenset({"now", "task", "candidate"})
 MOST_CHARACTERS = 40_000
-"""Characters of one request's questions: servers refuse bodies of 64 KiB and more."""
+"""Maximum characters of one request's questions; servers reject bodies of 64 KiB and more."""
 
 
 def check_decision_prompt(prompt: Prompt) -> None:
-    """Raises `PromptError` where the prompt lacks the section of the state, or uses a variable that is not there."""
+    """Raise `PromptError` if the prompt lacks the section '# State' or uses an unknown variable."""
     prompt.section(STATE)
     unknown = sorted(prompt.variables - VARIABLES)
     if unknown:
-        raise PromptError(f"prompt {prompt.name}: decisions have no variable {unknown[0]!r}")
+        raise PromptError(f"prompt {prompt.name}: unknown variable {unknown[0]!r}; use {', '.join(sorted(VARIABLES))}")
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionLimits:
-    """How a model's answers are read, and how many questions one of its requests may hold."""
+    """A model's scale, maximum questions per request, and whether it keeps the search's order."""
 
     scale: DecisionScale = field(default_factory=DecisionScale)
     questions: int = 64
@@ -43,10 +44,10 @@ class DecisionLimits:
 
 
 class DecisionSelector:
-    """Keeps what is probable enough, the most probable first. `select` raises `ModelError`.
+    """Select the candidates above the threshold, the most probable first. `select` raises `ModelError`.
 
-    `present` makes any text fit to be shown. A decision model neither searches nor sees one candidate beside another,
-    so a planted instruction can move one probability and nothing else.
+    `present` masks and flattens texts before they are shown. Every question contains a single candidate, so a planted
+    instruction can affect only its own probability.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class DecisionSelector:
     ) -> Selection:
         shown = recalled.candidates[: config.triage_candidates]
         request = questions_about(task, shown, self._prompt, self._present)
-        replies = await self._answers(request, deadline)
+        replies = await self._guard(
+            lambda: all_answers(self._model, request, deadline, self._limits.questions), deadline
+        )
         raw = [probability for reply in replies for probability in reply.probabilities]
         scale = self._limits.scale
         probable = {one.memory.id: scale.calibrated(value) for one, value in zip(shown, raw, strict=True)}
@@ -83,19 +86,15 @@ class DecisionSelector:
             engine=Engine.DECISION,
             dropped=_dropped(kept, shown, recalled, config.max_items),
             prompt_id=self._prompt.name,
-            usage=_usage(replies),
+            usage=reduce(add_usage, (reply.usage for reply in replies), None),
             probabilities={key: round(value, 4) for key, value in probable.items()},
         )
-
-    async def _answers(self, request: DecisionRequest, deadline: Deadline) -> list[DecisionReply]:
-        """The replies to all batches, asked at the same time."""
-        return await self._guard(lambda: all_answers(self._model, request, deadline, self._limits.questions), deadline)
 
 
 async def all_answers(
     model: DecisionModel, request: DecisionRequest, deadline: Deadline, most: int
 ) -> list[DecisionReply]:
-    """The replies to a request's batches, in order. The first `ModelError` ends the other calls."""
+    """Send the batches of a request concurrently; return the replies in order. A `ModelError` cancels the rest."""
     batches = [DecisionRequest(request.state, batch) for batch in batches_of(request.questions, most)]
     calls = [asyncio.create_task(model.decide(batch, deadline)) for batch in batches]
     try:
@@ -108,7 +107,7 @@ async def all_answers(
 def questions_about(
     task: SelectionTask, candidates: Sequence[Candidate], prompt: Prompt, present: Callable[[str], str]
 ) -> DecisionRequest:
-    """The task as the state, and one question for each candidate; what is the same for all of them comes first."""
+    """Return the task as the shared state, and one question per candidate."""
     values = {"now": task.now.date().isoformat(), "task": task_lines(task, present)}
     state = f"{prompt.system}\n\n{prompt.fill(prompt.section(STATE), values)}"
     texts = (candidate_text(one, present, task.now) for one in candidates)
@@ -116,7 +115,7 @@ def questions_about(
 
 
 def batches_of(questions: Sequence[str], most: int, characters: int = MOST_CHARACTERS) -> Iterator[tuple[str, ...]]:
-    """The questions in their order, in as few requests as the limits allow."""
+    """Split questions into as few requests as the limits allow, in order."""
     batch: list[str] = []
     size = 0
     for question in questions:
@@ -127,13 +126,6 @@ def batches_of(questions: Sequence[str], most: int, characters: int = MOST_CHARA
         size += len(question)
     if batch:
         yield tuple(batch)
-
-
-def _usage(replies: Sequence[DecisionReply]) -> ModelUsage | None:
-    total: ModelUsage | None = None
-    for reply in replies:
-        total = add_usage(total, reply.usage)
-    return total
 
 
 def _dropped(

@@ -1,8 +1,9 @@
-"""Triage with the prompts and the models in force: both may change while the service runs."""
+"""Select with the prompts and models currently in force; both may change while the service runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -32,22 +33,22 @@ DECISION_PROMPT = "decision"
 TRIAGE_TEXT_CHARS = 4000
 
 SHARE = 0.6
-"""Share of the time left that a model may take while another one waits for its turn."""
+"""Share of the remaining time for a model if another one can be tried after it."""
 
 MIN_NEXT_S = 0.4
-"""Seconds that must be left for the next model to be asked."""
+"""Minimum remaining seconds to try the next model."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """The prompts that triage uses; `others` are those of the folder that triage could use as well, by id."""
+    """The prompts in use; `others` are further prompts of the folder that triage can use, by id."""
 
     triage: Prompt
     decision: Prompt
     others: Mapping[str, Prompt] = field(default_factory=dict)
 
     def with_prompt(self, prompt: Prompt | None) -> "PromptSet":
-        """The same with `prompt` in the place of the one by its id."""
+        """Return a copy in which `prompt` replaces the one with its id."""
         if prompt is None:
             return self
         if prompt.id == TRIAGE_PROMPT:
@@ -57,7 +58,7 @@ class PromptSet:
         return replace(self, others={**self.others, prompt.id: prompt})
 
     def triage_for(self, config: InjectionConfig) -> Prompt:
-        """The prompt that the settings name; the usual one where the folder has none by that name that fits."""
+        """Return the prompt that the settings name, or the default one if it does not exist."""
         if config.prompt == self.triage.id:
             return self.triage
         found = self.others.get(config.prompt)
@@ -67,10 +68,10 @@ class PromptSet:
 
 
 class LivePrompts:
-    """The prompts of a folder, swapped as a whole when they are sound. Raises `PromptError` when they are not at first.
+    """The prompts of a folder, replaced together when all are valid. Raise `PromptError` if they are invalid at first.
 
-    `report` is told what is wrong with a changed folder, or `None` once nothing is any more. A folder without a prompt
-    for decisions takes the shipped one.
+    `report` receives the error of a changed folder, or `None` once it is valid. The shipped decision prompt is the
+    default.
     """
 
     def __init__(self, directory: Path, report: Callable[[str | None], None] = lambda _: None) -> None:
@@ -91,11 +92,11 @@ class LivePrompts:
         return self._prompts.triage_for(config)
 
     def with_prompt(self, prompt: Prompt | None) -> PromptSet:
-        """Those in force now, which change no more; see `PromptSet.with_prompt`."""
+        """Return a copy that no longer changes; see `PromptSet.with_prompt`."""
         return self._prompts.with_prompt(prompt)
 
     async def reload(self) -> None:
-        """Read the folder again; one that is broken changes nothing and is reported."""
+        """Read the folder again; if it is invalid, keep the old prompts and report the error."""
         try:
             self._prompts = await asyncio.to_thread(_load, self._directory)
         except PromptError as error:
@@ -107,7 +108,7 @@ class LivePrompts:
 def _load(directory: Path) -> PromptSet:
     prompts = load_prompts(directory)
     if TRIAGE_PROMPT not in prompts:
-        raise PromptError(f"{directory}: there is no prompt with the id {TRIAGE_PROMPT!r}")
+        raise PromptError(f"{directory}: no prompt has the id {TRIAGE_PROMPT!r}")
     decision = prompts.get(DECISION_PROMPT) or load_prompts(default_prompts_dir())[DECISION_PROMPT]
     check_prompt(prompts[TRIAGE_PROMPT])
     check_decision_prompt(decision)
@@ -124,15 +125,14 @@ def _is_for_triage(prompt: Prompt) -> bool:
 
 
 Ask = Callable[[str, InjectionConfig, Deadline], Awaitable[Selector]]
-"""The selector of the model by that name. Raises `ModelError` where it cannot be had in time."""
+"""Return the selector of a model. Raise `ModelError` if it cannot be opened in time."""
 
 
 class LiveSelector:
-    """Ask the models of a request's settings one after the other; a `worker.ports.models.Selector`.
+    """Try the models of a request in order until one succeeds; a `worker.ports.models.Selector`.
 
-    The next one is asked when one fails and time remains. A request keeps the prompt and masking that it began with.
-    `names` returns a request's models, `clock` monotonic seconds. `select` raises the first model's `ModelError`, with
-    all attempts.
+    `names` returns a request's models, `clock` monotonic seconds. If all fail, `select` raises the first meaningful
+    `ModelError` with all attempts.
     """
 
     def __init__(
@@ -163,31 +163,27 @@ class LiveSelector:
             else:
                 attempt = ModelAttempt(name, None, self._spent(started))
                 return replace(selection, attempts=(*(failed for _, failed in failures), attempt))
-        raise _of_all(failures)
+        raise _combined(failures)
 
     def _spent(self, started: float) -> float:
         return round((self._clock() - started) * 1000.0, 3)
 
 
-def _of_all(failures: list[tuple[ModelError, ModelAttempt]]) -> ModelError:
-    """The first failure that says more than that there was no time, with every attempt."""
+def _combined(failures: list[tuple[ModelError, ModelAttempt]]) -> ModelError:
+    """Return the first failure other than a lack of time, with every attempt."""
     attempts = tuple(attempt for _, attempt in failures)
-    errors = [error for error, _ in failures] or [ModelError(Reason.MODEL_NO_TIME, "no model is named")]
-    told = next((error for error in errors if error.reason is not Reason.MODEL_NO_TIME), errors[0])
-    return ModelError(told.reason, str(told), attempts)
+    errors = [error for error, _ in failures] or [ModelError(Reason.MODEL_NO_TIME, "no model is configured")]
+    first = next((error for error in errors if error.reason is not Reason.MODEL_NO_TIME), errors[0])
+    return ModelError(first.reason, str(first), attempts)
 
 
 def presenter(config: InjectionConfig) -> Callable[[str], str]:
-    """How these settings show a text to a model."""
-
-    def present(content: str) -> str:
-        return shown_text(content, TRIAGE_TEXT_CHARS, mask=config.mask_secrets)
-
-    return present
+    """Return the function that prepares texts for a model under these settings."""
+    return partial(shown_text, limit=TRIAGE_TEXT_CHARS, mask=config.mask_secrets)
 
 
 def ask_by_kind(kind: Callable[[str, InjectionConfig], ModelKind], ways: Mapping[ModelKind, Ask]) -> Ask:
-    """Selectors of models of any kind, each asked in its own way."""
+    """Dispatch on the kind of a model."""
 
     async def ask(name: str, config: InjectionConfig, deadline: Deadline) -> Selector:
         return await ways[kind(name, config)](name, config, deadline)
@@ -198,7 +194,7 @@ def ask_by_kind(kind: Callable[[str, InjectionConfig], ModelKind], ways: Mapping
 def ask_chat(
     pool: "ModelPool[ChatModel]", prompt: Callable[[InjectionConfig], Prompt], usual_window: int = USUAL_CONTEXT
 ) -> Ask:
-    """Selectors of chat models."""
+    """Return the `Ask` for chat models."""
 
     async def ask(name: str, config: InjectionConfig, deadline: Deadline) -> Selector:
         opened = await pool.get(name, deadline)
@@ -211,7 +207,7 @@ def ask_chat(
 def ask_decision(
     pool: "ModelPool[DecisionModel]", prompt: Callable[[], Prompt], scales: Mapping[str, DecisionScale]
 ) -> Ask:
-    """Selectors of decision models, read by the scale that was fitted for each; a threshold in the settings wins."""
+    """Return the `Ask` for decision models, with their fitted scales; a threshold in the settings takes precedence."""
 
     async def ask(name: str, config: InjectionConfig, deadline: Deadline) -> Selector:
         opened = await pool.get(name, deadline)

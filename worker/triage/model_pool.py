@@ -1,4 +1,4 @@
-"""The models that settings name, each opened once, with the breaker that pauses it."""
+"""Open each configured model once, with its own circuit breaker."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from .breaker import CircuitBreaker
 log = structlog.get_logger()
 
 OPENING_S = 0.5
-"""Seconds that a request waits for a model to be opened: the first of all takes longer, further ones do not."""
+"""Maximum seconds that a request waits for a model to open."""
 
 
 class AnyModel(Protocol):
-    """What all kinds of models have in common."""
+    """The common interface of models."""
 
     @property
     def name(self) -> str: ...
@@ -39,10 +39,9 @@ M = TypeVar("M", bound=AnyModel)
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """How an open model is: failures in a row, the reason of the last of them, and whether it is left alone for them,
-    for so many seconds more.
+    """State of an open model: consecutive failures, the last reason, and the seconds until the breaker's next try.
 
-    `paused_s` is `None` where it is asked as usual, and 0 where the next request tries it again.
+    `paused_s` is `None` if the model is not paused, and 0 if the next request tries it again.
     """
 
     name: str
@@ -53,7 +52,7 @@ class ModelState:
 
 @dataclass(frozen=True, slots=True)
 class Opened(Generic[M]):
-    """A model that can be asked, and the breaker of its failures."""
+    """An open model with its circuit breaker."""
 
     model: M
     profile: ModelProfile
@@ -61,7 +60,7 @@ class Opened(Generic[M]):
 
 
 class ModelPool(Generic[M]):
-    """Opens models by name when they are first needed. `load` blocks for as long as an SDK takes to import."""
+    """Open models by name when they are first needed. `load` may block while an SDK is imported."""
 
     def __init__(self, load: Callable[[ModelProfile], M], profile: Callable[[str], ModelProfile]) -> None:
         self._load = load
@@ -70,7 +69,7 @@ class ModelPool(Generic[M]):
         self._warming: set[asyncio.Task[None]] = set()
 
     def open(self, name: str) -> "asyncio.Task[Opened[M]]":
-        """Begin to open a model, unless that has been done; it is warmed up afterwards."""
+        """Start to open and warm up a model, unless it is open already."""
         known = self._opened.get(name)
         if known is None or _failed(known):
             known = asyncio.create_task(self._open(name), name=f"open-model-{name}")
@@ -78,23 +77,23 @@ class ModelPool(Generic[M]):
         return known
 
     async def get(self, name: str, deadline: Deadline) -> Opened[M]:
-        """The open model. Raises `ModelError` where it cannot be opened, or not in time."""
+        """Return the open model. Raise `ModelError` if it cannot be opened in time."""
         opening = self.open(name)
         try:
             async with asyncio.timeout(deadline.within(OPENING_S).remaining()):
                 return await asyncio.shield(opening)
         except TimeoutError:
-            raise ModelError(Reason.MODEL_NO_TIME, f"{name}: still being opened") from None
+            raise ModelError(Reason.MODEL_NO_TIME, f"{name}: still opening") from None
         except MeeseeksError as error:
             raise ModelError(Reason.MODEL_ERROR, f"{name}: cannot be opened: {error}") from error
 
     def states(self, now: float) -> list[ModelState]:
-        """Of every open model; `now` is in the seconds that breakers are told."""
+        """Return the state of every open model; `now` is in monotonic seconds."""
         opened = [(name, task.result().breaker) for name, task in self._opened.items() if _is_open(task)]
         return [ModelState(name, one.failures, one.last, one.paused_for(now)) for name, one in opened]
 
     async def warmed(self) -> None:
-        """Wait until the models that are open are warm, or have failed to be."""
+        """Wait until the open models have finished warming up, successfully or not."""
         while self._warming:
             await asyncio.wait(self._warming)
 
@@ -129,15 +128,14 @@ _KINDS = {Strategy.LLM: ModelKind.CHAT, Strategy.DECISION: ModelKind.DECISION}
 
 
 class ModelNames:
-    """Which models a request may use, in order; `usual` is the one for requests whose settings name none."""
+    """The models that a request may use, in order; `usual` is the default model."""
 
     def __init__(self, service: ServiceSettings, usual: str | None) -> None:
         self._service = service
         self.usual = usual
 
     def of(self, config: InjectionConfig) -> tuple[str, ...]:
-        """All that are named, or those of the kind that the strategy asks for; where none is known to be of it, those
-        of which the settings do not say what they are."""
+        """Return the configured models of the strategy's kind, or else those whose kind is not configured."""
         named = tuple(dict.fromkeys(config.models)) or ((self.usual,) if self.usual else ())
         wanted = _KINDS.get(config.strategy)
         if wanted is None:
@@ -146,11 +144,11 @@ class ModelNames:
         return fitting or tuple(name for name in named if self._service.profile(name).kind is None)
 
     def kind(self, name: str, config: InjectionConfig) -> ModelKind:
-        """As what a request asks a model: as its strategy says, else as what it is known to be."""
+        """Return the kind that the strategy implies, or else the model's own."""
         return _KINDS.get(config.strategy) or kind_of(self._service.profile(name))
 
     def strategy(self, config: InjectionConfig) -> Strategy | None:
-        """The strategy that fits the first model; `None` without one."""
+        """Return the strategy that fits the first model, or `None` without a model."""
         first = next(iter(self.of(config)), None)
         if first is None:
             return None

@@ -1,4 +1,4 @@
-"""Prompt files: Markdown with YAML front matter, checked when they are loaded; and how data is put into them.
+"""Load prompt files (Markdown with YAML front matter), check them, and fill in data.
 
 A file has front matter between two lines `---` and sections under level-one headings:
 
@@ -11,12 +11,12 @@ A file has front matter between two lines `---` and sections under level-one hea
     # System
     # Example: user        (any number of pairs)
     # Example: assistant
-    # User                 (a template; `{{name}}` stands for a variable)
-    # <Anything else>      (further texts that the code asks for by name)
+    # User                 (a template; `{{name}}` is a variable)
+    # <Anything else>      (further sections that the code uses by name)
 
-A file with `extends: triage` in its front matter takes from that prompt what it does not say itself: sections,
-examples, parameters and variables. What it extends lies in the same folder, else it is the shipped one; a file that
-extends its own id means the shipped one.
+A file with `extends: triage` in its front matter inherits sections, examples, parameters and variables that it does not
+define. The base prompt is in the same folder, or else the shipped one; a file that extends its own id extends the
+shipped one.
 """
 
 import json
@@ -56,7 +56,7 @@ class _FrontMatter(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One checked prompt. `sections` holds the further texts by lower-case heading."""
+    """A checked prompt. `sections` maps lower-case headings to the further sections."""
 
     id: str
     version: int
@@ -70,41 +70,43 @@ class Prompt:
 
     @property
     def name(self) -> str:
-        """Id and version, as receipts show it: `triage@1`."""
+        """Return id and version, such as `triage@1`."""
         return f"{self.id}@{self.version}"
 
     def prefix(self) -> tuple[Message, ...]:
-        """Rules and examples: the same for every request, so that providers and servers can cache them."""
-        shots = [message for user, answer in self.examples for message in (_user(user), _assistant(answer))]
+        """Return rules and examples, which are the same for every request and therefore cacheable."""
+        shots = [
+            message for user, answer in self.examples for message in (user_message(user), assistant_message(answer))
+        ]
         return ({"role": "system", "content": self.system}, *shots)
 
     def fill(self, template: str, values: Mapping[str, str]) -> str:
-        """The template with its variables replaced in one pass: a value is never expanded again."""
+        """Replace the variables of a template in one pass, so that values are never expanded."""
         return _VARIABLE.sub(lambda match: values[match.group(1)], template)
 
     def section(self, name: str) -> str:
-        """A further text of the file. Raises `PromptError` if the file has none by that heading."""
+        """Return a further section. Raise `PromptError` if it is missing."""
         if name not in self.sections:
             raise PromptError(f"prompt {self.name}: the section '# {name.capitalize()}' is missing")
         return self.sections[name]
 
 
-def _user(text: str) -> Message:
+def user_message(text: str) -> Message:
     return {"role": "user", "content": text}
 
 
-def _assistant(text: str) -> Message:
+def assistant_message(text: str) -> Message:
     return {"role": "assistant", "content": text}
 
 
 def default_prompts_dir() -> Path:
-    """The prompts inside the installed package, else those of the checkout."""
+    """Return the prompts of the installed package, or those of the checkout."""
     packaged = PACKAGE_ROOT / "_prompts"
     return packaged if packaged.is_dir() else PACKAGE_ROOT.parent / "prompts"
 
 
 def load_prompts(directory: Path) -> dict[str, Prompt]:
-    """Every prompt of a folder (`*.md` directly in it, save README.md) by its id. Raises `PromptError`."""
+    """Load the prompts of a folder (`*.md` except README.md) by id. Raise `PromptError` if one is invalid."""
     if not directory.is_dir():
         raise PromptError(f"there is no folder of prompts at {directory}")
     prompts: dict[str, Prompt] = {}
@@ -113,23 +115,21 @@ def load_prompts(directory: Path) -> dict[str, Prompt]:
             continue
         prompt = load_prompt(path)
         if prompt.id in prompts:
-            raise PromptError(f"{path}: the id {prompt.id!r} is taken by another file")
+            raise PromptError(f"{path}: another file has the id {prompt.id!r}; rename one of them")
         prompts[prompt.id] = prompt
     return prompts
 
 
 def load_prompt(path: Path) -> Prompt:
-    """One prompt file, checked. Raises `PromptError` naming the file and the fault."""
+    """Load and check a prompt file. Raise `PromptError` if it is invalid."""
     return parse_prompt(_read(path), str(path), path.parent)
 
 
 def whole_prompt(path: Path, *folders: Path) -> tuple[Prompt, str]:
-    """The prompt of a file that may be in no folder of prompts yet, and its text with what it takes from another one
-    written out.
+    """Load a prompt outside the prompts folder; return it and its text with inherited parts included.
 
-    What it extends is looked for beside it by the id as the file's name, where other drafts may lie as well, then by
-    the id alone in `folders`, among the shipped ones, and beside it. Raises `PromptError` naming the file and the
-    fault.
+    The base prompt is searched for beside the file by file name (because other drafts may be there too), then by id in
+    `folders`, among the shipped prompts, and beside the file. Raise `PromptError` if the file is invalid.
     """
     text = _read(path)
     front, _ = _parts(text, str(path))
@@ -137,11 +137,11 @@ def whole_prompt(path: Path, *folders: Path) -> tuple[Prompt, str]:
         return parse_prompt(text, str(path)), text
     named = [path.parent] if (path.parent / f"{front.extends}.md").is_file() else []
     prompt = parse_prompt(text, str(path), *named, *folders, default_prompts_dir(), path.parent)
-    return prompt, _written(prompt, front.description)
+    return prompt, _whole_text(prompt, front.description)
 
 
-def _written(prompt: Prompt, description: str) -> str:
-    """A text that says everything of a prompt itself."""
+def _whole_text(prompt: Prompt, description: str) -> str:
+    """Return the text of an equal prompt that extends nothing."""
     texts = {"system": prompt.system, "user": prompt.user, **prompt.sections}
     front = {
         "id": prompt.id,
@@ -160,14 +160,11 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PromptError(f"{path}: cannot be read: {error}") from error
+        raise PromptError(f"cannot read {path}: {error}") from error
 
 
 def parse_prompt(text: str, source: str, *folders: Path) -> Prompt:
-    """The prompt that a file's text describes; a prompt that it extends is looked for in `folders` first.
-
-    Raises `PromptError` that begins with `source`.
-    """
+    """Parse a prompt; look for the base prompt in `folders` first. Raise `PromptError` starting with `source`."""
     front, sections = _parts(text, source)
     named = {name: body for name, body in sections if not name.startswith("example:")}
     examples = _examples(sections, source)
@@ -191,7 +188,7 @@ def parse_prompt(text: str, source: str, *folders: Path) -> Prompt:
 def _parts(text: str, source: str) -> tuple[_FrontMatter, list[tuple[str, str]]]:
     match = _FRONT.match(text.replace("\r\n", "\n"))
     if match is None:
-        raise PromptError(f"{source}: must begin with front matter between two lines '---'")
+        raise PromptError(f"{source}: must start with front matter between two lines '---'")
     return _front_matter(match.group(1), source), _sections(match.group(2), source)
 
 
@@ -203,7 +200,6 @@ def _required(named: dict[str, str], name: str, source: str) -> str:
 
 
 def _base(wanted: str, source: str, folders: Iterable[Path]) -> Prompt:
-    """The prompt by that id, which extends nothing itself."""
     for place in (*folders, default_prompts_dir()):
         for path in sorted(place.glob("*.md"), key=lambda path: (path.stem != wanted, path.name)):
             text = _read(path)
@@ -212,18 +208,16 @@ def _base(wanted: str, source: str, folders: Iterable[Path]) -> Prompt:
             front, _ = _parts(text, str(path))
             if front.id == wanted and front.extends is None:
                 return parse_prompt(text, str(path))
-    raise PromptError(f"{source}: extends {wanted!r}, and there is no prompt by that id that extends nothing itself")
+    raise PromptError(f"{source}: extends {wanted!r}, but no prompt with that id exists (or it extends another one)")
 
 
 def _extended(
     base: Prompt, front: _FrontMatter, named: dict[str, str], examples: tuple[tuple[str, str], ...], source: str
 ) -> Prompt:
-    """The base with what a file says itself in the place of what the base says."""
+    """Override the parts of the base prompt that a file defines itself."""
     empty = next((name for name, text in named.items() if not text), None)
     if empty is not None:
-        raise PromptError(
-            f"{source}: the section '# {empty.capitalize()}' is empty; leave it out to keep the other one"
-        )
+        raise PromptError(f"{source}: the section '# {empty.capitalize()}' is empty; remove it to inherit it")
     system, user = named.pop("system", base.system), named.pop("user", base.user)
     sections, said = {**base.sections, **named}, front.model_fields_set
     declared = base.variables | frozenset(front.variables)
@@ -244,7 +238,7 @@ def _extended(
 
 
 _YAML_SLIPS = (ValueError, KeyError, AttributeError, RecursionError)
-"""What PyYAML raises besides its own errors: for dates that there are not, unfit tags, brackets in their thousands."""
+"""What PyYAML raises besides its own errors: for invalid dates, bad tags, deep nesting."""
 
 
 def _front_matter(text: str, source: str) -> _FrontMatter:
@@ -268,7 +262,7 @@ def _sections(body: str, source: str) -> list[tuple[str, str]]:
     names = [name for name, _ in sections if not name.startswith("example:")]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        raise PromptError(f"{source}: the section '# {twice.capitalize()}' is there twice")
+        raise PromptError(f"{source}: the section '# {twice.capitalize()}' appears twice")
     return sections
 
 
@@ -282,7 +276,7 @@ def _check_variables(declared: list[str], sections: Mapping[str, str], source: s
 
 def _check_system(text: str, source: str) -> None:
     if "{{" in text:
-        raise PromptError(f"{source}: '# System' must not hold variables, it is the cacheable part")
+        raise PromptError(f"{source}: '# System' must not use variables, so that it can be cached")
 
 
 def _used(texts: Iterable[str]) -> set[str]:
@@ -303,10 +297,10 @@ _SWAP = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "`": "'"})
 
 
 def neutralise(text: str) -> str:
-    """The text as one line in which nothing can pass for markup, a control token or one of our labels.
+    """Return the text as one line without anything that looks like markup, a control token or a label.
 
-    Angle and square brackets are swapped for look-alikes (`<|im_end|>`, `</s>`, `[INST]`, `[3]`), control characters
-    and line separators become spaces, invisible format characters go, unpaired surrogates become U+FFFD.
+    Angle and square brackets become look-alikes (`<|im_end|>`, `</s>`, `[INST]`, `[3]`), control characters and line
+    separators become spaces, invisible format characters are removed, and unpaired surrogates become U+FFFD.
     """
     cleaned = "".join(_clean_character(character) for character in text.translate(_SWAP))
     return _SPACES.sub(" ", cleaned).strip()
@@ -324,12 +318,12 @@ def _clean_character(character: str) -> str:
 
 
 def quote(text: str) -> str:
-    """The neutralised text as a JSON string, so that it ends where we say it ends."""
+    """Return the neutralised text as a JSON string, so that it cannot end early."""
     return json.dumps(neutralise(text), ensure_ascii=False)
 
 
 def clip_middle(text: str, limit: int) -> str:
-    """At most `limit` characters, the middle left out: tasks say what they want at the start or at the end."""
+    """Shorten a text to `limit` characters, cutting the middle: tasks usually start or end with what they ask."""
     if len(text) <= limit:
         return text
     head = (limit - 3) // 2
@@ -337,5 +331,5 @@ def clip_middle(text: str, limit: int) -> str:
 
 
 def estimate_messages(messages: tuple[Message, ...]) -> int:
-    """About how many tokens a conversation has, with 8 for the frame of each message."""
+    """Estimate the tokens of a conversation, with 8 of overhead per message."""
     return sum(estimate_tokens(str(message.get("content") or "")) + 8 for message in messages)

@@ -1,1 +1,1 @@
-"""Fit thresholds and models to labelled worlds, and measure what they are worth."""
+"""Fit thresholds and models to labelled worlds, and measure them."""

@@ -1,7 +1,7 @@
-"""Fit the scale of a decision model's probabilities to labels.
+"""Fit the scale of a decision model's probabilities to labels. Pure.
 
-Calibration is Platt's: p = 1 / (1 + exp(-(slope * logit(raw) + intercept))), fitted as in Lin, Lin and Weng, "A note on
-Platt's probabilistic outputs for support vector machines" (Machine Learning 68, 2007). Pure.
+This is Platt scaling: p = 1 / (1 + exp(-(slope * logit(raw) + intercept))), fitted as in Lin, Lin and Weng, "A note on
+Platt's probabilistic outputs for support vector machines" (Machine Learning 68, 2007).
 """
 
 import math
@@ -12,19 +12,17 @@ from worker.domain.errors import SettingsError
 from worker.triage.decision_scale import DecisionScale, logit, sigmoid
 
 CLEAN = 0.97
-"""Share of the tasks without relevant memories that the fitted threshold keeps free of any."""
-
+"""Target share of tasks without relevant memories for which the fitted threshold selects nothing."""
 
 LEAST_LABELS = 20
-"""Answers of each kind, relevant and not, under which nothing is fitted."""
-
+"""Minimum number of relevant answers, and of other answers, for a fit."""
 
 _ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One answer: which task it was about, the raw probability, and the label."""
+    """One answer: its task, raw probability and label."""
 
     task: str
     raw: float
@@ -33,9 +31,9 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class ScaleEffect:
-    """What a scale does on labelled answers, each a share of 0 to 1 or `None` where there is nothing to count.
+    """The effect of a scale on labelled answers: shares from 0 to 1, `None` if nothing counts for them.
 
-    `log_loss` is in nats per answer; the lower, the better calibrated.
+    `log_loss` is in nats per answer; lower is better calibrated.
     """
 
     precision: float | None
@@ -45,11 +43,11 @@ class ScaleEffect:
 
 
 def fitted(answers: Sequence[Answered]) -> DecisionScale:
-    """The scale that fits the labels. Raises `SettingsError` where there are too few of either kind."""
+    """Fit a scale to the labels. Raise `SettingsError` if there are too few of either kind."""
     positive = sum(answer.relevant for answer in answers)
     if min(positive, len(answers) - positive) < LEAST_LABELS:
         raise SettingsError(
-            f"{positive} relevant and {len(answers) - positive} other answers are too few to fit to; it takes"
+            f"{positive} relevant and {len(answers) - positive} other answers are too few for a fit; label at least"
             f" {LEAST_LABELS} of each"
         )
     slope, intercept = _platt(answers)
@@ -58,14 +56,14 @@ def fitted(answers: Sequence[Answered]) -> DecisionScale:
 
 
 def _platt(answers: Sequence[Answered]) -> tuple[float, float]:
-    """Slope and intercept of least cross entropy by Newton's method; targets are smoothed, so it always ends."""
+    """Minimise the cross entropy by Newton's method; smoothed targets keep the minimum finite."""
     positive = sum(answer.relevant for answer in answers)
     high, low = (positive + 1.0) / (positive + 2.0), 1.0 / (len(answers) - positive + 2.0)
     points = [(logit(answer.raw), high if answer.relevant else low) for answer in answers]
     slope, intercept = 0.0, math.log((positive + 1.0) / (len(answers) - positive + 1.0))
     for _ in range(_ROUNDS):
         step_slope, step_intercept = _newton_step(points, slope, intercept)
-        size = _shortened(points, (slope, intercept), (step_slope, step_intercept))
+        size = _step_size(points, (slope, intercept), (step_slope, step_intercept))
         slope, intercept = slope - size * step_slope, intercept - size * step_intercept
         if size * max(abs(step_slope), abs(step_intercept)) < 1e-9:
             break
@@ -73,7 +71,7 @@ def _platt(answers: Sequence[Answered]) -> tuple[float, float]:
 
 
 def _newton_step(points: Sequence[tuple[float, float]], slope: float, intercept: float) -> tuple[float, float]:
-    """The inverse of the Hessian times the gradient; a small ridge keeps it invertible."""
+    """Return the inverse Hessian times the gradient; a small ridge keeps the Hessian invertible."""
     by_slope = by_intercept = mixed = 0.0
     first = second = 1e-9
     for x, target in points:
@@ -93,8 +91,8 @@ def _newton_step(points: Sequence[tuple[float, float]], slope: float, intercept:
     )
 
 
-def _shortened(points: Sequence[tuple[float, float]], at: tuple[float, float], step: tuple[float, float]) -> float:
-    """The share of a step that does not make the loss greater."""
+def _step_size(points: Sequence[tuple[float, float]], at: tuple[float, float], step: tuple[float, float]) -> float:
+    """Halve the step until it does not increase the loss; return its share."""
     size, before = 1.0, _loss(points, *at)
     while size > 1e-8 and _loss(points, at[0] - size * step[0], at[1] - size * step[1]) > before:
         size /= 2.0
@@ -110,10 +108,7 @@ def _softplus(value: float) -> float:
 
 
 def _threshold(scale: DecisionScale, answers: Sequence[Answered]) -> float:
-    """The lowest calibrated probability that keeps enough of the tasks clean that have nothing relevant.
-
-    Without such tasks, the one at which precision and recall are best together (F1).
-    """
+    """Return the lowest threshold that reaches `CLEAN`, or the best F1 if every task has any."""
     best = _best_of_clean_tasks(scale, answers)
     if best:
         worst = best[min(math.ceil(CLEAN * len(best)), len(best)) - 1]
@@ -123,7 +118,7 @@ def _threshold(scale: DecisionScale, answers: Sequence[Answered]) -> float:
 
 
 def _best_of_clean_tasks(scale: DecisionScale, answers: Sequence[Answered]) -> list[float]:
-    """For every task without a relevant memory, the highest probability that any of its memories got; ascending."""
+    """Return the highest probability in each task without relevant memories, ascending."""
     with_any = {answer.task for answer in answers if answer.relevant}
     best: dict[str, float] = {}
     for answer in answers:
@@ -139,7 +134,7 @@ def _f1(scale: DecisionScale, answers: Sequence[Answered], threshold: float) -> 
 
 
 def effect_of(scale: DecisionScale, answers: Sequence[Answered]) -> ScaleEffect:
-    """What `scale` does on these answers."""
+    """Measure `scale` on these answers."""
     kept = [answer for answer in answers if scale.calibrated(answer.raw) >= scale.threshold]
     right, relevant = sum(answer.relevant for answer in kept), sum(answer.relevant for answer in answers)
     best = _best_of_clean_tasks(scale, answers)

@@ -1,7 +1,7 @@
-"""Labelled worlds: stores of memories with tasks, and what each task ought to be told. Read from folders, no more.
+"""Read labelled worlds: memories, and tasks with the memories each should be given.
 
-A world is a folder with `memories.jsonl` (as `worker.transfer` reads it), `tasks.jsonl` and, where there are
-pseudo-users whose memories everybody may see, `world.json` with `shared_users`.
+A world is a folder with `memories.jsonl` (in the format of `worker.transfer`), `tasks.jsonl` and perhaps `world.json`
+with `shared_users`, the owners whose memories everybody may see.
 """
 
 import json
@@ -24,7 +24,7 @@ UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class LabelledTask:
-    """A request and its labels: ids of memories that must, may, and must never be injected."""
+    """A request and its labels: ids of memories that must, may and must never be injected."""
 
     key: str
     category: str
@@ -40,7 +40,7 @@ class LabelledTask:
 
 @dataclass(frozen=True, slots=True)
 class LabelledWorld:
-    """A store's worth of memories and the tasks asked of it, in the order of their time."""
+    """Memories and tasks; the tasks are in order of time."""
 
     name: str
     memories: tuple[Memory, ...]
@@ -49,38 +49,38 @@ class LabelledWorld:
 
 
 def read_worlds(folder: Path) -> tuple[LabelledWorld, ...]:
-    """Every world in `folder`, or the one that it is. Raises `SettingsError` naming what is missing or wrong."""
+    """Read a folder of worlds, or a single world's folder. Raise `SettingsError` if one is missing or invalid."""
     found = [path for path in (folder, *sorted(folder.glob("*"))) if (path / TASKS).is_file()]
     if not found:
-        raise SettingsError(f"there is no labelled world in {folder}: no folder with {TASKS}")
+        raise SettingsError(f"no labelled world in {folder}: no folder with {TASKS}")
     return tuple(map(read_world, found))
 
 
 def read_world(folder: Path) -> LabelledWorld:
-    """The world in `folder`."""
+    """Read the world in `folder`. Raise `SettingsError` if it is invalid."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8")) if (folder / ABOUT).is_file() else {}
         return _world(folder.name, _lines(folder / MEMORIES), _lines(folder / TASKS), about.get("shared_users", ()))
     except (OSError, ValueError, KeyError, MemoryRejected, ValidationError) as error:
-        raise SettingsError(f"{folder}: {_told(error)}") from error
+        raise SettingsError(f"{folder}: {_message(error)}") from error
 
 
 def read_cases(path: Path) -> LabelledWorld:
-    """The world in one file of JSON Lines: lines with a `message` are tasks, the others memories.
+    """Read a world from one JSON Lines file: lines with a `message` are tasks, the others memories.
 
-    `scope`, `now` and `category` of a task may be missing. Raises `SettingsError` naming what is wrong.
+    `scope`, `now` and `category` are optional. Raise `SettingsError` if the file is invalid.
     """
     try:
         lines = list(_lines(path))
         tasks = [{"scope": {}, "now": None, "category": "case", **line} for line in lines if "message" in line]
         if not tasks:
-            raise SettingsError(f"{path}: no line has a message, so there is nothing to ask")
+            raise SettingsError(f"{path}: no line has a message; add at least one task")
         return _world(path.stem, (line for line in lines if "message" not in line), tasks, ())
     except (OSError, ValueError, TypeError, KeyError, MemoryRejected, ValidationError) as error:
-        raise SettingsError(f"{path}: {_told(error)}") from error
+        raise SettingsError(f"{path}: {_message(error)}") from error
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 

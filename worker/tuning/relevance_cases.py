@@ -1,4 +1,4 @@
-"""Labelled tasks as the relevance model meets them: with the candidates that the product's own recall brings."""
+"""Labelled tasks with the candidates that recall finds for them, as input for the relevance model."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ DEADLINE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RelevanceCase:
-    """A labelled task; `vector` is missing where it would not be searched with, `judged` where nothing is found."""
+    """A labelled task; `vector` is `None` if the request is skipped, `inputs` if recall finds nothing."""
 
     world: str
     labels: LabelledTask
@@ -38,17 +38,16 @@ class RelevanceCase:
 async def observe(
     world: LabelledWorld, recall: Recall, embedder: Embedder, now: datetime, advance: Callable[[], None] = lambda: None
 ) -> AsyncIterator[RelevanceCase]:
-    """The tasks of a world that is stored as a tenant of its own, every task at its own time, without one at `now`."""
+    """Recall candidates for each task of a world stored as a tenant; tasks without a time run at `now`."""
     config = InjectionConfig(shared_users=world.shared_users)
+    observer = _Observer(world, recall, embedder, config, now)
     for task in world.tasks:
-        yield await _Asking(world, recall, embedder, config, now).case(task)
+        yield await observer.case(task)
         advance()
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
-    """What stays the same for all tasks of a world."""
-
+class _Observer:
     world: LabelledWorld
     recall: Recall
     embedder: Embedder
@@ -65,21 +64,20 @@ class _Asking:
         visibility = visible_to(request.scope, request.agent_id, self.world.shared_users, now, replay=replayed)
         scope = RecallScope(self.world.name, visibility, now, request.scope.channel)
         for text in (query.query, *query.also):
-            await self.embedder.embed_query(text)  # known from now on: a search waits for its vectors only so long
+            await self.embedder.embed_query(text)  # fill the cache: searches wait only briefly for vectors
         recalled = await self.recall(query, scope, config, Deadline.after(DEADLINE_S), Stages())
         vector = np.array(await self.embedder.embed_query(query.query), dtype=np.float32)
         inputs = self._inputs(task_of(task.request, recalled.query, now), recalled, vector)
         return RelevanceCase(self.world.name, task, vector, inputs if inputs.candidates else None)
 
     def _inputs(self, task: SelectionTask, recalled: Recalled, vector: Column) -> RelevanceInput:
-        """The pool as a service hands it to whoever chooses: no repeats, cut to its size."""
+        """Remove duplicates and limit the number of candidates, as the service does."""
         fresh, _ = deduplicate(recalled.candidates, {}, self.embedder.profile.duplicate)
         kept, _ = within_pool(fresh, self.config.pool_limit)
         return RelevanceInput(task, kept, recalled.size, vector)
 
 
 def task_of(request: InjectionRequest, query: str, now: datetime) -> SelectionTask:
-    """What a selector is told of a request."""
     return SelectionTask(
         message=request.message,
         task_description=request.task_description,

@@ -1,4 +1,4 @@
-"""What a way to rate candidates is worth on labelled tasks, and the model beside the scores of the search. Pure."""
+"""Measure ways to rate candidates on labelled tasks: the relevance model and the search's own scores. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from .relevance_cases import RelevanceCase
 
 
 class Rater(StrEnum):
-    """By what candidates are rated: the model's probability, the search's weighted sum of both legs, its cosine."""
+    """A way to rate candidates; `FUSION` is the weighted sum of semantic and keyword search."""
 
     RELEVANCE_MODEL = "relevance model"
     FUSION = "weighted fusion"
@@ -25,7 +25,7 @@ class Rater(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rated:
-    """A labelled task and the value of each candidate, the higher the better; `None` where nothing was found."""
+    """A labelled task and its candidates' ratings (higher is better), `None` if recall found nothing."""
 
     case: RelevanceCase
     values: Column | None
@@ -36,19 +36,19 @@ class Rated:
 
     @property
     def best(self) -> float:
-        """The highest value; minus infinity where nothing was found."""
+        """Return the highest value, minus infinity without candidates."""
         return -math.inf if self.values is None else float(self.values.max(initial=-np.inf))
 
     def relevant(self) -> npt.NDArray[np.bool_]:
-        """By candidate whether it is relevant."""
+        """Return for each candidate whether it is relevant."""
         return np.array([one.memory.id in self.case.labels.relevant for one in self.candidates], dtype=bool)
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceEffect:
-    """What is chosen, in shares of 0 to 1 (see `docs/relevance-model.md`), `None` where there is nothing to count.
+    """Measures of a choice: shares from 0 to 1 (see `docs/relevance-model.md`), `None` if nothing counts for them.
 
-    `loss` is the mean negative log likelihood of the labels, where what was rated are probabilities.
+    `loss` is the mean negative log likelihood of the labels, for raters that give probabilities.
     """
 
     precision: float | None
@@ -61,8 +61,8 @@ class ChoiceEffect:
 
 @dataclass(frozen=True, slots=True)
 class RaterScore:
-    """How one rater does on labelled tasks: how often it puts a relevant candidate before another one, and a task that
-    has relevant memories before one that has none (ties count half); and what its threshold chooses."""
+    """Measures of one rater: AUROC over candidates (relevant or not), AUROC over tasks (with relevant memories or
+    without), and the effect of its threshold."""
 
     candidates: float | None
     tasks: float | None
@@ -71,20 +71,20 @@ class RaterScore:
 
 
 def rater_scores(inputs: Sequence[Rated], threshold: Threshold, most: int) -> Mapping[Rater, RaterScore]:
-    """The relevance model, and the search's scores of the same candidates.
+    """Measure the relevance model and the search's scores on the same candidates.
 
-    The threshold of a score is the lowest that keeps as many turns clean as the model does, taken on these tasks
-    themselves, which is more than the relevance model is granted.
+    The threshold of a search score is the lowest that keeps as many turns clean as the model does. It is fitted to
+    these very tasks, which favours the search scores.
     """
-    found = {Rater.RELEVANCE_MODEL: _standing(inputs, threshold, most)}
+    found = {Rater.RELEVANCE_MODEL: _score(inputs, threshold, most)}
     clean = found[Rater.RELEVANCE_MODEL].effect.clean
     for rater in (Rater.FUSION, Rater.COSINE):
         rated = [Rated(one.case, _values(one, rater)) for one in inputs]
-        found[rater] = _standing(rated, _as_clean(rated, 1.0 if clean is None else clean), most)
+        found[rater] = _score(rated, _as_clean(rated, 1.0 if clean is None else clean), most)
     return found
 
 
-def _standing(rated: Sequence[Rated], threshold: Threshold, most: int) -> RaterScore:
+def _score(rated: Sequence[Rated], threshold: Threshold, most: int) -> RaterScore:
     pairs = [(one.relevant(), one.values) for one in rated if one.values is not None]
     flags = np.concatenate([flag for flag, _ in pairs]) if pairs else np.zeros(0, dtype=bool)
     values = np.concatenate([value for _, value in pairs]) if pairs else np.zeros(0)
@@ -101,7 +101,7 @@ def _values(one: Rated, rater: Rater) -> Column | None:
 
 
 def _as_clean(rated: Sequence[Rated], clean: float) -> Threshold:
-    """The lowest threshold that at most the other tasks without relevant memories reach."""
+    """Return the lowest threshold that leaves a share `clean` of the tasks without relevant memories empty."""
     best = np.sort(np.array([one.best for one in rated if not one.case.labels.relevant], dtype=np.float32))
     place = round(clean * len(best)) - 1
     opens = float(np.nextafter(best[place] if place >= 0 else np.float32(-np.inf), np.float32(np.inf)))
@@ -109,13 +109,13 @@ def _as_clean(rated: Sequence[Rated], clean: float) -> Threshold:
 
 
 def auroc(wanted: npt.NDArray[np.bool_], values: npt.NDArray[np.floating]) -> float | None:
-    """How often a wanted value is the higher one of a pair, ties counting half; `None` where there is no pair."""
+    """Return the area under the ROC curve, ties counting half; `None` without values of both kinds."""
     good, other = int(wanted.sum()), int((~wanted).sum())
     return round(share_of_pairs(wanted, values), 4) if good and other else None
 
 
 def share_of_pairs(wanted: npt.NDArray[np.bool_], values: npt.NDArray[np.floating]) -> float:
-    """As `auroc`, not rounded, for values of which some are wanted and some are not."""
+    """Return the unrounded AUROC; there must be values of both kinds."""
     _, place, number = np.unique(values, return_inverse=True, return_counts=True)
     rank = (np.cumsum(number) - (number - 1) / 2.0)[place]
     good = int(wanted.sum())
@@ -123,7 +123,7 @@ def share_of_pairs(wanted: npt.NDArray[np.bool_], values: npt.NDArray[np.floatin
 
 
 def measured(rated: Sequence[Rated], threshold: Threshold, most: int) -> ChoiceEffect:
-    """What a threshold chooses, at most `most` memories for each task."""
+    """Measure what a threshold chooses, at most `most` memories per task."""
     totals = np.zeros(7)
     for one in rated:
         totals += _counts(one, threshold, most)
@@ -138,7 +138,7 @@ def measured(rated: Sequence[Rated], threshold: Threshold, most: int) -> ChoiceE
 
 
 def _counts(one: Rated, threshold: Threshold, most: int) -> npt.NDArray[np.float64]:
-    """Injected, relevant of them, essential found, essential, clean, without relevant, with forbidden."""
+    """Count: injected, relevant among them, essential found, essential, clean, without relevant, with forbidden."""
     labels, chosen = one.case.labels, set[str]()
     if one.values is not None:
         ranked = in_order(one.candidates, one.values)
@@ -160,7 +160,7 @@ def _counts(one: Rated, threshold: Threshold, most: int) -> npt.NDArray[np.float
 
 
 def loss(rated: Sequence[Rated]) -> float | None:
-    """The mean negative log likelihood of the labels, where values are probabilities."""
+    """Return the mean negative log likelihood of the labels; values must be probabilities."""
     right = [np.where(one.relevant(), one.values, 1.0 - one.values) for one in rated if one.values is not None]
     if not right:
         return None

@@ -1,46 +1,43 @@
-"""Thresholds of relevance, measured: on labelled worlds, or on a store's own memories and tasks about nothing in it.
-
-Pure, but for the file that keeps what was measured, by the embedder's fingerprint.
-"""
+"""Measure search thresholds on labelled tasks, or on off-topic tasks against a store's own memories. Pure."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from worker import PACKAGE_ROOT
 from worker.domain.errors import SettingsError
 from worker.recall.thresholds import Thresholds
 
 OFF_TOPIC_STOPPED = 0.75
-"""Share of off-topic tasks that the gate of a store stops; more costs tasks that have relevant memories, see
-`docs/choosing.md`."""
+"""Share of off-topic tasks below the query threshold; a higher share costs recall, see `docs/choosing.md`."""
 
 OFF_TOPIC_SILENT = 0.95
-"""Share of off-topic tasks under the keyword score that opens the gate, and under what is injected without a model."""
+"""Share of off-topic tasks below the keyword threshold, and below the threshold for injection without a model."""
 
 PASSING = 0.99
-"""Share of the tasks with relevant memories that the gate lets pass."""
+"""Share of tasks with relevant memories that reach the query threshold."""
 
 KEPT = 0.98
-"""Share of the relevant memories that are over the floor."""
+"""Share of relevant memories above the candidate threshold."""
 
 CLEAN = 0.92
-"""Share of the tasks without relevant memories for which nothing is injected without a model."""
+"""Share of tasks without relevant memories for which nothing is injected without a model."""
 
 KEYWORD_SHARES = tuple(share / 20 for share in range(8, 21))
-"""Shares of the tasks without relevant memories that a keyword score may stop; the best of them is taken."""
+"""Shares of tasks without relevant memories below the keyword threshold; the best is taken."""
 
 LEAST_TASKS = 20
 LEAST_MEMORIES = 20
-"""Under these, what is measured says nothing."""
+"""Minimum numbers for a measurement."""
 
 PARTS = 5
-"""Parts of the tasks; what thresholds do is measured on one after they were taken from the others."""
+"""Parts for cross-validation."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedCandidate:
-    """A candidate of one task: raw scores (keyword in units of the logarithm of the store's size), and its label."""
+    """Raw scores and label of a candidate; `keyword` is in units of the logarithm of the store's size."""
 
     cosine: float
     keyword: float
@@ -49,19 +46,17 @@ class ObservedCandidate:
 
 
 Observation = Sequence[ObservedCandidate]
-"""The candidates of one task, no floor applied; empty where nothing was found."""
+"""The candidates of one task without thresholds; empty if nothing was found."""
 
-Measure = Callable[[Sequence[Observation]], "Thresholds"]
-"""A way to take thresholds from tasks."""
+Measure = Callable[[Sequence[Observation]], Thresholds]
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdEffect:
-    """What thresholds do on what was observed, each a share of 0 to 1 or `None` where there is nothing to count.
+    """Effects of thresholds as shares from 0 to 1, `None` if nothing counts for them.
 
     `passing`: tasks with relevant memories that get candidates. `kept`: relevant memories among the candidates.
-    `stopped`: tasks without any for which there are no candidates. `clean`: those for which nothing is injected
-    without a model.
+    Of the tasks without relevant memories, `stopped` get no candidates and `clean` no injection without a model.
     """
 
     passing: float | None
@@ -71,18 +66,18 @@ class ThresholdEffect:
 
 
 def off_topic_tasks() -> tuple[str, ...]:
-    """Tasks that have to do with nobody's memories."""
+    """Read the shipped tasks that no memory matters for."""
     text = (PACKAGE_ROOT / "assets/off_topic.txt").read_text(encoding="utf-8")
     return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
 def from_off_topic(observed: Sequence[Observation], now: Thresholds) -> Thresholds:
-    """Gate and keyword score that stop off-topic tasks; what needs labels stays, but never under what they reach.
+    """Measure the thresholds that stop off-topic tasks; adjust those that need labels only to stay consistent.
 
-    Raises `SettingsError` where too few tasks were observed.
+    Raise `SettingsError` if there are too few tasks.
     """
     if len(observed) < LEAST_TASKS:
-        raise SettingsError(f"{len(observed)} tasks are too few to measure by; it takes {LEAST_TASKS}")
+        raise SettingsError(f"{len(observed)} tasks are too few to measure thresholds; it takes {LEAST_TASKS}")
     query_threshold = quantile([_best(task, "cosine") for task in observed], OFF_TOPIC_STOPPED)
     keyword = quantile([_best(task, "keyword") for task in observed], OFF_TOPIC_SILENT)
     most = quantile([_best(task, "relevance") for task in observed], OFF_TOPIC_SILENT)
@@ -95,15 +90,15 @@ def from_off_topic(observed: Sequence[Observation], now: Thresholds) -> Threshol
 
 
 def from_labelled(observed: Sequence[Observation]) -> Thresholds:
-    """Thresholds that keep what is relevant and stop what they can of the rest.
+    """Measure thresholds that keep relevant memories and stop as much of the rest as possible.
 
-    Raises `SettingsError` where too few tasks find something relevant, or too few do not.
+    Raise `SettingsError` if too few tasks find something relevant, or too few do not.
     """
     having = sum(any(seen.relevant for seen in task) for task in observed)
     if min(having, len(observed) - having) < LEAST_TASKS:
         raise SettingsError(
             f"{having} labelled tasks find a relevant memory and {len(observed) - having} do not, too few to measure"
-            f" the gate by; it takes {LEAST_TASKS} of each: label more receipts with `meeseeks label`"
+            f" thresholds; it takes {LEAST_TASKS} of each: label more receipts with `meeseeks label`"
         )
     return _labelled(observed)
 
@@ -122,7 +117,7 @@ def _labelled(observed: Sequence[Observation]) -> Thresholds:
 
 
 def _query_threshold(with_any: Sequence[Observation], without: Sequence[Observation]) -> tuple[float, float]:
-    """Of the pairs of cosine and keyword score that let enough tasks pass, the one that stops most of the others."""
+    """Return the pair of cosine and keyword thresholds that stops most other tasks while `PASSING` is reached."""
     best = (-1.0, -1.0, 0.0)
     scores = [_best(task, "keyword") for task in without]
     beyond = 1.0 + max(_best(task, "keyword") for task in (*with_any, *without))
@@ -136,17 +131,17 @@ def _query_threshold(with_any: Sequence[Observation], without: Sequence[Observat
 
 
 def effect_of(thresholds: Thresholds, observed: Sequence[Observation]) -> ThresholdEffect:
-    """What `thresholds` do to these tasks."""
+    """Measure `thresholds` on these tasks."""
     return _effect([(task, thresholds) for task in observed])
 
 
 def labelled_effect(observed: Sequence[Observation]) -> ThresholdEffect:
-    """What `from_labelled` does to tasks that were left out of it; for observations that it takes."""
+    """Cross-validate `from_labelled`; the observations must be enough for it."""
     return unseen_effect(observed, _labelled)
 
 
 def unseen_effect(observed: Sequence[Observation], measure: Measure) -> ThresholdEffect:
-    """What measured thresholds do to tasks that they were not measured on: each part has those of the other parts."""
+    """Cross-validate measured thresholds: each part is measured with thresholds from the other parts."""
     parts = _parts(observed)
     measured = [
         measure([task for task, other in zip(observed, parts, strict=True) if other != part]) for part in range(PARTS)
@@ -155,18 +150,12 @@ def unseen_effect(observed: Sequence[Observation], measure: Measure) -> Threshol
 
 
 def _parts(observed: Sequence[Observation]) -> list[int]:
-    """The part of each task, those with and without relevant memories dealt out evenly."""
-    dealt = {True: 0, False: 0}
-    found = []
-    for task in observed:
-        kind = any(seen.relevant for seen in task)
-        found.append(dealt[kind] % PARTS)
-        dealt[kind] += 1
-    return found
+    """Assign tasks to parts, spreading those with and without relevant memories evenly."""
+    counts = {True: count(), False: count()}
+    return [next(counts[any(seen.relevant for seen in task)]) % PARTS for task in observed]
 
 
 def _effect(each: Sequence[tuple[Observation, Thresholds]]) -> ThresholdEffect:
-    """What thresholds do, each to its task."""
     kept = [_candidates(task, thresholds) for task, thresholds in each]
     with_any = [place for place, (task, _) in enumerate(each) if any(seen.relevant for seen in task)]
     without = sorted(set(range(len(each))) - set(with_any))
@@ -183,7 +172,7 @@ def _effect(each: Sequence[tuple[Observation, Thresholds]]) -> ThresholdEffect:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that a share (0 to 1) of all values do not exceed, between neighbours by their distance."""
+    """Return the quantile at `share` (0 to 1), interpolating linearly."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
@@ -191,7 +180,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def _candidates(task: Observation, thresholds: Thresholds) -> list[ObservedCandidate]:
-    """What is over the floor, if anything is over the gate."""
+    """Return the candidates that pass the thresholds."""
     if not any(seen.cosine >= thresholds.query_threshold or seen.keyword >= thresholds.keyword for seen in task):
         return []
     return [
@@ -208,5 +197,5 @@ def _share(number: int, of: int) -> float | None:
 
 
 def _rounded(value: float) -> float:
-    """Three digits, never more than `value`: a threshold must not stop what it was measured by."""
+    """Round down to three digits, so that a threshold never exceeds the value it was measured from."""
     return math.floor(value * 1000.0) / 1000.0

@@ -1,4 +1,4 @@
-"""A store of its own in a folder, for labelled worlds: what the product's recall brings for their tasks."""
+"""A temporary store for labelled worlds, to recall candidates for their tasks."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,14 +20,14 @@ from .relevance_cases import RelevanceCase, observe
 
 @dataclass(frozen=True, slots=True)
 class WorldStore:
-    """An open store; each world is a tenant of its own."""
+    """An open store; each world is a separate tenant."""
 
     memory_service: MemoryService
     recall: Recall
     embedder: CachingEmbedder
 
     async def cases(self, world: LabelledWorld, advance: Callable[[], None] = lambda: None) -> list[RelevanceCase]:
-        """The tasks of a world, which is stored first; those without a time are asked now."""
+        """Store a world and recall candidates for its tasks; tasks without a time run now."""
         await self.memory_service.put(world.name, world.memories)
         now = datetime.now(UTC)
         return [case async for case in observe(world, self.recall, self.embedder, now, advance)]
@@ -35,7 +35,7 @@ class WorldStore:
 
 @asynccontextmanager
 async def open_world_store(folder: Path, profile: EmbedderProfile | None = None) -> AsyncIterator[WorldStore]:
-    """The store in `folder`, with the embedder that the model is made for; `profile` has other thresholds for it."""
+    """Open a store in `folder` with the embedder of the relevance model; `profile` overrides its thresholds."""
     embedder, sparse = MiniLmEmbedder(), Bm25Encoder()
     engine = await EdgeStore.open(folder / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
     try:

@@ -1,4 +1,4 @@
-"""HTTP on real sockets: what is no HTTP at all, what only a socket can say, addresses, and the look at the queue."""
+"""HTTP on real sockets: malformed requests, addresses and the queue state."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from hooks import wire
+from hooks.protocol import wire
 from hooks.queue import connect
 from tests.support.http import Recorder
 from tests.support.queue_worker import running_worker
@@ -31,16 +31,16 @@ async def nobody() -> None:
 
 @asynccontextmanager
 async def serving(answers: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[tuple[str, int]]:
-    """Host and port of a server over these operations."""
+    """Serve these operations and yield host and port."""
     seen = Recorder(answers or {"inject": {"outcome": "none_relevant"}})
     server = HttpServer(ServiceSettings(http_port=0, **settings))
-    async with server.serving(LocalOperationClient(seen.table, seen.commit), nobody, alone=True) as url:
+    async with server.serving(LocalOperationClient(seen.handlers, seen.commit), nobody, alone=True) as url:
         host, _, port = url.removeprefix("http://").rpartition(":")
         yield host.strip("[]"), int(port)
 
 
 async def exchange(address: tuple[str, int], raw: bytes) -> bytes:
-    """Everything that comes back for these bytes, until the server closes or a second passes in silence."""
+    """Send bytes and return the response, until the server closes or is silent for a second."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(raw)
     answer = b""
@@ -62,7 +62,7 @@ def post(body: bytes, *headers: str, length: int | None = None, path: str = "/v1
 BODY = json.dumps({"session_id": "s", "message": SECRET}).encode()
 
 
-async def test_what_is_no_http_is_refused_and_not_repeated() -> None:
+async def test_malformed_requests_are_refused_and_not_repeated() -> None:
     with capture_logs() as logs:
         async with serving() as address:
             for raw in (
@@ -80,13 +80,13 @@ async def test_what_is_no_http_is_refused_and_not_repeated() -> None:
     assert not [entry for entry in logs if entry["log_level"] in {"error", "critical"}]
 
 
-async def test_a_request_without_a_name_is_not_answered() -> None:
+async def test_a_request_without_a_host_is_refused() -> None:
     async with serving() as address:
         assert b" 421 " in await exchange(address, b"GET /healthz HTTP/1.0\r\n\r\n")
         assert b" 200 " in await exchange(address, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
 
 
-async def test_a_long_body_is_refused_before_it_is_asked_for() -> None:
+async def test_a_long_body_is_refused_before_100_continue() -> None:
     async with serving(http_body_limit=2000) as address:
         answer = await exchange(address, post(b"", "Expect: 100-continue", length=2001))
         assert b" 413 " in answer.split(b"\r\n")[0]
@@ -102,7 +102,7 @@ async def test_several_requests_on_one_connection() -> None:
     assert b"server:" not in answer.lower()
 
 
-async def test_pieces_of_a_body_come_one_by_one() -> None:
+async def test_a_body_may_arrive_in_parts() -> None:
     async with serving() as address:
         head = "POST /v1/inject HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         raw = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode()
@@ -111,13 +111,13 @@ async def test_pieces_of_a_body_come_one_by_one() -> None:
         assert b" 200 " in await exchange(address, raw + b"0\r\n\r\n")
 
 
-async def test_the_other_kind_of_address() -> None:
+async def test_ipv6_is_served() -> None:
     async with serving(http_host="::1") as address:
         assert b" 200 " in await exchange(address, b"GET /healthz HTTP/1.1\r\nHost: [::1]:1\r\n\r\n")
 
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no-such-host.invalid", "not a host"])
-def test_an_address_that_cannot_be_served_at(host: str) -> None:
+def test_an_unusable_address_is_an_error(host: str) -> None:
     with pytest.raises(SettingsError, match=r"service\.http_port: cannot serve HTTP at"):
         listen(host, 0)
 
@@ -138,7 +138,7 @@ async def test_stopping_does_not_wait_for_idle_connections_or_hanging_requests()
         await hanging
 
 
-async def test_the_look_at_the_queue() -> None:
+async def test_the_queue_state_is_read() -> None:
     with running_valkey() as valkey:
         redis = connect(valkey.url)
         try:

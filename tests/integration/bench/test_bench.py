@@ -1,4 +1,4 @@
-"""The benchmarks run from the command line; what they find is kept in files, and their numbers are consistent."""
+"""The benchmarks run from the command line and save consistent results."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_quick_run_prints_json_and_keeps_results_and_charts(tmp_path: Path) -> None:
+def test_a_quick_run_prints_json_and_saves_results_and_charts(tmp_path: Path) -> None:
     done = bench("imports", "queue", "--quick", "--json", "--out", str(tmp_path))
 
     assert done.returncode == 0, done.stderr
@@ -47,7 +47,7 @@ def test_a_quick_run_prints_json_and_keeps_results_and_charts(tmp_path: Path) ->
     assert "no results of deterministic, hook_command, http, model" in published.stderr
 
 
-def test_an_unknown_name_is_refused() -> None:
+def test_an_unknown_name_is_rejected() -> None:
     done = bench("speed")
 
     assert done.returncode == 2
@@ -74,7 +74,7 @@ def test_interleaving_runs_every_variant_once_per_round() -> None:
     assert len({tuple(order[start : start + 3]) for start in range(0, 150, 3)}) == 6
 
 
-def test_made_up_memories_are_the_same_every_time_and_hardly_ever_alike() -> None:
+def test_generated_memories_are_reproducible_and_distinct() -> None:
     texts = [memory.content for memory in memories(2000)]
 
     assert texts == [memory.content for memory in memories(2000)]

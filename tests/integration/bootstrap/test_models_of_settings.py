@@ -133,7 +133,7 @@ def test_a_streamed_answer_that_stalls_counts_as_far_as_it_came(tmp_path: Path, 
     answer = line.json("inject", "Who tunes the reed organ?", "--deadline-ms", "3000")
     assert (answer["engine"], answer["degraded"], answer["reason"]) == ("llm", True, "model_timeout")
     assert texts(answer) == ["The reed organ is tuned by Pavel Novak"]
-    assert "what had arrived" in line.json("receipt", answer["receipt_id"])["notes"][0]
+    assert "the partial answer was used" in line.json("receipt", answer["receipt_id"])["notes"][0]
 
 
 def test_an_agent_has_a_prompt_of_its_own_that_says_only_what_differs(tmp_path: Path, upstream: Upstream) -> None:
@@ -176,7 +176,7 @@ def test_a_key_that_is_not_set_is_told_at_the_start(tmp_path: Path) -> None:
     line = commands(tmp_path, MEESEEKS_MODEL="openai/mine", MEESEEKS_MODELS=table)
     result = line.run(*QUESTION)
     assert result.exit_code == 1
-    assert "the variable NO_SUCH_KEY is not set" in result.output
+    assert "the environment variable NO_SUCH_KEY is not set" in result.output
 
 
 def test_a_table_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:

@@ -17,11 +17,10 @@ import pytest
 from hooks import InjectionResult
 from hooks.contract import Reason
 from hooks.queue import QueueClient, QueueFault
-from hooks.wire import INJECT
 from tests.support.stack import Stack, command, running_stack
 from tests.support.valkey import running_valkey
-from worker.operations.requests import HEALTH, RECEIPTS
-from worker.operations.settings import SETTINGS_PATCH, SETTINGS_RESET
+from worker.domain.operation import AnyOperation
+from worker.operations.registry import HEALTH, INJECT, RECEIPTS, SETTINGS_PATCH, SETTINGS_RESET
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -70,8 +69,8 @@ class Pair:
         request = {"session_id": uuid.uuid4().hex, "agent_id": agent, "message": message, "deadline_ms": 10_000}
         return InjectionResult.model_validate(await self.call(INJECT, **request))
 
-    async def call(self, operation: str, **payload: Any) -> dict[str, Any]:
-        return (await self.client.ask(operation, payload, budget=10.0, ack_timeout=5.0)).body
+    async def call(self, operation: AnyOperation, **payload: Any) -> dict[str, Any]:
+        return (await self.client.ask(operation.name, payload, budget=10.0, ack_timeout=5.0)).body
 
     async def until_both(self, count: int, agent: str = "main") -> float:
         """Ask until each worker has given `count` memories and nothing else for ten times; the seconds to the first."""
@@ -133,7 +132,7 @@ async def test_a_change_reaches_both_workers_while_requests_run(running: tuple[s
         assert len(in_flight) == 20
         assert all(shown[receipt["id"]] == receipt["config"]["max_total"] for receipt in in_flight)
 
-        with pytest.raises(QueueFault, match=r"memory_injection\.max_total: Input should be greater") as refused:
+        with pytest.raises(QueueFault, match=r"memory_injection\.max_total: must be between 1 and 100") as refused:
             await pair.call(SETTINGS_PATCH, values={"max_total": -1})
         assert refused.value.reason is Reason.BAD_REQUEST
         await pair.until_both(2)

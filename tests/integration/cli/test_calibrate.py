@@ -102,7 +102,7 @@ def contrary_cases() -> list[dict[str, Any]]:
 def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
     line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
     assert "--store, or your labelled tasks with --cases" in line.run("calibrate").output
-    assert "too few" in line.run("calibrate", "--store").output
+    assert "memories are visible" in line.run("calibrate", "--store").output
     assert "no labelled world" in line.run("calibrate", "--cases", str(tmp_path)).output
     bare = command_line(tmp_path)
     assert "without an embedder" in bare.run("calibrate", "--store").output
@@ -116,7 +116,7 @@ def test_a_store_is_measured_as_somebody_sees_it(tmp_path: Path) -> None:
     file.write_text("\n".join(map(json.dumps, owned)), encoding="utf-8")
     line.ok("import", str(file))
     refused = line.json("calibrate", "--store", exit_code=1)["error"]
-    assert "0 memories that can be seen, of 20, are too few" in refused
+    assert "only 0 of 20 memories are visible" in refused
     assert "--user and --agent" in refused
     assert line.json("calibrate", "--store", "--user", "hana", "--agent", "clerk")["search"]["tasks"] == 60
 
@@ -128,7 +128,7 @@ def test_too_few_labels_are_refused_for_each_part(tmp_path: Path) -> None:
     file.write_text("\n".join(map(json.dumps, [*memories, *tasks[:9]])), encoding="utf-8")
     refused = line.json("calibrate", "--cases", str(file), exit_code=1)["error"]
     assert "3 labelled tasks find a relevant memory and 6 do not" in refused
-    assert "9 labelled tasks are too few to fit the relevance model to" in refused
+    assert "9 labelled tasks are too few for a fit" in refused
     file.write_text("\n".join(map(json.dumps, [*memories, *tasks[:30]])), encoding="utf-8")
     part = line.json("calibrate", "--cases", str(file), "--write")
     assert "meeseeks label" in part["search"]["refused"]

@@ -79,5 +79,5 @@ def test_a_model_that_is_no_decision_model_is_told_at_once(line: CommandLine, se
     server.answer({"error": {"message": "This model is not a decision model"}}, 501)
     result = line.run("calibrate-decision", MODEL, "--worlds", str(WORLD), "--tasks", "100")
     assert result.exit_code == 1
-    assert "tasks failed; the first" in result.output
+    assert "tasks failed; first error" in result.output
     assert len(server.seen) < 30

@@ -54,11 +54,11 @@ def test_what_is_rejected_is_reported_with_line_and_reason(cli: CommandLine, tmp
     assert (done["created"], done["refused"], len(done["rejected"])) == (3, 26, 20)
     lines = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
     assert [line["line"] for line in lines] == list(range(3, 29))
-    assert lines[0] == {"file": "a.jsonl", "line": 3, "reason": "content: Field required"}
+    assert lines[0] == {"file": "a.jsonl", "line": 3, "reason": "content: is required"}
     shown = cli.run("import", str(file))
     assert shown.exit_code == 1
     assert "3 unchanged, 26 rejected" in shown.output
-    assert "a.jsonl, line 3: content: Field required" in shown.output
+    assert "a.jsonl, line 3: content: is required" in shown.output
     assert "and 6 more: see --rejected" in shown.output
 
 
@@ -140,7 +140,7 @@ def test_single_memories_from_remembering_to_forgetting(cli: CommandLine) -> Non
     assert [memory["id"] for memory in shown["earlier"]] == ["m1"]
     assert [memory["id"] for memory in shown["related"]] == ["m3"]
     assert "replaced by" in cli.ok("show", "m1")
-    assert "(out of date)" in cli.ok("list", "--type", "fact")
+    assert "(outdated)" in cli.ok("list", "--type", "fact")
     assert [memory["id"] for memory in cli.json("list", "--user", "mara")["memories"]] == ["m3"]
     page = cli.json("list", "--limit", "2")
     rest = cli.json("list", "--limit", "2", "--cursor", page["cursor"])

@@ -133,12 +133,12 @@ def test_over_http_but_for_what_must_be_a_command(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "variables", "said"),
     [
-        (["emacs"], {}, "there is no host 'emacs'"),
-        (["codex", "--http"], {}, "Codex CLI runs commands only"),
-        (["claude-code", "--url", "memory.example"], {}, "must begin with http"),
-        (["claude-code", "--http"], {"MEESEEKS_HTTP_PORT": "0"}, "no fixed address"),
-        (["codex"], {"MEESEEKS_REDIS_URL": "redis://:secret@h:1"}, "holds a password"),
-        (["codex"], {"MEESEEKS_REDIS_URL": "rediss://h:1"}, "cannot speak TLS"),
+        (["emacs"], {}, "unknown host 'emacs'"),
+        (["codex", "--http"], {}, "Codex CLI supports only commands"),
+        (["claude-code", "--url", "memory.example"], {}, "must start with http"),
+        (["claude-code", "--http"], {"MEESEEKS_HTTP_PORT": "0"}, "no fixed HTTP address"),
+        (["codex"], {"MEESEEKS_REDIS_URL": "redis://:secret@h:1"}, "contains a password"),
+        (["codex"], {"MEESEEKS_REDIS_URL": "rediss://h:1"}, "does not support TLS"),
     ],
 )
 def test_what_cannot_work_is_refused(desk: Desk, arguments: list[str], variables: dict[str, str], said: str) -> None:
@@ -208,7 +208,7 @@ def test_hosts_without_a_settings_file_are_given_something_to_paste(desk: Desk) 
     for host in (nexus, gobby):
         assert desk.line.json("install", host.PROFILE.name)["paste"] == host.PASTE
         assert (
-            "take out what you put in by hand" in desk.line.json("uninstall", host.PROFILE.name, exit_code=1)["error"]
+            "remove the pasted snippet manually" in desk.line.json("uninstall", host.PROFILE.name, exit_code=1)["error"]
         )
     assert 'spawn("meeseeks-hook"' in desk.line.ok("install", "nexus")
 

@@ -6,14 +6,12 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from hooks.breaker import CircuitBreaker
-from hooks.wire import INJECT
 from tests.support.upstream import Mode, Upstream
 from worker.bootstrap.core import open_core
 from worker.cli import app
 from worker.cli.doctor import _paused
 from worker.operations.client import LocalOperationClient
-from worker.operations.memories import REMEMBER
-from worker.operations.requests import HEALTH
+from worker.operations.registry import HEALTH, INJECT, REMEMBER
 from worker.settings.injection import Settings
 
 MODEL = "openai/scripted"
@@ -48,7 +46,7 @@ async def test_a_model_that_keeps_failing_is_shown_and_so_is_its_return(tmp_path
             assert list(_paused(await backend.call(HEALTH, {}), wrong=True)) == []
     assert (state["name"], state["failures"], 0 < state["paused_s"] <= breaker.pause) == (MODEL, 5, True)
     assert (shown.name, shown.ok, watched.ok) == ("paused model", False, True)
-    assert f"{MODEL} failed 5 times in a row, last with model_error, and is tried again in" in shown.detail
+    assert f"{MODEL} failed 5 times in a row, last with model_error; next attempt in" in shown.detail
 
 
 def test_how_long_a_breaker_waits() -> None:

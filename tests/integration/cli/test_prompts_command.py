@@ -48,7 +48,7 @@ def test_a_better_prompt_is_promoted_and_a_worse_one_is_not(shell: CommandLine, 
         (tmp_path / "new.md").write_text(version(2, CARELESS), encoding="utf-8")
         refused = shell.json(*promoting(upstream.url), exit_code=1)
         assert refused["promoted_to"] is None
-        assert refused["refused_for"] == ["no measure is shown to be better"]
+        assert refused["refused_for"] == ["no measure is better"]
         assert not own.exists()
 
         (tmp_path / "new.md").write_text(version(3, CAREFUL), encoding="utf-8")
@@ -81,19 +81,19 @@ def test_a_better_prompt_is_promoted_and_a_worse_one_is_not(shell: CommandLine, 
 @pytest.mark.parametrize(
     ("text", "arguments", "words"),
     [
-        (SHIPPED, ("--to", "own"), "this is the prompt in force already"),
-        (version(1, "Other words."), ("--to", "own"), "version 1 is not after 1"),
+        (SHIPPED, ("--to", "own"), "this prompt is already in force"),
+        (version(1, "Other words."), ("--to", "own"), "version 1 must be higher than 1"),
         (version(2), (), "name a folder of your own"),
         (version(2), ("--to", "own"), "without a model no prompt is used"),
-        (version(2), ("--to", "own", "--force", " "), "--force: say why"),
-        (version(2).replace("{{candidates}}", "none", 1), ("--to", "own"), "does not show {{candidates}}"),
+        (version(2), ("--to", "own", "--force", " "), "--force: give a reason"),
+        (version(2).replace("{{candidates}}", "none", 1), ("--to", "own"), "does not use {{candidates}}"),
         (SHIPPED.replace("id: triage", "id: other"), ("--to", "own"), "without a model no prompt is used"),
         (
             version(2).replace("# Results", "# Found").replace("id: triage", "id: other"),
             ("--to", "own"),
-            "no prompt that",
+            "not a prompt that",
         ),
-        ("no front matter", ("--to", "own"), "must begin with front matter"),
+        ("no front matter", ("--to", "own"), "must start with front matter"),
     ],
 )
 def test_what_cannot_be_promoted_is_said(
@@ -113,17 +113,17 @@ def test_what_would_extend_something_else_where_it_goes_is_not_promoted(shell: C
     (tmp_path / "new.md").write_text(PARTIAL, encoding="utf-8")
     promote = ("prompts", "promote", "new.md", "--to", "own")
     base = SHIPPED.replace("id: triage", "id: base")
-    assert "there is no prompt by that id" in shell.json(*promote, exit_code=1)["error"]
+    assert "no prompt with that id exists" in shell.json(*promote, exit_code=1)["error"]
     (tmp_path / "base.md").write_text(base, encoding="utf-8")
-    assert "cannot be put into own" in shell.json(*promote, exit_code=1)["error"]
+    assert "cannot install" in shell.json(*promote, exit_code=1)["error"]
     (own / "base.md").write_text(base.replace("Rules:", "Other rules:"), encoding="utf-8")
-    assert "another text in own than beside it" in shell.json(*promote, exit_code=1)["error"]
+    assert "the prompt it extends differs in own" in shell.json(*promote, exit_code=1)["error"]
     shutil.copy(tmp_path / "base.md", own)
     assert "without a model no prompt is used" in shell.json(*promote, exit_code=1)["error"]
     (tmp_path / "base.md").unlink()
     assert "without a model no prompt is used" in shell.json(*promote, exit_code=1)["error"]
     (own / "triage.md").write_text(base.replace("id: base", "id: usual"), encoding="utf-8")
-    assert "is the file of another prompt, 'usual'" in shell.json(*promote, exit_code=1)["error"]
+    assert "contains another prompt, 'usual'" in shell.json(*promote, exit_code=1)["error"]
 
 
 def test_lint_says_what_is_wrong_and_where(shell: CommandLine, tmp_path: Path) -> None:
@@ -135,4 +135,4 @@ def test_lint_says_what_is_wrong_and_where(shell: CommandLine, tmp_path: Path) -
     found = shell.json("prompts", "lint", "warm.md", "broken.md", exit_code=1)
     assert [one["severity"] for one in found["broken.md"]] == ["error"]
     assert "version" in found["broken.md"][0]["words"]
-    assert "nothing to say" in shell.ok("prompts", "lint")
+    assert "no problems found" in shell.ok("prompts", "lint")

@@ -61,9 +61,9 @@ class TestDoctor:
         with (folder / NUMBERS).open("ab") as file:
             file.write(b"x")
         found = self.finding(line, healthy=False)
-        assert "it is not the file of its card" in found
+        assert "model.npz has sha256" in found
         assert "`pip install --force-reinstall meeseeks-relevance`" in found
-        assert "the search's scores decide" in found
+        assert "search scores are used instead" in found
 
     def test_a_form_that_this_service_cannot_read(self, line: CommandLine, folder: Path) -> None:
         card = json.loads((folder / CARD).read_text())
@@ -72,7 +72,7 @@ class TestDoctor:
 
     def test_another_embedder(self, tmp_path: Path) -> None:
         found = self.finding(command_line(tmp_path, MEESEEKS_EMBEDDER="none"))
-        assert "it is made for all-MiniLM-L6-v2-int8, the embedder is none" in found
+        assert "it requires the embedder all-MiniLM-L6-v2-int8, but the embedder is none" in found
         assert "service.embedder = minilm" in found
 
     def test_what_was_fitted(self, line: CommandLine, tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ class TestDoctor:
         saved.write_text(json.dumps({version: {"scale": 1.0, "head": 0.0, "shift": 0.5}}))
         assert self.finding(line) == f"version {version}, fitted to your labels"
         saved.write_text(json.dumps({"0": {"scale": 1.0, "head": 0.0, "shift": 0.5}}))
-        assert "fitted to version 0 does not hold for it: run `meeseeks calibrate --cases` again" in self.finding(line)
+        assert "your fit is for version 0: run `meeseeks calibrate --cases` again" in self.finding(line)
         saved.write_text("{")
-        assert "remove it" in self.finding(line, healthy=False)
+        assert "delete it" in self.finding(line, healthy=False)
 
 
 class TestCommands:

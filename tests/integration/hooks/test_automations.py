@@ -1,4 +1,4 @@
-"""The runner with real programs and real entries: in order, in time, and never into the caller."""
+"""The automation runner with real programs and entries."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hooks.automations import Automation, AutomationRunner, HookOutcome, HookPoint, Kind, Lifetime, Registry, RunStatus
-from hooks.automations.runner import MOST_HANGING, MOST_IN_BACKGROUND
+from hooks.automations.runner import MAX_BACKGROUND, MAX_HANGING
 from hooks.automations.scripts import MAX_OUTPUT_BYTES, PASSED_ON
 from tests.support.automation_entries import Counting
 from tests.support.scripts import SAYS, script, shell
@@ -25,7 +25,7 @@ EVENT = {"session_id": "s", "message": "hi"}
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Registry:
-    """A registry without the automation that needs a service."""
+    """A registry without memory injection, which needs a service."""
     registry = Registry(tmp_path / "automations.db")
     registry.remove("memory-injection")
     return registry
@@ -47,7 +47,7 @@ def told(outcome: HookOutcome) -> list[tuple[str, RunStatus, str]]:
     return [(run.name, run.status, run.detail) for run in outcome.runs]
 
 
-async def test_automations_run_in_order_and_each_knows_what_the_ones_before_it_added(
+async def test_automations_run_in_order_and_see_earlier_enrichments(
     registry: Registry, runner: AutomationRunner, tmp_path: Path
 ) -> None:
     echo = script(
@@ -80,7 +80,7 @@ async def test_automations_run_in_order_and_each_knows_what_the_ones_before_it_a
         (f"echo '{SAYS}'; exit 1", RunStatus.FAILED, "exit status 1"),
         ("kill -9 $$", RunStatus.FAILED, "exit status -9"),
         ("echo no json", RunStatus.FAILED, "standard output is not JSON"),
-        ("echo '[]'", RunStatus.FAILED, 'it has to bring {"fire": true, "enrich": {...}}, or nothing'),
+        ("echo '[]'", RunStatus.FAILED, 'the output must be {"fire": true, "enrich": {...}} or empty'),
         ("cat /dev/zero", RunStatus.FAILED, "it printed too much"),
         ("cat /dev/zero >&2", RunStatus.TIMED_OUT, ""),
         ("sleep 30", RunStatus.TIMED_OUT, ""),
@@ -88,7 +88,7 @@ async def test_automations_run_in_order_and_each_knows_what_the_ones_before_it_a
         ("exec >&- 2>&-; sleep 30", RunStatus.TIMED_OUT, ""),
     ],
 )
-async def test_what_a_script_does_is_told(
+async def test_the_result_of_a_script_is_reported(
     registry: Registry, runner: AutomationRunner, tmp_path: Path, body: str, status: RunStatus, detail: str
 ) -> None:
     timeout_ms = 400 if status is RunStatus.TIMED_OUT else 20_000
@@ -102,7 +102,9 @@ async def test_what_a_script_does_is_told(
         assert outcome.runs[0].elapsed_ms >= 300
 
 
-async def test_what_cannot_be_started_is_told(registry: Registry, runner: AutomationRunner, tmp_path: Path) -> None:
+async def test_a_script_that_cannot_start_is_reported(
+    registry: Registry, runner: AutomationRunner, tmp_path: Path
+) -> None:
     no_program = tmp_path / "text"
     no_program.write_text("just text")
     no_program.chmod(0o600)
@@ -133,7 +135,7 @@ async def gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("end", ["sleep 60", f"echo '{SAYS}'"], ids=["timed out", "ended"])
-async def test_whatever_a_script_leaves_running_ends_with_it(
+async def test_children_of_a_script_are_killed(
     registry: Registry, runner: AutomationRunner, tmp_path: Path, end: str
 ) -> None:
     pids = tmp_path / "pids"
@@ -157,7 +159,7 @@ async def test_a_script_ends_when_its_caller_is_cancelled(
     assert await gone(int(pids.read_text()))
 
 
-async def test_large_input_and_output_pass_and_unread_input_does_no_harm(
+async def test_large_input_and_output_and_unread_input(
     registry: Registry, runner: AutomationRunner, tmp_path: Path
 ) -> None:
     size = MAX_OUTPUT_BYTES // 2
@@ -218,7 +220,7 @@ async def test_a_persistent_script_keeps_its_folder_and_an_ephemeral_one_does_no
 
 @pytest.mark.parametrize("workspace", [True, False])
 @pytest.mark.parametrize(("mode", "seen"), [(Lifetime.PERSISTENT, [1, 2]), (Lifetime.EPHEMERAL, [1, 1])])
-async def test_a_persistent_object_is_kept_and_closed_at_the_end(
+async def test_a_persistent_instance_is_reused_and_closed(
     registry: Registry, tmp_path: Path, mode: Lifetime, seen: list[int], workspace: bool
 ) -> None:
     Counting.closed.clear()
@@ -240,15 +242,15 @@ async def test_a_persistent_object_is_kept_and_closed_at_the_end(
         ("crash", "KeyError"),
         ("crash_asynchronously", "KeyError"),
         ("leave", "RuntimeError"),
-        ("leave_asynchronously", "it tried to end the process"),
+        ("leave_asynchronously", "it tried to exit the process"),
         ("stop", "RuntimeError"),
         ("cancel", "CancelledError"),
-        ("text", 'it has to bring {"fire": true, "enrich": {...}}, or nothing'),
+        ("text", 'the output must be {"fire": true, "enrich": {...}} or empty'),
         ("missing", f"{ENTRIES}:missing cannot be loaded: module '{ENTRIES}' has no attribute 'missing'"),
-        ("NOT_CALLABLE", f"{ENTRIES}:NOT_CALLABLE cannot be called"),
+        ("NOT_CALLABLE", f"{ENTRIES}:NOT_CALLABLE is not callable"),
     ],
 )
-async def test_what_an_entry_does_wrong_is_told_and_the_next_one_runs(
+async def test_a_failing_entry_is_reported_and_the_next_one_runs(
     registry: Registry, runner: AutomationRunner, entry: str, detail: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     add(registry, entry, "bad")
@@ -260,7 +262,7 @@ async def test_what_an_entry_does_wrong_is_told_and_the_next_one_runs(
 
 
 @pytest.mark.parametrize("entry", ["hang", "hang_asynchronously", "stubborn"])
-async def test_an_entry_that_hangs_is_not_waited_for(registry: Registry, runner: AutomationRunner, entry: str) -> None:
+async def test_a_hanging_entry_times_out(registry: Registry, runner: AutomationRunner, entry: str) -> None:
     add(registry, entry, timeout_ms=200)
     started = time.monotonic()
     outcome = await runner.run(PRE, {**EVENT, "seconds": 1.5})
@@ -269,7 +271,9 @@ async def test_an_entry_that_hangs_is_not_waited_for(registry: Registry, runner:
     await asyncio.sleep(1.5)
 
 
-async def test_the_deadline_covers_all_of_them(registry: Registry, runner: AutomationRunner, tmp_path: Path) -> None:
+async def test_the_deadline_covers_all_automations(
+    registry: Registry, runner: AutomationRunner, tmp_path: Path
+) -> None:
     add(registry, "hang_asynchronously", "first", timeout_ms=200)
     add(registry, shell(tmp_path, "script", "sleep 30"), "second", timeout_ms=5000)
     add(registry, "hang_asynchronously", "third")
@@ -281,19 +285,19 @@ async def test_the_deadline_covers_all_of_them(registry: Registry, runner: Autom
         ("first", RunStatus.TIMED_OUT, ""),
         ("second", RunStatus.TIMED_OUT, ""),
         ("third", RunStatus.TIMED_OUT, ""),
-        ("fourth", RunStatus.SKIPPED, "no time was left"),
+        ("fourth", RunStatus.SKIPPED, "no time left"),
     ]
 
 
-async def test_calls_that_hang_for_ever_are_not_heaped_up(registry: Registry, runner: AutomationRunner) -> None:
+async def test_hanging_calls_are_limited(registry: Registry, runner: AutomationRunner) -> None:
     add(registry, "hang", timeout_ms=20)
-    statuses = [(await runner.run(PRE, {**EVENT, "seconds": 2.0})).runs[0].status for _ in range(MOST_HANGING + 2)]
-    assert statuses == [RunStatus.TIMED_OUT] * MOST_HANGING + [RunStatus.SKIPPED] * 2
+    statuses = [(await runner.run(PRE, {**EVENT, "seconds": 2.0})).runs[0].status for _ in range(MAX_HANGING + 2)]
+    assert statuses == [RunStatus.TIMED_OUT] * MAX_HANGING + [RunStatus.SKIPPED] * 2
     await asyncio.sleep(2.2)
     assert (await runner.run(PRE, {**EVENT, "seconds": 0})).runs[0].status is RunStatus.SILENT
 
 
-async def test_what_does_not_block_is_not_waited_for(
+async def test_non_blocking_automations_run_in_the_background(
     registry: Registry, runner: AutomationRunner, tmp_path: Path
 ) -> None:
     trace = tmp_path / "trace"
@@ -313,9 +317,9 @@ async def test_the_background_is_bounded_and_ends_with_the_runner(registry: Regi
     body = f"echo $$ >> {pids}; sleep 50"
     add(registry, shell(tmp_path, "slow", body), blocking=False, timeout_ms=60_000, hook_point=HookPoint.POST_EXECUTION)
     async with AutomationRunner(registry) as runner:
-        runs = [(await runner.run(HookPoint.POST_EXECUTION, EVENT)).runs[0] for _ in range(MOST_IN_BACKGROUND + 1)]
-        assert [run.status for run in runs] == [RunStatus.STARTED] * MOST_IN_BACKGROUND + [RunStatus.SKIPPED]
-        while not pids.exists() or len(pids.read_text().split()) < MOST_IN_BACKGROUND:
+        runs = [(await runner.run(HookPoint.POST_EXECUTION, EVENT)).runs[0] for _ in range(MAX_BACKGROUND + 1)]
+        assert [run.status for run in runs] == [RunStatus.STARTED] * MAX_BACKGROUND + [RunStatus.SKIPPED]
+        while not pids.exists() or len(pids.read_text().split()) < MAX_BACKGROUND:
             await asyncio.sleep(0.02)
     assert all([await gone(int(pid)) for pid in pids.read_text().split()])
 
@@ -329,11 +333,11 @@ async def test_only_what_is_active_at_the_hook_point_runs(registry: Registry, ru
     assert (await runner.run("worker:someday", EVENT)).runs == ()
 
 
-async def test_an_event_that_is_none_is_refused(runner: AutomationRunner) -> None:
-    assert (await runner.run(PRE, [])).fault == "the event has to be a mapping"  # type: ignore[arg-type]
+async def test_an_invalid_event_is_rejected(runner: AutomationRunner) -> None:
+    assert (await runner.run(PRE, [])).fault == "the event must be a mapping"  # type: ignore[arg-type]
 
 
-async def test_events_that_json_does_not_know(registry: Registry, runner: AutomationRunner, tmp_path: Path) -> None:
+async def test_events_that_are_not_json(registry: Registry, runner: AutomationRunner, tmp_path: Path) -> None:
     add(registry, shell(tmp_path, "script", f"cat > {tmp_path}/event; echo '{SAYS}'"), timeout_ms=20_000)
     outcome = await runner.run(PRE, {"message": "a\ud800", "path": Path("/x"), "when": object})
     assert outcome.runs[0].status is RunStatus.FIRED
@@ -343,7 +347,7 @@ async def test_events_that_json_does_not_know(registry: Registry, runner: Automa
     assert told(await runner.run(PRE, endless)) == [("it", RunStatus.FAILED, "ValueError")]
 
 
-async def test_without_a_registry_nothing_runs_and_the_reason_is_given(tmp_path: Path) -> None:
+async def test_an_unusable_registry_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     async with AutomationRunner(Registry(tmp_path / "file" / "automations.db")) as runner:
         outcome = await runner.run(PRE, EVENT)
@@ -352,7 +356,7 @@ async def test_without_a_registry_nothing_runs_and_the_reason_is_given(tmp_path:
     assert outcome.prefix("hi") == "hi"
 
 
-async def test_a_registry_that_hangs_is_not_waited_for(registry: Registry) -> None:
+async def test_a_hanging_registry_times_out(registry: Registry) -> None:
     class Hanging(Registry):
         def active(self, hook_point: str) -> tuple[Automation, ...]:
             time.sleep(1.5)
@@ -365,7 +369,7 @@ async def test_a_registry_that_hangs_is_not_waited_for(registry: Registry) -> No
     assert outcome.fault == "the registry did not answer in time"
 
 
-async def test_changes_of_the_registry_count_at_once(registry: Registry, runner: AutomationRunner) -> None:
+async def test_registry_changes_apply_immediately(registry: Registry, runner: AutomationRunner) -> None:
     assert (await runner.run(PRE, EVENT)).runs == ()
     add(registry, "plain")
     assert len((await runner.run(PRE, EVENT)).runs) == 1
@@ -376,7 +380,7 @@ async def test_changes_of_the_registry_count_at_once(registry: Registry, runner:
     registry.remove("it")
 
 
-async def test_many_runs_at_a_time(registry: Registry, runner: AutomationRunner, tmp_path: Path) -> None:
+async def test_many_concurrent_runs(registry: Registry, runner: AutomationRunner, tmp_path: Path) -> None:
     add(registry, "plain", "first")
     add(registry, shell(tmp_path, "script", f"echo '{SAYS}'"), "second", timeout_ms=30_000)
     outcomes = await asyncio.gather(*(runner.run(PRE, {"message": f"m{n}"}) for n in range(30)))

@@ -1,4 +1,4 @@
-"""The hook against a real queue: what an orchestrator gets, and that it gets it in time."""
+"""The hook with a real queue."""
 
 import asyncio
 import json
@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from hooks import wire
 from hooks.contract import InjectionRequest, Outcome, Reason
 from hooks.pre_execution import PreExecutionHook
+from hooks.protocol import wire
 from hooks.queue import QueueClient, QueueFault, Reply
 from tests.support.queue_worker import running_worker
 from tests.support.valkey import assert_keys_expire, running_valkey, sync_redis
 
 SLACK_MS = 250
-"""The contract is 10 ms; the rest is for machines that are busy with other tests."""
+"""The contract is 10 ms; allow more on busy machines."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def shown_by(url: str, ledger: str) -> dict[bytes, bytes]:
         return {field: value for field, value in redis.hgetall(ledger).items() if field.startswith(b"m:")}
 
 
-async def test_a_block_comes_back_and_its_delivery_is_committed(hook: PreExecutionHook, worker_url: str) -> None:
+async def test_a_block_is_returned_and_marked_as_shown(hook: PreExecutionHook, worker_url: str) -> None:
     offer(worker_url, "ledger-1", "t1")
     result = await hook({"session_id": "s", "message": "hi", "turn_id": "t1", "scope": {"project": "ledger-1"}})
     assert result.outcome is Outcome.INJECTED
@@ -60,28 +60,28 @@ async def test_a_block_comes_back_and_its_delivery_is_committed(hook: PreExecuti
     assert json.loads(shown_by(worker_url, "ledger-1")[b"m:m1"])["block_id"] == "b"
 
 
-async def test_a_block_is_given_even_if_the_ledger_knows_nothing_of_it(
+async def test_a_block_is_returned_even_if_the_ledger_fails(
     hook: PreExecutionHook, caplog: pytest.LogCaptureFixture
 ) -> None:
     request = {"session_id": "s", "message": "private words", "turn_id": "t", "scope": {"project": "no-such-ledger"}}
     with caplog.at_level(logging.DEBUG):
         assert (await hook(request)).outcome is Outcome.INJECTED
-    assert "the ledger was not told" in caplog.text
+    assert "could not mark an injected block as shown" in caplog.text
     assert "private" not in caplog.text
 
 
-async def test_the_message_is_prefixed_or_left_alone(hook: PreExecutionHook) -> None:
+async def test_prefix(hook: PreExecutionHook) -> None:
     assert await hook.prefix("hi", session_id="s") == "<memory_context>hi</memory_context>\n\nhi"
     assert await hook.prefix("hi", session_id="nothing") == "hi"
     assert await hook.prefix("hi", session_id="s", deadline_ms="bad") == "hi"
 
 
-async def test_odd_text_comes_back_valid(hook: PreExecutionHook) -> None:
+async def test_invalid_text_becomes_valid(hook: PreExecutionHook) -> None:
     result = await hook({"session_id": "s", "message": "a\ud800\0b"})
     assert result.memory_context == "<memory_context>a\ufffd\0b</memory_context>"
 
 
-async def test_an_answer_of_another_form_is_a_bad_reply(hook: PreExecutionHook) -> None:
+async def test_an_unknown_answer_is_a_bad_reply(hook: PreExecutionHook) -> None:
     result = await hook({"session_id": "broken", "message": "hi"})
     assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.BAD_REPLY)
 
@@ -109,7 +109,7 @@ async def test_a_bad_request_is_an_outcome(hook: PreExecutionHook, request_: dic
     assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.BAD_REQUEST)
 
 
-async def test_without_worker_and_without_redis_the_reason_is_given(valkey_url: str) -> None:
+async def test_a_missing_worker_or_redis_has_a_reason(valkey_url: str) -> None:
     with running_valkey() as empty:
         async with PreExecutionHook(empty.url) as hook:
             nobody = await hook({"session_id": "s", "message": "hi"})
@@ -128,7 +128,7 @@ async def test_a_frozen_worker_is_no_ack() -> None:
     assert result.elapsed_ms < (wire.ACK_TIMEOUT + wire.GIVE_UP_TIMEOUT) * 1000 + SLACK_MS
 
 
-async def test_twenty_calls_at_a_time(hook: PreExecutionHook, worker_url: str) -> None:
+async def test_twenty_concurrent_calls(hook: PreExecutionHook, worker_url: str) -> None:
     results = await asyncio.gather(*(hook({"session_id": "s", "message": f"m{n}"}) for n in range(20)))
     assert [result.memory_context for result in results] == [
         f"<memory_context>m{n}</memory_context>" for n in range(20)
@@ -145,7 +145,7 @@ async def test_cancellation_is_not_swallowed(hook: PreExecutionHook) -> None:
 
 
 class Scripted(QueueClient):
-    """A queue whose next answer is given, for faults that no healthy queue brings about."""
+    """A queue with a scripted answer."""
 
     def __init__(self, answer: Reply | Exception) -> None:
         super().__init__("unix:///nowhere")

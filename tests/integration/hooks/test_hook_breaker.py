@@ -1,10 +1,10 @@
-"""A Redis that hangs costs the first callers a quarter of a second, and those after them nothing."""
+"""Only the first calls wait for a hanging Redis."""
 
 import asyncio
 import time
 
 from hooks import PreExecutionHook, Reason
-from hooks.guarded_queue import FAILURES, PAUSE
+from hooks.queue.guarded import FAILURES, PAUSE
 from tests.support.queue_worker import running_worker
 from tests.support.stack import NOISE_S, frozen
 from tests.support.valkey import running_valkey
@@ -18,7 +18,7 @@ async def timed(hook: PreExecutionHook) -> tuple[Reason | None, float]:
     return result.reason, time.monotonic() - started
 
 
-async def test_a_frozen_redis_is_left_alone_and_then_asked_again() -> None:
+async def test_calls_pause_while_redis_is_frozen_and_resume() -> None:
     with running_valkey() as valkey, running_worker(valkey.url):
         assert valkey.pid is not None
         async with PreExecutionHook(valkey.url) as hook:

@@ -1,4 +1,4 @@
-"""The queue, with a real Valkey and real worker processes: what callers get, whatever breaks."""
+"""The queue with a real Valkey and real worker processes."""
 
 import asyncio
 import json
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from hooks import wire
 from hooks.contract import Reason
+from hooks.protocol import wire
 from hooks.queue import QueueClient, QueueFault, connect
 from tests.support.queue_worker import running_worker
 from tests.support.valkey import forget, running_valkey, sync_redis
 
 SLACK_S = 0.25
-"""How much later than its limit a call may return on a machine that is busy with other tests."""
+"""Tolerance in seconds on busy machines."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ async def queue(url: str) -> AsyncIterator[QueueClient]:
 
 
 async def ask_until_answered(queue: QueueClient, function: str = "echo", seconds: float = 10.0) -> dict[str, object]:
-    """Ask again while there is no worker or no Redis, as a caller does turn after turn."""
+    """Retry while there is no worker or no Redis."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -55,21 +55,21 @@ async def ask_until_answered(queue: QueueClient, function: str = "echo", seconds
 async def fault_of(
     queue: QueueClient, function: str, payload: dict[str, object], budget: float
 ) -> tuple[Reason, float]:
-    """The reason for which a call fails, and the seconds that it took."""
+    """Return the reason and duration of a failing call."""
     start = time.monotonic()
     with pytest.raises(QueueFault) as caught:
         await queue.ask(function, payload, budget=budget)
     return caught.value.reason, time.monotonic() - start
 
 
-async def test_a_question_is_answered(url: str, queue: QueueClient) -> None:
+async def test_a_job_is_answered(url: str, queue: QueueClient) -> None:
     with running_worker(url):
         reply = await queue.ask("echo", {"word": "caf\u00e9"}, budget=2.0)
     assert reply.body["payload"] == {"word": "caf\u00e9"}
     assert 1.5 < reply.body["left"] <= 1.9
 
 
-async def test_bytes_go_through_unparsed(url: str, queue: QueueClient) -> None:
+async def test_bytes_are_passed_unparsed(url: str, queue: QueueClient) -> None:
     with running_worker(url):
         reply = await queue.ask("echo", b' {"a": "\xed\xa0\x80 \\ud83d\\ude00 \xff"}', budget=2.0)
     assert reply.body["payload"] == {"a": "\ufffd\ufffd\ufffd \U0001f600 \ufffd"}
@@ -83,14 +83,14 @@ async def test_text_with_surrogates_and_a_megabyte_of_it(url: str, queue: QueueC
     assert long.body["payload"] == {"text": "caf\u00e9 " * 200_000}
 
 
-async def test_twenty_at_a_time(url: str, queue: QueueClient) -> None:
+async def test_twenty_concurrent_jobs(url: str, queue: QueueClient) -> None:
     with running_worker(url):
         asked = [queue.ask("sleep", {"seconds": 0.2}, budget=10.0, ack_timeout=5.0) for _ in range(20)]
         replies = await asyncio.gather(*asked)
     assert [reply.body["slept"] for reply in replies] == [0.2] * 20
 
 
-async def test_work_is_shared_by_workers_that_are_full(url: str, queue: QueueClient) -> None:
+async def test_full_workers_share_jobs(url: str, queue: QueueClient) -> None:
     with running_worker(url, max_jobs=1), running_worker(url, max_jobs=1):
         asked = [queue.ask("sleep", {"seconds": 1.0}, budget=10.0, ack_timeout=0.9) for _ in range(2)]
         replies = await asyncio.gather(*asked)
@@ -105,9 +105,7 @@ async def test_work_is_shared_by_workers_that_are_full(url: str, queue: QueueCli
         ("no_such_operation", Reason.BAD_REQUEST),
     ],
 )
-async def test_failures_of_operations_come_back_at_once(
-    url: str, queue: QueueClient, function: str, reason: Reason
-) -> None:
+async def test_failures_are_returned_at_once(url: str, queue: QueueClient, function: str, reason: Reason) -> None:
     with running_worker(url):
         found, seconds = await fault_of(queue, function, {}, budget=5.0)
         assert await ask_until_answered(queue)
@@ -152,7 +150,7 @@ async def wait_until_gone(url: str, key: str) -> None:
     raise AssertionError(f"{key} is still there")
 
 
-async def test_without_a_worker_the_caller_knows_at_once(url: str, queue: QueueClient) -> None:
+async def test_a_missing_worker_is_reported_at_once(url: str, queue: QueueClient) -> None:
     await queue.warm()
     reason, seconds = await fault_of(queue, "echo", {}, budget=3.0)
     assert reason is Reason.NO_WORKER
@@ -169,7 +167,7 @@ async def test_a_worker_is_not_alive_before_it_has_started_up(url: str, queue: Q
         assert await ask_until_answered(queue)
 
 
-async def test_a_frozen_worker_is_not_waited_for_and_the_job_is_taken_back(url: str, queue: QueueClient) -> None:
+async def test_a_job_of_a_frozen_worker_is_withdrawn(url: str, queue: QueueClient) -> None:
     with running_worker(url) as worker:
         await queue.warm()
         worker.send_signal(signal.SIGSTOP)
@@ -183,7 +181,7 @@ async def test_a_frozen_worker_is_not_waited_for_and_the_job_is_taken_back(url: 
     assert seconds < wire.ACK_TIMEOUT + wire.GIVE_UP_TIMEOUT + SLACK_S
 
 
-async def test_a_killed_worker_costs_one_answer_and_nothing_is_run_twice(
+async def test_a_killed_worker_loses_one_answer_and_no_job_runs_twice(
     url: str, queue: QueueClient, tmp_path: Path
 ) -> None:
     trace = tmp_path / "trace"
@@ -203,7 +201,7 @@ async def test_a_killed_worker_costs_one_answer_and_nothing_is_run_twice(
     assert trace.read_text() == "start\n"
 
 
-async def test_when_too_many_wait_a_job_is_refused(url: str, queue: QueueClient) -> None:
+async def test_a_job_is_refused_when_too_many_wait(url: str, queue: QueueClient) -> None:
     with sync_redis(url) as redis:
         redis.set(wire.ALIVE, 1, px=2000)
         redis.rpush(wire.WAKE, *(f"waiting-{n}" for n in range(wire.MAX_WAITING)))
@@ -214,7 +212,7 @@ async def test_when_too_many_wait_a_job_is_refused(url: str, queue: QueueClient)
         assert redis.zcard(wire.QUEUE) == 0
 
 
-async def test_a_full_worker_is_not_waited_for_and_its_life_sign_goes_on(url: str, queue: QueueClient) -> None:
+async def test_a_full_worker_does_not_delay_callers_and_stays_alive(url: str, queue: QueueClient) -> None:
     with running_worker(url, max_jobs=1):
         long = asyncio.create_task(queue.ask("sleep", {"seconds": 4.0}, budget=8.0))
         await asyncio.sleep(3.0)
@@ -225,7 +223,7 @@ async def test_a_full_worker_is_not_waited_for_and_its_life_sign_goes_on(url: st
     assert seconds < wire.ACK_TIMEOUT + wire.GIVE_UP_TIMEOUT + SLACK_S
 
 
-async def test_a_job_that_was_taken_back_or_is_late_is_not_run(url: str, queue: QueueClient, tmp_path: Path) -> None:
+async def test_withdrawn_and_late_jobs_do_not_run(url: str, queue: QueueClient, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     with running_worker(url) as worker:
         await ask_until_answered(queue)
@@ -238,7 +236,7 @@ async def test_a_job_that_was_taken_back_or_is_late_is_not_run(url: str, queue: 
     assert not trace.exists()
 
 
-async def test_dead_ids_do_not_delay_a_fresh_job_and_are_swept(url: str, queue: QueueClient) -> None:
+async def test_expired_ids_do_not_delay_new_jobs_and_are_removed(url: str, queue: QueueClient) -> None:
     with running_worker(url), sync_redis(url) as redis:
         await ask_until_answered(queue)
         redis.zadd(wire.QUEUE, {f"dead-{n}": n + 1 for n in range(500)})
@@ -250,7 +248,7 @@ async def test_dead_ids_do_not_delay_a_fresh_job_and_are_swept(url: str, queue: 
     assert seconds < SLACK_S
 
 
-async def test_a_lost_wake_up_call_is_made_good(url: str, queue: QueueClient) -> None:
+async def test_a_lost_wake_up_is_recovered(url: str, queue: QueueClient) -> None:
     with running_worker(url) as worker, sync_redis(url) as redis:
         await ask_until_answered(queue)
         worker.send_signal(signal.SIGSTOP)
@@ -262,7 +260,7 @@ async def test_a_lost_wake_up_call_is_made_good(url: str, queue: QueueClient) ->
         assert (await asked).body["payload"] == {}
 
 
-async def test_told_to_stop_a_worker_lets_its_jobs_answer(url: str, queue: QueueClient) -> None:
+async def test_a_stopping_worker_finishes_its_jobs(url: str, queue: QueueClient) -> None:
     with running_worker(url) as worker:
         asked = asyncio.create_task(queue.ask("sleep", {"seconds": 1.5}, budget=5.0))
         await asyncio.sleep(0.5)
@@ -274,9 +272,7 @@ async def test_told_to_stop_a_worker_lets_its_jobs_answer(url: str, queue: Queue
         assert "Traceback" not in err
 
 
-async def test_a_stopping_worker_takes_no_more_jobs_and_cuts_off_those_that_do_not_end(
-    url: str, queue: QueueClient
-) -> None:
+async def test_a_stopping_worker_accepts_no_jobs_and_cancels_long_ones(url: str, queue: QueueClient) -> None:
     with running_worker(url) as worker:
         long = asyncio.create_task(fault_of(queue, "sleep", {"seconds": 30}, budget=6.0))
         await asyncio.sleep(0.5)
@@ -290,7 +286,7 @@ async def test_a_stopping_worker_takes_no_more_jobs_and_cuts_off_those_that_do_n
     assert reason in (Reason.NO_ACK, Reason.NO_WORKER)
 
 
-async def test_the_log_of_a_worker_holds_no_text_of_a_job(url: str, queue: QueueClient) -> None:
+async def test_worker_logs_contain_no_job_texts(url: str, queue: QueueClient) -> None:
     with running_worker(url) as worker:
         await queue.ask("echo", {"text": "private words"}, budget=3.0)
         await fault_of(queue, "crash", {"text": "private words"}, budget=3.0)
@@ -306,7 +302,7 @@ async def test_a_malformed_address_is_a_fault() -> None:
     assert reason is Reason.QUEUE_UNAVAILABLE
 
 
-async def test_a_worker_that_answers_nonsense_is_reported(url: str, queue: QueueClient) -> None:
+async def test_an_invalid_answer_is_reported(url: str, queue: QueueClient) -> None:
     with sync_redis(url) as redis:
         redis.set(wire.ALIVE, 1, px=5000)
 
@@ -332,7 +328,7 @@ async def test_a_wrong_password_is_a_fault_at_once(url: str) -> None:
     assert seconds < wire.ENQUEUE_TIMEOUT + SLACK_S
 
 
-def test_one_client_serves_one_loop_after_the_other(url: str) -> None:
+def test_one_client_serves_several_loops_in_turn(url: str) -> None:
     queue = QueueClient(url)
 
     async def once() -> object:

@@ -1,4 +1,4 @@
-"""The queue while Redis is stopped, frozen, restarted or full."""
+"""The queue while Redis is stopped, frozen, restarting or full."""
 
 import asyncio
 import signal
@@ -8,8 +8,8 @@ from os import kill
 
 import pytest
 
-from hooks import wire
 from hooks.contract import Reason
+from hooks.protocol import wire
 from hooks.queue import QueueClient, QueueFault
 from tests.support.queue_worker import running_worker
 from tests.support.valkey import running_valkey, sync_redis
@@ -50,14 +50,14 @@ async def fault_of(queue: QueueClient, budget: float = 3.0) -> tuple[Reason, flo
     return caught.value.reason, time.monotonic() - start
 
 
-async def test_without_redis_the_caller_knows_at_once(valkey: EmbeddedValkey, queue: QueueClient) -> None:
+async def test_a_missing_redis_is_reported_at_once(valkey: EmbeddedValkey, queue: QueueClient) -> None:
     valkey.stop()
     reason, seconds = await fault_of(queue)
     assert reason is Reason.QUEUE_UNAVAILABLE
     assert seconds < wire.ENQUEUE_TIMEOUT + SLACK_S
 
 
-async def test_a_frozen_redis_is_not_waited_for(valkey: EmbeddedValkey, queue: QueueClient) -> None:
+async def test_a_frozen_redis_times_out(valkey: EmbeddedValkey, queue: QueueClient) -> None:
     assert valkey.pid is not None
     await queue.warm()
     kill(valkey.pid, signal.SIGSTOP)
@@ -70,7 +70,7 @@ async def test_a_frozen_redis_is_not_waited_for(valkey: EmbeddedValkey, queue: Q
         assert seconds < wire.ENQUEUE_TIMEOUT + SLACK_S
 
 
-async def test_a_worker_outlives_a_frozen_redis(valkey: EmbeddedValkey, queue: QueueClient) -> None:
+async def test_a_worker_survives_a_frozen_redis(valkey: EmbeddedValkey, queue: QueueClient) -> None:
     assert valkey.pid is not None
     with running_worker(valkey.url) as worker:
         assert await answered_within(queue, 5.0)
@@ -81,7 +81,7 @@ async def test_a_worker_outlives_a_frozen_redis(valkey: EmbeddedValkey, queue: Q
         assert worker.poll() is None
 
 
-async def test_a_worker_outlives_a_restart_of_redis(valkey: EmbeddedValkey, queue: QueueClient) -> None:
+async def test_a_worker_survives_a_restart_of_redis(valkey: EmbeddedValkey, queue: QueueClient) -> None:
     with running_worker(valkey.url) as worker:
         assert await answered_within(queue, 5.0)
         asked = asyncio.create_task(fault_of(queue))
@@ -100,7 +100,7 @@ async def test_a_worker_outlives_a_restart_of_redis(valkey: EmbeddedValkey, queu
     assert seconds < 2.0
 
 
-async def test_a_worker_waits_for_a_redis_that_is_not_there_yet(valkey: EmbeddedValkey, queue: QueueClient) -> None:
+async def test_a_worker_waits_for_redis_to_start(valkey: EmbeddedValkey, queue: QueueClient) -> None:
     valkey.stop()
     with running_worker(valkey.url, wait=False) as worker:
         await asyncio.sleep(0.5)
@@ -129,7 +129,7 @@ async def test_a_full_redis_is_a_fault(valkey: EmbeddedValkey, queue: QueueClien
     assert seconds < wire.ENQUEUE_TIMEOUT + SLACK_S
 
 
-async def test_cancelled_calls_leave_the_client_in_order(valkey: EmbeddedValkey, queue: QueueClient) -> None:
+async def test_the_client_works_after_cancelled_calls(valkey: EmbeddedValkey, queue: QueueClient) -> None:
     with running_worker(valkey.url):
         assert await answered_within(queue, 5.0)
         for delay in (0.0, 0.0005, 0.001, 0.002, 0.004) * 10:

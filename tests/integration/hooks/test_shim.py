@@ -1,4 +1,4 @@
-"""The stand-alone command as a host runs it: a process with standard input and output."""
+"""The stand-alone command as a process."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_a_request_on_standard_input_is_answered_on_standard_output(url: str, co
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_a_request_as_raw_utf8_with_more_behind_it(url: str) -> None:
+def test_a_raw_utf8_request_with_trailing_data(url: str) -> None:
     data = b"\xef\xbb\xbf\n" + json.dumps(REQUEST, ensure_ascii=False, indent=2).encode() + b"\n{}\n"
     result = InjectionResult.model_validate_json(run(url, data).stdout)
     assert result.memory_context == "<memory_context>caf\u00e9 \U0001f600</memory_context>"
@@ -65,7 +65,7 @@ def test_an_answer_without_a_block_is_printed_too(url: str) -> None:
     assert result.outcome is Outcome.NONE_RELEVANT
 
 
-def test_odd_text_and_a_megabyte_of_it(url: str) -> None:
+def test_invalid_and_long_text(url: str) -> None:
     odd = InjectionResult.model_validate_json(run(url, b'{"session_id":"s","message":"a\\ud800\\u0000"}').stdout)
     assert odd.memory_context == "<memory_context>a\ufffd\0</memory_context>"
     text = "\u20ac" * 350_000
@@ -73,7 +73,7 @@ def test_odd_text_and_a_megabyte_of_it(url: str) -> None:
     assert InjectionResult.model_validate_json(long.stdout).memory_context == f"<memory_context>{text}</memory_context>"
 
 
-def test_delivery_is_committed(url: str) -> None:
+def test_memories_are_marked_as_shown(url: str) -> None:
     turn_id, ledger = 't"1\\', "ledger-caf\u00e9"
     with sync_redis(url) as redis:
         shown = {"m1": {"version": 1, "turn": 1, "block_id": "b"}}
@@ -97,7 +97,7 @@ def test_standard_input_may_stay_open(url: str) -> None:
         assert process.wait(5) == 0
 
 
-def test_standard_input_that_says_nothing_is_waited_for_until_the_time_is_up(url: str) -> None:
+def test_silent_standard_input_times_out(url: str) -> None:
     start = time.monotonic()
     variables = environment(url, MEESEEKS_TIMEOUT_MS="300")
     with subprocess.Popen(FILE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables) as process:
@@ -122,14 +122,14 @@ def test_the_time_is_limited(url: str, request_: object, variables: dict[str, st
 
 
 @pytest.mark.parametrize("request_", [b"", b"   ", b"[]", b"nonsense", b'{"session_id":"s"', b'{"a":}', {"message": 7}])
-def test_bad_input_is_answered_by_silence(url: str, request_: object) -> None:
+def test_bad_input_prints_nothing(url: str, request_: object) -> None:
     assert_silent(run(url, request_))
 
 
-def test_trouble_is_explained_on_request_only(url: str) -> None:
+def test_errors_are_printed_with_debug_only(url: str) -> None:
     done = run(url, b"nonsense", MEESEEKS_DEBUG="1")
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr.startswith(b"meeseeks-hook: Trouble: ")
+    assert done.stderr.startswith(b"meeseeks-hook: ShimError: ")
     tls = run("rediss://localhost", REQUEST, MEESEEKS_DEBUG="1")
     assert b"rediss:// is not supported" in tls.stderr
 
@@ -140,7 +140,7 @@ def test_it_can_be_turned_off(url: str) -> None:
 
 
 @pytest.mark.parametrize("bad", ["unix:///no/such/socket", "redis://127.0.0.1:1", "http://x", "redis://host:port"])
-def test_an_address_where_nobody_is(bad: str) -> None:
+def test_a_refused_connection_prints_nothing(bad: str) -> None:
     assert_silent(run(bad, REQUEST))
 
 
@@ -157,7 +157,7 @@ def test_without_a_worker_it_is_silent_at_once() -> None:
         assert time.monotonic() - start < 1.0
 
 
-def test_a_frozen_worker_is_not_waited_for_and_the_job_is_taken_back() -> None:
+def test_a_job_of_a_frozen_worker_is_withdrawn() -> None:
     with running_valkey() as server, running_worker(server.url) as worker:
         worker.send_signal(signal.SIGSTOP)
         start = time.monotonic()
@@ -167,7 +167,7 @@ def test_a_frozen_worker_is_not_waited_for_and_the_job_is_taken_back() -> None:
             assert redis.keys("arq:job:*") == []
 
 
-def test_a_frozen_redis_is_not_waited_for() -> None:
+def test_a_frozen_redis_times_out() -> None:
     with running_valkey() as server:
         assert server.pid is not None
         os.kill(server.pid, signal.SIGSTOP)

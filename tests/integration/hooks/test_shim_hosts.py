@@ -1,4 +1,4 @@
-"""`meeseeks-hook HOST` as a host runs it, over the queue and over HTTP: a process with standard input and output."""
+"""`meeseeks-hook HOST` as a process, through the queue and over HTTP."""
 
 import json
 import socket
@@ -59,7 +59,7 @@ def test_a_native_event_is_answered_natively(url: str, command: list[str]) -> No
 
 
 @pytest.mark.parametrize("fixture", fixtures("with_block"), ids=str)
-def test_every_golden_event_gets_an_answer_that_its_host_takes(url: str, fixture: Any) -> None:
+def test_every_golden_event_gets_valid_output(url: str, fixture: Any) -> None:
     if "start" in fixture.raw:
         run(url, ["claude-code"], {**event_of("claude-code/pre-tool-use.agent"), **_same_kind(fixture)})
     answered = output(run(url, [fixture.host.name], fixture.event))
@@ -73,7 +73,7 @@ def _same_kind(fixture: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("fixture", [one for one in fixtures() if "with_block" not in one.raw], ids=str)
-def test_nothing_is_printed_where_a_host_is_told_nothing(url: str, fixture: Any) -> None:
+def test_events_without_output_print_nothing(url: str, fixture: Any) -> None:
     if "inject" in fixture.raw:
         return
     done = run(url, [fixture.host.name], fixture.event)
@@ -92,8 +92,8 @@ def test_an_empty_answer_is_not_printed(url: str) -> None:
     assert output(run(url, ["nexus"], silent)) == {"fire": False, "blocking": True, "enrich": {"memories": None}}
 
 
-def test_who_calls_is_taken_from_the_environment_and_delivery_is_committed(url: str) -> None:
-    """The worker of this test names the ledger after the project."""
+def test_the_scope_comes_from_the_environment_and_memories_are_marked_as_shown(url: str) -> None:
+    """This test's worker uses the project as the ledger key."""
     ledger = 'ledger-"caf\u00e9\U0001f600"\\'
     shown = {"m1": {"version": 1, "turn": 1, "block_id": "b"}}
     with sync_redis(url) as redis:
@@ -107,15 +107,15 @@ def test_who_calls_is_taken_from_the_environment_and_delivery_is_committed(url: 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["emacs"], b"there is no host"),
-        (["claude-code", "codex"], b"one argument at most"),
-        (["--help"], b"there is no host"),
-        (["../x"], b"one argument at most"),
-        (["caf\u00e9"], b"one argument at most"),
-        ([""], b"one argument at most"),
+        (["emacs"], b"unknown host"),
+        (["claude-code", "codex"], b"at most one argument"),
+        (["--help"], b"unknown host"),
+        (["../x"], b"at most one argument"),
+        (["caf\u00e9"], b"at most one argument"),
+        ([""], b"at most one argument"),
     ],
 )
-def test_a_wrong_command_line_is_silent_and_explained_on_request(url: str, arguments: list[str], said: bytes) -> None:
+def test_invalid_arguments_are_reported_with_debug_only(url: str, arguments: list[str], said: bytes) -> None:
     assert_silent(run(url, arguments, PROMPT))
     done = run(url, arguments, PROMPT, MEESEEKS_DEBUG="1")
     assert (done.returncode, done.stdout) == (0, b"")
@@ -126,11 +126,11 @@ def test_a_wrong_command_line_is_silent_and_explained_on_request(url: str, argum
     "data", [b"", b"[]", b"nonsense", b'{"session_id":"s"', b'{"a":}', b'{"prompt":7}', b"\xff\xfe"]
 )
 @pytest.mark.parametrize("host", ["claude-code", "codex"])
-def test_bad_input_is_answered_by_silence(url: str, host: str, data: bytes) -> None:
+def test_bad_input_prints_nothing(url: str, host: str, data: bytes) -> None:
     assert_silent(run(url, [host], data))
 
 
-def test_a_slow_answer_is_not_waited_for(url: str) -> None:
+def test_a_slow_answer_times_out(url: str) -> None:
     begun = time.monotonic()
     assert_silent(run(url, ["claude-code"], {**PROMPT, "session_id": "slow"}, MEESEEKS_TIMEOUT_MS="400"))
     assert 0.25 <= time.monotonic() - begun < 0.4 + SLACK_S
@@ -138,7 +138,7 @@ def test_a_slow_answer_is_not_waited_for(url: str) -> None:
 
 @dataclass
 class HttpDouble:
-    """Takes connections one after the other, keeps what it is sent and answers with bytes as they are."""
+    """A server that records requests and sends fixed bytes."""
 
     answer: list[bytes]
     pause_s: float = 0.0
@@ -205,7 +205,7 @@ CHUNKED = [
     ],
     ids=["length", "parts", "chunked", "close"],
 )
-def test_over_http_the_service_is_asked_instead_of_the_queue(answer: list[bytes]) -> None:
+def test_http_replaces_the_queue(answer: list[bytes]) -> None:
     with http_double(*answer) as double:
         assert output(over_http(double, ["claude-code"], MEESEEKS_TOKEN="t0k3n")) == NATIVE
     (request,) = double.seen
@@ -219,13 +219,13 @@ def test_over_http_the_service_is_asked_instead_of_the_queue(answer: list[bytes]
     assert json.loads(body) == PROMPT
 
 
-def test_over_http_who_calls_is_in_the_query() -> None:
+def test_http_sends_the_scope_in_the_query() -> None:
     with http_double(OK + b"Content-Length: 2\r\n\r\n{}") as double:
         assert_silent(over_http(double, ["codex"], MEESEEKS_USER="a b&c=\u00e9", MEESEEKS_PROJECT="shop"))
     assert double.seen[0].startswith(b"POST /base/v1/hooks/codex?user=a%20b%26c%3D%C3%A9&project=shop HTTP/1.1\r\n")
 
 
-def test_over_http_a_request_goes_to_the_neutral_endpoint() -> None:
+def test_http_requests_without_a_host_use_the_inject_endpoint() -> None:
     with http_double(OK + b'Content-Length: 24\r\n\r\n{"outcome": "x", "y": 1}') as double:
         assert output(over_http(double, [], REQUEST)) == {"outcome": "x", "y": 1}
     assert double.seen[0].startswith(b"POST /base/v1/inject HTTP/1.1\r\n")
@@ -239,15 +239,15 @@ def test_over_http_a_request_goes_to_the_neutral_endpoint() -> None:
         ([OK + b"Content-Length: 0\r\n\r\n"], b""),
         ([b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"], b"the service answered 503"),
         ([b"HTTP/1.1 404 Not Found\r\n\r\n" + BODY], b"the service answered 404"),
-        ([OK + b"Content-Length: 900\r\n\r\n" + BODY], b"cut short"),
-        ([OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc"], b"cut short"),
+        ([OK + b"Content-Length: 900\r\n\r\n" + BODY], b"incomplete"),
+        ([OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc"], b"incomplete"),
         ([OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc"], b"ValueError"),
-        ([b"-NOAUTH go away\r\n"], b"no HTTP service"),
-        ([b""], b"no HTTP service"),
+        ([b"-NOAUTH go away\r\n"], b"does not speak HTTP"),
+        ([b""], b"does not speak HTTP"),
         ([OK + b"\r\n", b"x" * 5_000_000], b"longer than"),
     ],
 )
-def test_an_unusable_response_is_silence(answer: list[bytes], said: bytes) -> None:
+def test_an_unusable_response_prints_nothing(answer: list[bytes], said: bytes) -> None:
     with http_double(*answer) as double:
         assert_silent(over_http(double, ["codex"]))
         assert said in over_http(double, ["codex"], MEESEEKS_DEBUG="1").stderr
@@ -265,11 +265,11 @@ def test_an_unusable_response_is_silence(answer: list[bytes], said: bytes) -> No
         "http://127.0.0.1:9",
     ],
 )
-def test_an_address_that_cannot_be_asked_is_silence(address: str) -> None:
+def test_an_unusable_address_prints_nothing(address: str) -> None:
     assert_silent(run("", ["codex"], PROMPT, MEESEEKS_URL=address))
 
 
-def test_a_token_cannot_smuggle_a_header() -> None:
+def test_a_token_cannot_inject_headers() -> None:
     with http_double(OK + b"Content-Length: 2\r\n\r\n{}") as double:
         done = over_http(double, ["codex"], MEESEEKS_TOKEN="a\r\nX-Evil: 1", MEESEEKS_DEBUG="1")
         assert b"control characters" in done.stderr
@@ -277,7 +277,7 @@ def test_a_token_cannot_smuggle_a_header() -> None:
     assert double.seen == []
 
 
-def test_a_service_that_dribbles_is_not_waited_for() -> None:
+def test_an_endless_response_times_out() -> None:
     with http_double(OK, *[b"X-More: yes\r\n"] * 8, pause_s=0.1) as double:
         begun = time.monotonic()
         assert_silent(over_http(double, ["codex"], MEESEEKS_TIMEOUT_MS="300"))

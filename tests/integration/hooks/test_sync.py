@@ -1,4 +1,4 @@
-"""The hook and the client for plain threads: same answers, in time, after a fork and at the end of the process too."""
+"""The blocking hook and client, also after a fork and at process exit."""
 
 import asyncio
 import subprocess
@@ -41,7 +41,7 @@ def double() -> Iterator[HttpDouble]:
         yield double
 
 
-def test_a_block_comes_back(hook: SyncPreExecutionHook) -> None:
+def test_a_block_is_returned(hook: SyncPreExecutionHook) -> None:
     assert hook({"session_id": "s", "message": "hi"}).memory_context == ECHO
     assert hook.prefix("hi", session_id="s") == f"{ECHO}\n\nhi"
     assert hook.prefix("hi", session_id="nothing") == "hi"
@@ -49,7 +49,7 @@ def test_a_block_comes_back(hook: SyncPreExecutionHook) -> None:
     assert hook.prefix("hi", session_id="s") == f"{ECHO}\n\nhi"
 
 
-def test_trouble_is_an_outcome(hook: SyncPreExecutionHook) -> None:
+def test_failures_are_outcomes(hook: SyncPreExecutionHook) -> None:
     assert hook({}).reason is Reason.BAD_REQUEST
     assert hook({"session_id": "s", "message": "hi", "deadline_ms": "soon"}).reason is Reason.BAD_REQUEST
     assert hook.event({"type": "session.exploded"}).reason is Reason.BAD_REQUEST
@@ -84,7 +84,7 @@ def hang_the_loop(seconds: float) -> None:
         background.do(hang, 0.01)
 
 
-def test_a_hanging_loop_is_not_waited_for(hook: SyncPreExecutionHook, double: HttpDouble) -> None:
+def test_a_hanging_loop_times_out(hook: SyncPreExecutionHook, double: HttpDouble) -> None:
     hook({"session_id": "s", "message": "hi"})
     client = SyncMeeseeksClient(double.url, timeout=0.2)
     strict = SyncMeeseeksClient(double.url, timeout=0.2, strict=True)
@@ -100,7 +100,7 @@ def test_a_hanging_loop_is_not_waited_for(hook: SyncPreExecutionHook, double: Ht
     assert hook({"session_id": "s", "message": "hi"}).memory_context == ECHO
 
 
-def test_the_client_has_every_call_of_its_twin() -> None:
+def test_the_client_has_every_method_of_the_async_client() -> None:
     def calls(kind: type) -> set[str]:
         return {name for name in vars(kind) if not name.startswith("_")} - {"aclose", "close", "timeout"}
 
@@ -111,7 +111,7 @@ def test_the_client_has_every_call_of_its_twin() -> None:
     )
 
 
-def test_every_call_of_the_client(double: HttpDouble) -> None:
+def test_every_method_of_the_client(double: HttpDouble) -> None:
     with SyncMeeseeksClient(double.url) as client:
         assert client.prefix("hi", session_id="s") == f"{ECHO}\n\nhi"
         double.answer({"done": True, "forgotten": 1})
@@ -122,7 +122,7 @@ def test_every_call_of_the_client(double: HttpDouble) -> None:
         assert client.remember("x").stored == "created"
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection_is_an_outcome() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with SyncMeeseeksClient(url) as client, SyncMeeseeksClient(url, strict=True) as strict:
         assert client.prefix("hi", session_id="s") == "hi"
@@ -131,14 +131,14 @@ def test_nobody_listens() -> None:
             strict.remember("x")
 
 
-def test_there_is_one_thread_for_all(hook: SyncPreExecutionHook, worker_url: str) -> None:
+def test_all_hooks_share_one_thread(hook: SyncPreExecutionHook, worker_url: str) -> None:
     hook({"session_id": "s", "message": "hi"})
     with SyncPreExecutionHook(worker_url) as other:
         other({"session_id": "s", "message": "hi"})
     assert [thread.name for thread in threading.enumerate()].count("meeseeks-hooks") == 1
 
 
-def test_nothing_is_begun_once_the_loop_is_closed() -> None:
+def test_no_work_starts_after_the_loop_is_closed() -> None:
     ended = LoopThread()
     ended.do(lambda: asyncio.sleep(0), 1.0)
     assert ended._current is not None
@@ -190,11 +190,11 @@ def run(script: str, url: str) -> str:
     return done.stdout
 
 
-def test_after_a_fork_the_child_has_a_loop_of_its_own(worker_url: str) -> None:
+def test_a_forked_child_has_its_own_loop(worker_url: str) -> None:
     assert run(FORK, worker_url) == ""
 
 
-def test_the_process_ends_cleanly_and_calls_at_its_very_end_still_get_an_outcome(worker_url: str) -> None:
+def test_the_process_exits_cleanly_and_calls_at_exit_have_an_outcome(worker_url: str) -> None:
     started = time.monotonic()
     assert run(END, worker_url) == "timeout"
     assert time.monotonic() - started < 20.0

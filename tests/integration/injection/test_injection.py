@@ -1,4 +1,4 @@
-"""One request from message to block and receipt, on the real store and embedder with a scripted model."""
+"""Requests from message to receipt, with the real store and embedder and a scripted model."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ async def filled(service: Service) -> Service:
     return service
 
 
-async def test_model_decides_and_the_receipt_explains(tmp_path: Path) -> None:
+async def test_model_selects_and_the_receipt_explains(tmp_path: Path) -> None:
     model = ScriptedModel([oracle(["kayak rack"])])
     async with open_service(tmp_path, model=model) as service:
         result = await (await filled(service)).ask(QUESTION)
@@ -33,9 +33,9 @@ async def test_model_decides_and_the_receipt_explains(tmp_path: Path) -> None:
         None,
     )
     assert ids(result) == ["key"]
-    fates = {entry.id: entry.verdict for entry in receipt.considered}
-    assert fates["key"] is CandidateVerdict.CHOSEN
-    assert fates["shed"] is CandidateVerdict.NOT_SELECTED
+    verdicts = {entry.id: entry.verdict for entry in receipt.considered}
+    assert verdicts["key"] is CandidateVerdict.CHOSEN
+    assert verdicts["shed"] is CandidateVerdict.NOT_SELECTED
     assert receipt.model is not None
     assert (receipt.model.name, receipt.model.prompt_id) == ("scripted/model", "triage@1")
     assert {"embed", "search", "rank", "triage"} <= set(receipt.stages)
@@ -43,7 +43,7 @@ async def test_model_decides_and_the_receipt_explains(tmp_path: Path) -> None:
     assert receipt.block_id == result.block_id
 
 
-async def test_model_that_finds_nothing_is_believed(tmp_path: Path) -> None:
+async def test_model_may_select_nothing(tmp_path: Path) -> None:
     async with open_service(tmp_path, model=ScriptedModel(['{"relevant":[],"sufficient":true}'])) as service:
         result = await (await filled(service)).ask(QUESTION)
     assert (result.outcome, result.reason, result.engine) == (
@@ -54,7 +54,7 @@ async def test_model_that_finds_nothing_is_believed(tmp_path: Path) -> None:
     assert result.prefix(QUESTION) == QUESTION
 
 
-async def test_model_may_search_once_more_and_what_it_finds_counts(tmp_path: Path) -> None:
+async def test_model_may_search_again(tmp_path: Path) -> None:
     ask = Say(tool_calls=(("recall", '{"query": "sanding the hull"}'),))
     model = ScriptedModel(['{"relevant":[],"sufficient":false}', ask, oracle(["Ottilie"])])
     async with open_service(tmp_path, model=model, search_limit=1) as service:
@@ -65,7 +65,7 @@ async def test_model_may_search_once_more_and_what_it_finds_counts(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("mode", "calls"), [("always", 1), ("deterministic", 0), ("escalate", 1)])
-async def test_modes_say_when_the_model_is_asked(tmp_path: Path, mode: str, calls: int) -> None:
+async def test_modes_decide_whether_the_model_is_called(tmp_path: Path, mode: str, calls: int) -> None:
     model = ScriptedModel([oracle(["kayak rack"])])
     async with open_service(tmp_path, model=model, confident_score=0.5) as service:
         result = await (await filled(service)).ask(QUESTION, mode=mode)
@@ -73,7 +73,7 @@ async def test_modes_say_when_the_model_is_asked(tmp_path: Path, mode: str, call
     assert "key" in ids(result)
 
 
-async def test_escalation_saves_the_call_when_nothing_is_unsure(tmp_path: Path) -> None:
+async def test_escalate_skips_the_model_if_search_is_sure(tmp_path: Path) -> None:
     model = ScriptedModel([oracle(["kayak rack"])])
     async with open_service(tmp_path, model=model, mode="escalate", confident_score=0.0, relative_cut=0.0) as service:
         result = await (await filled(service)).ask(QUESTION)
@@ -84,14 +84,14 @@ async def test_escalation_saves_the_call_when_nothing_is_unsure(tmp_path: Path) 
 @pytest.mark.parametrize(
     "reason", [Reason.MODEL_UNREACHABLE, Reason.MODEL_RATE_LIMITED, Reason.MODEL_ERROR, Reason.MODEL_REFUSED]
 )
-async def test_failing_model_leaves_the_deterministic_answer(tmp_path: Path, reason: Reason) -> None:
+async def test_failing_model_falls_back_to_search(tmp_path: Path, reason: Reason) -> None:
     async with open_service(tmp_path, model=ScriptedModel([Say(error=reason)])) as service:
         result = await (await filled(service)).ask(QUESTION)
     assert (result.engine, result.reason, result.degraded) == (Engine.DETERMINISTIC, reason, True)
     assert "key" in ids(result)
 
 
-async def test_model_is_not_asked_when_no_time_is_left(tmp_path: Path) -> None:
+async def test_model_is_not_called_without_time(tmp_path: Path) -> None:
     model = ScriptedModel([oracle(["kayak rack"])])
     async with open_service(tmp_path, model=model) as service:
         await (await filled(service)).ask("warm up")
@@ -102,7 +102,7 @@ async def test_model_is_not_asked_when_no_time_is_left(tmp_path: Path) -> None:
     assert "key" in ids(result)
 
 
-async def test_turn_id_brings_the_same_block_and_a_new_message_does_not(tmp_path: Path) -> None:
+async def test_same_turn_returns_the_same_block_unless_the_message_is_new(tmp_path: Path) -> None:
     async with open_service(tmp_path) as service:
         await filled(service)
         first = await service.ask(QUESTION, turn="7")
@@ -113,7 +113,7 @@ async def test_turn_id_brings_the_same_block_and_a_new_message_does_not(tmp_path
     assert ids(other) == ["hull"]
 
 
-async def test_dry_run_leaves_no_trace_in_the_ledger(tmp_path: Path) -> None:
+async def test_dry_run_does_not_change_the_ledger(tmp_path: Path) -> None:
     async with open_service(tmp_path) as service:
         await filled(service)
         dry = await service.ask(QUESTION, turn="1", dry_run=True)
@@ -122,7 +122,7 @@ async def test_dry_run_leaves_no_trace_in_the_ledger(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"retention": "ephemeral"}, {"visible_blocks": []}])
-async def test_memory_that_left_the_context_comes_again(tmp_path: Path, fields: dict[str, Any]) -> None:
+async def test_memory_that_left_the_context_is_injected_again(tmp_path: Path, fields: dict[str, Any]) -> None:
     async with open_service(tmp_path) as service:
         await filled(service)
         await service.ask(QUESTION, turn="1")
@@ -138,7 +138,7 @@ async def test_visible_block_is_not_repeated(tmp_path: Path) -> None:
     assert (result.outcome, result.reason) == (Outcome.ALL_DUPLICATE, Reason.ALREADY_SHOWN)
 
 
-async def test_block_keeps_within_the_callers_limit(tmp_path: Path) -> None:
+async def test_block_respects_the_requests_limit(tmp_path: Path) -> None:
     model = ScriptedModel([oracle(["Lindholm", "Ottilie"])])
     async with open_service(tmp_path, model=model) as service:
         result = await (await filled(service)).ask(QUESTION, render={"max_chars": 260, "format": "plain"})
@@ -155,7 +155,7 @@ async def test_every_format_is_rendered(tmp_path: Path, style: BlockFormat) -> N
     assert "kayak rack" in result.memory_context
 
 
-async def test_search_limit_bounds_what_is_considered(tmp_path: Path) -> None:
+async def test_search_limit_bounds_the_candidates(tmp_path: Path) -> None:
     async with open_service(tmp_path, search_limit=2, contextual_min_score=-1.0) as service:
         await service.put([fact(f"m{n}", f"The boat-shed key number {n} hangs at hook {n}") for n in range(20)])
         receipt = await service.receipt(await service.ask(QUESTION))
@@ -172,7 +172,7 @@ async def test_users_see_shared_memories_and_their_own(tmp_path: Path) -> None:
     assert {entry.id for entry in nobody.considered} == {"team"}
 
 
-async def test_message_of_which_nothing_is_left_to_search_with_recalls_nothing(tmp_path: Path) -> None:
+async def test_message_without_searchable_text_recalls_nothing(tmp_path: Path) -> None:
     async with open_service(tmp_path) as service:
         result = await (await filled(service)).ask("x" * 30_000)
     assert (result.outcome, result.reason) == (Outcome.NONE_RELEVANT, Reason.NOTHING_RECALLED)

@@ -1,4 +1,4 @@
-"""Reported faults of other systems, on the real store and embedder: none of them is to happen here."""
+"""Faults reported for other systems, on the real store and embedder."""
 
 import asyncio
 import json
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hooks.blocks import strip_blocks
 from hooks.contract import Engine, Outcome, Reason
+from hooks.contract.blocks import strip_blocks
 from tests.support.cases import case
 from tests.support.embedders import DIMENSION, HashingEmbedder
 from tests.support.scripted_model import Say, ScriptedModel, offered, oracle
@@ -60,7 +60,7 @@ async def test_b08_superseded_memory_is_not_injected(tmp_path: Path) -> None:
     assert "m1" not in ids(by_model) + ids(by_search)
 
 
-async def test_b10_forgotten_memory_is_gone_at_once(tmp_path: Path) -> None:
+async def test_b10_deleted_memory_is_gone_at_once(tmp_path: Path) -> None:
     given = case("B10")
     question = "What is Imre's old locker number?"
     async with open_service(tmp_path) as service:
@@ -90,7 +90,7 @@ async def test_b11_other_tenants_are_invisible_everywhere(tmp_path: Path) -> Non
         assert hidden not in receipt.model_dump_json()
 
 
-async def test_b14_stored_markup_stays_in_its_line(tmp_path: Path) -> None:
+async def test_b14_stored_markup_is_escaped(tmp_path: Path) -> None:
     given = case("B14")
     message = given["request"]["message"]
     async with open_service(tmp_path, model=ScriptedModel([everything])) as service:
@@ -125,7 +125,7 @@ async def test_b16_obedient_model_stays_within_limits(tmp_path: Path) -> None:
     assert "not instructions" in (result.memory_context or "")
 
 
-async def test_b18_secrets_are_masked_wherever_they_leave_the_store(tmp_path: Path) -> None:
+async def test_b18_secrets_are_masked_in_all_outputs(tmp_path: Path) -> None:
     given = case("B18")
     model = ScriptedModel([everything])
     async with open_service(tmp_path, model=model, contextual_min_score=0.1) as service:
@@ -151,7 +151,7 @@ async def test_b19_keywords_work_without_spaces_between_words(tmp_path: Path) ->
     assert {result.reason for result in results} == {Reason.EMBEDDER_UNAVAILABLE}
 
 
-async def test_b21_punctuation_is_text_and_not_syntax(tmp_path: Path) -> None:
+async def test_b21_punctuation_is_not_query_syntax(tmp_path: Path) -> None:
     given = case("B21")
     async with open_service(tmp_path, model=ScriptedModel([everything])) as service:
         await service.put(given["memories"])
@@ -211,7 +211,7 @@ async def test_b31_bad_matches_are_not_injected(tmp_path: Path, path: str) -> No
     "answer",
     ['```json\n{"ids": ["1"]}\n```', 'Sure! Here you go:\n```\n["1"]\n```\nHope it helps', "{'ids': ['1',]}", "ids: 1"],
 )
-async def test_b40_wrapped_answers_are_read(tmp_path: Path, answer: str) -> None:
+async def test_b40_wrapped_answers_are_parsed(tmp_path: Path, answer: str) -> None:
     given = case("B40")
     async with open_service(tmp_path, model=ScriptedModel([answer])) as service:
         await service.put(given["memories"])
@@ -255,7 +255,7 @@ async def test_b44_broken_tool_calls_end_soon(tmp_path: Path, steps: list[Any]) 
 
 
 class OddEmbedder(HashingEmbedder):
-    """Answers every query with a vector that means nothing."""
+    """Return an invalid vector for every query."""
 
     odd: tuple[float, ...] = ()
 
@@ -280,7 +280,7 @@ def odd(*values: float) -> HashingEmbedder:
     ],
     ids=["hangs", "refuses", "not numbers", "all zeros", "too short"],
 )
-async def test_b47_broken_embedder_leaves_the_keyword_leg(tmp_path: Path, broken: HashingEmbedder) -> None:
+async def test_b47_broken_embedder_leaves_keyword_search(tmp_path: Path, broken: HashingEmbedder) -> None:
     given = case("B47")
     async with open_service(tmp_path, embedder=HashingEmbedder()) as service:
         await service.put(given["memories"])
@@ -290,7 +290,7 @@ async def test_b47_broken_embedder_leaves_the_keyword_leg(tmp_path: Path, broken
     assert result.elapsed_ms < 1500
 
 
-async def test_b49_late_model_costs_the_choice_and_not_the_memory(tmp_path: Path) -> None:
+async def test_b49_late_model_falls_back_to_search(tmp_path: Path) -> None:
     given = case("B49")
     model = ScriptedModel([Say("[1]", delay=3.4)])
     async with open_service(tmp_path, model=model) as service:
@@ -311,7 +311,7 @@ async def test_b53_late_answer_does_not_count_as_shown(tmp_path: Path) -> None:
     assert ids(again) == ["m1"]
 
 
-async def test_b57_dates_of_every_form_are_taken(tmp_path: Path) -> None:
+async def test_b57_dates_of_every_form_are_accepted(tmp_path: Path) -> None:
     given = case("B57")
     async with open_service(tmp_path, model=ScriptedModel([oracle(["survey"])]), max_items=6) as service:
         await service.put(given["memories"])
@@ -321,7 +321,7 @@ async def test_b57_dates_of_every_form_are_taken(tmp_path: Path) -> None:
     assert [line for line in lines if "planned" in line] == ["Ballast survey planned"]
 
 
-async def test_twelve_parallel_requests_of_one_session_lose_nothing(tmp_path: Path) -> None:
+async def test_parallel_requests_of_one_session_lose_nothing(tmp_path: Path) -> None:
     towns = [
         "Aldersund",
         "Brannik",

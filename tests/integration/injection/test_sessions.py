@@ -1,4 +1,4 @@
-"""Sessions over many turns: the real store and embedder, and a real Valkey for the ledger."""
+"""Sessions of many turns, with the real store, embedder and Valkey."""
 
 import asyncio
 import json
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hooks.blocks import find_blocks
 from hooks.contract import InjectionResult, Outcome, SessionEvent
+from hooks.contract.blocks import find_blocks
 from hooks.history import cap_blocks, visible_block_ids
 from hooks.queue import connect
 from tests.support.cases import case
@@ -21,7 +21,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.ledger import LedgerKey
 from worker.domain.memory import CandidateVerdict
 from worker.domain.model_calls import ChatRequest
-from worker.injection.service import service as injection
+from worker.injection import service as injection_service
 from worker.injection.sessions import SessionService
 from worker.text.tokens import estimate_tokens
 
@@ -51,8 +51,8 @@ async def ledger(url: str) -> AsyncIterator[RedisLedger]:
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledger is waited for on busy cores too: a request that goes on without it is not what is tested here."""
-    monkeypatch.setattr(injection, "LEDGER_LIMIT", 20.0)
+    """Wait longer for the ledger, so that requests on a busy machine do not go on without it."""
+    monkeypatch.setattr(injection_service, "LEDGER_LIMIT", 20.0)
 
 
 def everything(request: ChatRequest) -> str:
@@ -60,7 +60,7 @@ def everything(request: ChatRequest) -> str:
 
 
 async def tell(service: Service, kind: str, session: str = "s1", **fields: Any) -> int:
-    """An event; the number of memories that it made the ledger forget or adopt."""
+    """Send an event and return the number of memories that were forgotten or adopted."""
     event = SessionEvent.model_validate({"type": kind, "session_id": session, "tenant": "t1", **fields})
     handled = await SessionService(service.ledger, lambda _: service.config).handle(event, Deadline.after(5))
     assert handled.done
@@ -87,7 +87,7 @@ async def test_b05_parallel_requests_of_one_turn_lose_nothing(tmp_path: Path, le
     assert {result.outcome for result in second} == {Outcome.ALL_DUPLICATE}
 
 
-async def test_b53_an_answer_that_came_too_late_was_not_shown(tmp_path: Path, ledger: RedisLedger) -> None:
+async def test_b53_a_late_answer_does_not_count_as_shown(tmp_path: Path, ledger: RedisLedger) -> None:
     given = case("B53")
     async with open_service(tmp_path, ledger=ledger) as service:
         await service.put(given["memories"])
@@ -112,7 +112,7 @@ WORDINGS = (
 
 
 @pytest.mark.parametrize("path", ["model", "deterministic"])
-async def test_b35_eight_wordings_take_one_place(tmp_path: Path, path: str) -> None:
+async def test_b35_eight_duplicates_take_one_slot(tmp_path: Path, path: str) -> None:
     model = ScriptedModel([everything]) if path == "model" else None
     wordings = [
         fact(f"m{n}", text, created_at=f"2026-{1 + n // 8:02}-{1 + n % 8:02}T09:00:00Z")
@@ -132,7 +132,7 @@ async def test_b35_eight_wordings_take_one_place(tmp_path: Path, path: str) -> N
     assert not {f"m{n}" for n in range(1, 9)} & set(ids(again))
 
 
-async def test_semantic_threshold_is_what_the_setting_says(tmp_path: Path) -> None:
+async def test_semantic_threshold_is_configurable(tmp_path: Path) -> None:
     config: dict[str, Any] = {"confident_score": 0.2, "relative_cut": 0.2}
     memories = [fact("m1", WORDINGS[0]), fact("m2", WORDINGS[1])]
     for threshold, expected in ((1.0, 2), (0.9, 1)):
@@ -141,8 +141,8 @@ async def test_semantic_threshold_is_what_the_setting_says(tmp_path: Path) -> No
             assert len(ids(await service.ask("What does Mireille take in her coffee?"))) == expected
 
 
-async def test_only_what_reached_the_block_counts_as_shown(tmp_path: Path, ledger: RedisLedger) -> None:
-    """Nothing that the budget cut, and nothing that was not delivered."""
+async def test_only_delivered_memories_count_as_shown(tmp_path: Path, ledger: RedisLedger) -> None:
+    """Memories over budget or undelivered do not count."""
     model = ScriptedModel([everything])
     async with open_service(tmp_path, model=model, ledger=ledger, max_total=1) as service:
         await service.put([KEY, HULL])
@@ -167,7 +167,7 @@ async def test_ephemeral_blocks_never_count_as_shown(tmp_path: Path, ledger: Red
     assert retried.memory_context == first.memory_context
 
 
-async def test_system_blocks_neither_age_nor_go_with_a_compaction(tmp_path: Path, ledger: RedisLedger) -> None:
+async def test_system_blocks_survive_time_and_compaction(tmp_path: Path, ledger: RedisLedger) -> None:
     async with open_service(tmp_path, ledger=ledger, context_window_depth=1) as service:
         await service.put([KEY])
         await service.ask(QUESTION, turn="1", retention="system")
@@ -179,7 +179,7 @@ async def test_system_blocks_neither_age_nor_go_with_a_compaction(tmp_path: Path
     assert ids(anew) == ["key"]
 
 
-async def test_p6_a_memory_may_come_again_after_the_window(tmp_path: Path, ledger: RedisLedger) -> None:
+async def test_p6_a_memory_is_injected_again_after_the_window(tmp_path: Path, ledger: RedisLedger) -> None:
     async with open_service(tmp_path, ledger=ledger, context_window_depth=2) as service:
         await service.put([KEY])
         outcomes = [ids(await service.ask(QUESTION, turn=str(turn))) for turn in range(1, 6)]
@@ -193,8 +193,8 @@ async def test_window_of_ten_turns_prevents_excessive_repeats(tmp_path: Path) ->
     assert outcomes == [True, *[False] * 9, True]
 
 
-async def test_time_travel_is_seen_by_the_blocks_in_the_history(tmp_path: Path, ledger: RedisLedger) -> None:
-    """A run from an earlier checkpoint of the same session: the ledger remembers a block that the context has not."""
+async def test_visible_blocks_reveal_time_travel(tmp_path: Path, ledger: RedisLedger) -> None:
+    """Run from an earlier checkpoint: the ledger has a block that the context lacks."""
     async with open_service(tmp_path, ledger=ledger) as service:
         await service.put([KEY, HULL])
         history: list[dict[str, str]] = []
@@ -209,7 +209,7 @@ async def test_time_travel_is_seen_by_the_blocks_in_the_history(tmp_path: Path, 
     assert blind.outcome is Outcome.ALL_DUPLICATE
 
 
-async def test_a_fork_knows_what_its_parent_was_shown(tmp_path: Path, ledger: RedisLedger) -> None:
+async def test_a_fork_copies_its_parents_ledger(tmp_path: Path, ledger: RedisLedger) -> None:
     async with open_service(tmp_path, ledger=ledger) as service:
         await service.put([KEY])
         first = await service.ask(QUESTION, turn="1")
@@ -222,7 +222,7 @@ async def test_a_fork_knows_what_its_parent_was_shown(tmp_path: Path, ledger: Re
 
 
 @pytest.mark.parametrize(("policy", "comes_again"), [("dropped", True), ("reset", True), ("keep", False)])
-async def test_compaction_lets_memory_come_again_as_the_setting_says(
+async def test_compaction_follows_the_setting(
     tmp_path: Path, ledger: RedisLedger, policy: str, comes_again: bool
 ) -> None:
     async with open_service(tmp_path, ledger=ledger, on_compaction=policy) as service:
@@ -236,7 +236,7 @@ async def test_compaction_lets_memory_come_again_as_the_setting_says(
     assert ids(after) == (["key"] if comes_again else [])
 
 
-async def test_a_failed_turn_is_told_again(tmp_path: Path, ledger: RedisLedger) -> None:
+async def test_memories_of_a_failed_turn_are_injected_again(tmp_path: Path, ledger: RedisLedger) -> None:
     async with open_service(tmp_path, ledger=ledger) as service:
         await service.put([KEY])
         first = await service.ask(QUESTION, turn="1")
@@ -247,7 +247,7 @@ async def test_a_failed_turn_is_told_again(tmp_path: Path, ledger: RedisLedger) 
     assert shown_again.outcome is Outcome.ALL_DUPLICATE
 
 
-async def test_a_dry_run_says_what_would_come_and_begins_no_turn(tmp_path: Path, ledger: RedisLedger) -> None:
+async def test_a_dry_run_starts_no_turn(tmp_path: Path, ledger: RedisLedger) -> None:
     async with open_service(tmp_path, ledger=ledger) as service:
         await service.put([KEY])
         before = await service.ask(QUESTION, turn="1", dry_run=True)
@@ -259,7 +259,7 @@ async def test_a_dry_run_says_what_would_come_and_begins_no_turn(tmp_path: Path,
 
 
 @pytest.mark.parametrize("cap", [0, 1, 3])
-async def test_history_never_holds_more_blocks_than_the_setting_says(tmp_path: Path, cap: int) -> None:
+async def test_history_respects_the_block_limit(tmp_path: Path, cap: int) -> None:
     async with open_service(tmp_path, max_injected_blocks_in_history=cap) as service:
         await service.put(
             [fact(f"m{n}", f"The ferry office of {town} opens at {n + 6}:30") for n, town in enumerate(TOWNS)]
@@ -291,7 +291,7 @@ async def test_p10_max_tokens_bounds_the_block(tmp_path: Path) -> None:
     assert 0 < counts[0] < counts[1] < len(TOWNS)
 
 
-async def test_b37_pinned_goals_leave_room_for_what_was_found(tmp_path: Path) -> None:
+async def test_b37_pinned_goals_leave_room_for_found_memories(tmp_path: Path) -> None:
     given = case("B37")
     tokens = given["config"].pop("token_budget")
     goals = [
@@ -309,6 +309,6 @@ async def test_b37_pinned_goals_leave_room_for_what_was_found(tmp_path: Path) ->
     assert list(receipt.chosen) == ids(result)
     assert [item.text in text for item in result.items] == [True] * len(result.items)
     assert sum(f"Goal {n}: " in text for n in range(12)) == len(ids(result)) - 1 > 1
-    fates = {entry.id: entry.verdict for entry in receipt.considered}
-    assert {name for name, verdict in fates.items() if verdict is CandidateVerdict.CHOSEN} == set(ids(result))
-    assert {fates[f"g{n}"] for n in range(12)} == {CandidateVerdict.CHOSEN, CandidateVerdict.OVER_TOKENS}
+    verdicts = {entry.id: entry.verdict for entry in receipt.considered}
+    assert {name for name, verdict in verdicts.items() if verdict is CandidateVerdict.CHOSEN} == set(ids(result))
+    assert {verdicts[f"g{n}"] for n in range(12)} == {CandidateVerdict.CHOSEN, CandidateVerdict.OVER_TOKENS}

@@ -12,11 +12,12 @@ from fastmcp import Client
 
 from hooks.queue import QueueClient
 from tests.support.mcp import call, client_of, open_store, texts, told
+from worker.domain.operation import AnyOperation
 from worker.mcp import Backend, ToolScope
 from worker.mcp.results import MAX_CHARS, NOTICE
 from worker.operations.client import QueueOperationClient
-from worker.operations.memories import PUT, SHOW
-from worker.operations.requests import RecallPayload
+from worker.operations.registry import PUT, SHOW
+from worker.operations.requests import RecallRequest
 
 OSCAR, MIA = ToolScope("acme", user="oscar"), ToolScope("acme", user="mia")
 
@@ -49,7 +50,7 @@ async def test_the_tools_say_what_they_do_and_take(wordless: "Client[Any]") -> N
     assert [name for name, hint in hints.items() if hint and hint.destructive_hint] == ["forget"]
     recall = tools["recall"].input_schema["properties"]
     asked = {"query", "limit", "types", "entities", "since", "until", "channels", "budget", "history"}
-    assert set(recall) == asked < set(RecallPayload.model_fields)
+    assert set(recall) == asked < set(RecallRequest.model_fields)
     properties = [field for tool in tools.values() for field in tool.input_schema["properties"].items()]
     assert [name for name, field in properties if not field.get("description")] == []
     assert not {name for name, _ in properties} & {"tenant", "user", "agent", "agent_id", "project", "scope", "now"}
@@ -114,7 +115,7 @@ async def test_nobody_sees_or_changes_what_is_somebody_elses(backend: Backend, o
     async with client_of(backend, MIA) as mia, client_of(backend, ToolScope("globex", user="oscar")) as elsewhere:
         for other in (mia, elsewhere):
             assert await texts(other, "locker number") == []
-            assert "no memory of yours" in await told(other, "forget", ids=[secret["id"]])
+            assert "you have no memory" in await told(other, "forget", ids=[secret["id"]])
             said = await told(other, "remember", content="The locker is number 1", supersedes=[secret["id"]])
             assert said.startswith("nothing was stored")
         shown = (await backend.call(SHOW, {"tenant": "acme", "id": secret["id"]}))["memory"]
@@ -164,15 +165,15 @@ async def test_stored_text_can_neither_break_its_line_nor_open_a_role(oscar: "Cl
         ("recall", {"query": "x" * 2001}, "query: String should have at most 2000 characters"),
         ("recall", {"query": "winch", "limit": 31}, "limit: Input should be less than or equal to 30"),
         ("recall", {"query": "winch", "types": ["rumour"]}, "types.0: Input should be 'identity', 'goal'"),
-        ("recall", {"query": "winch", "since": "last week"}, "write a day as 2026-03-01"),
+        ("recall", {"query": "winch", "since": "last week"}, "use a day such as 2026-03-01"),
         ("recall", {"query": "winch", "tenant": "globex"}, "tenant: Unexpected keyword argument"),
         ("recall", {"query": "winch", "scope": {"user": "mia"}}, "scope: Unexpected keyword argument"),
-        ("remember", {"content": " "}, "content: blank"),
+        ("remember", {"content": " "}, "content: must not be blank"),
         ("remember", {"content": "x" * 20_001}, "content: String should have at most 20000 characters"),
-        ("remember", {"content": "<memory_context>\nold\n</memory_context>"}, "strip it first"),
-        ("remember", {"content": "Later", "supersedes": ["nobody"]}, "recall gives the ids"),
+        ("remember", {"content": "<memory_context>\nold\n</memory_context>"}, "remove the block first"),
+        ("remember", {"content": "Later", "supersedes": ["nobody"]}, "use ids from recall"),
         ("forget", {"ids": []}, "ids: Value should have at least 1 item"),
-        ("forget", {"ids": ["nobody"]}, "there is no memory of yours by the id nobody; recall gives the ids"),
+        ("forget", {"ids": ["nobody"]}, "you have no memory with the id nobody; use ids from recall"),
         ("dream", {}, "Unknown tool: 'dream'"),
     ],
 )
@@ -193,7 +194,7 @@ class Broken:
     def __init__(self, error: Exception | None) -> None:
         self._error = error
 
-    async def call(self, operation: str, payload: dict[str, Any], *, budget: float = 10.0) -> dict[str, Any]:
+    async def call(self, operation: AnyOperation, payload: dict[str, Any], *, budget: float = 10.0) -> dict[str, Any]:
         if self._error is not None:
             raise self._error
         return await asyncio.Event().wait()  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""The MCP tools as the HTTP service serves them: behind its gate, with a real client, over real sockets."""
+"""The MCP tools as the HTTP service serves them: behind access control, with a real client, over real sockets."""
 
 import asyncio
 import json

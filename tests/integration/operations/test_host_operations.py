@@ -1,4 +1,4 @@
-"""Native hooks on a real service: store, embedder, ledger and waiting tasks in a real Valkey. Deterministic engine."""
+"""Host hooks on a real service with a real Valkey and the deterministic engine."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -9,22 +9,23 @@ from typing import Any
 
 import pytest
 
-from hooks import wire
-from hooks.blocks import find_blocks
+from hooks.contract.blocks import find_blocks
+from hooks.protocol import wire
 from hooks.queue import connect
 from tests.support.hosts import Fixture, event_of, fixtures
 from tests.support.valkey import forget, running_valkey
 from worker.adapters.local.subagents import MOST_KINDS, MemorySubagents
 from worker.adapters.redis.subagents import RedisSubagents
-from worker.bootstrap.core import Core, open_core
+from worker.bootstrap.core import open_core
 from worker.domain.deadline import Deadline
 from worker.domain.errors import NotFound, QueueError
-from worker.domain.operation import OperationAnswer
+from worker.domain.operation import JsonObject, OperationAnswer
 from worker.hosts import HOSTS, SubagentKind, SubagentTask
 from worker.hosts.subagents import WAIT_S, PendingSubagents
-from worker.operations.hosts import CANARY_SESSION, CANARY_TENANT, HostOperations
-from worker.operations.memories import PUT
-from worker.operations.sessions import SESSION_SHOW
+from worker.operations.client import LocalOperationClient
+from worker.operations.hosts import DOCTOR_SESSION, DOCTOR_TENANT, HostOperations
+from worker.operations.registry import HOST_HOOK, INJECT, PUT, SESSION_EVENT, SESSION_SHOW
+from worker.operations.requests import HostHookRequest
 from worker.settings.injection import load_settings
 
 ALEMBIC = "Database migrations are written with Alembic and never by hand"
@@ -41,10 +42,10 @@ def url() -> Iterator[str]:
 
 
 @dataclass
-class Door:
-    """A service as a host sees it; `commit` stands for what the command does once it has printed."""
+class Service:
+    """A service as a host sees it. `commit` does what the command does after printing."""
 
-    core: Core
+    client: LocalOperationClient
     redis: Any
 
     async def hook(self, host: str, event: Any, *, commit: bool = True, **more: Any) -> dict[str, Any]:
@@ -54,29 +55,29 @@ class Door:
         return answer.body
 
     async def ask(self, payload: dict[str, Any]) -> OperationAnswer:
-        return await self.core.operations[wire.HOST_HOOK](payload, Deadline.after(5))
+        return await self.client.ask(HOST_HOOK, payload)
 
     async def put(self, *contents: str, tenant: str = "default") -> None:
         memories = [
             {"id": f"m{place}", "content": content, "created_at": "2026-01-10T09:00:00Z"}
             for place, content in enumerate(contents)
         ]
-        await self.core.operations[PUT]({"tenant": tenant, "memories": memories}, Deadline.after(5))
+        await self.client.call(PUT, {"tenant": tenant, "memories": memories})
 
     async def shown(self, session_id: str) -> dict[str, list[str]]:
-        """What counts as shown, by agent."""
+        """Return the shown memories by agent."""
         payload = {"tenant": "default", "session_id": session_id}
-        told = await self.core.operations[SESSION_SHOW](payload, Deadline.after(5))
-        return {agent["agent_id"]: [entry["id"] for entry in agent["shown"]] for agent in told.body["agents"]}
+        found = await self.client.call(SESSION_SHOW, payload)
+        return {agent["agent_id"]: [entry["id"] for entry in agent["shown"]] for agent in found["agents"]}
 
 
 @asynccontextmanager
-async def open_door(url: str, folder: Path) -> AsyncIterator[Door]:
+async def open_service(url: str, folder: Path) -> AsyncIterator[Service]:
     settings = load_settings(None, data_dir=folder, model="none", log_level="error")
     redis = connect(url)
     try:
         async with open_core(settings, redis=redis, with_model=False) as core:
-            yield Door(core, redis)
+            yield Service(LocalOperationClient(core.operations), redis)
     finally:
         await redis.aclose()
         forget(url)
@@ -98,133 +99,131 @@ def prompt(text: str, turn: str, session_id: str = "s", **more: Any) -> dict[str
 
 
 @pytest.mark.parametrize("fixture", fixtures("with_block"), ids=str)
-async def test_golden_events_there_and_back(fixture: Fixture, url: str, tmp_path: Path) -> None:
-    """With a store that holds what they need, each gets it in its host's own words; with an empty one, nothing."""
-    async with open_door(url, tmp_path) as door:
-        await _announced(door, fixture)
-        assert await door.hook(fixture.host.name, fixture.event) == fixture.host.nothing
-        await door.put(ALEMBIC)
-        await _announced(door, fixture)
+async def test_golden_events_return_the_native_output(fixture: Fixture, url: str, tmp_path: Path) -> None:
+    """With a matching memory, each event returns it in its host's format; with an empty store, nothing."""
+    async with open_service(url, tmp_path) as service:
+        await _announced(service, fixture)
+        assert await service.hook(fixture.host.name, fixture.event) == fixture.host.nothing
+        await service.put(ALEMBIC)
+        await _announced(service, fixture)
         again = {**fixture.event, "prompt_id": "2", "turn_id": "2"}
-        output = await door.hook(fixture.host.name, again)
+        output = await service.hook(fixture.host.name, again)
         assert fixture.host.faults(again, output) == []
         assert output.keys() == fixture.raw["with_block"].keys()
         assert "Alembic and never by hand (2026-01-10)" in str(output)
 
 
-async def _announced(door: Door, fixture: Fixture) -> None:
+async def _announced(service: Service, fixture: Fixture) -> None:
     if "start" in fixture.raw:
         kind = fixture.raw["start"]
         tool = {"prompt": MIGRATION, "subagent_type": kind["agent_type"]}
         event = {"hook_event_name": "PreToolUse", "session_id": kind["session_id"], "tool_name": "Agent"}
-        assert await door.hook("claude-code", {**event, "tool_input": tool}) == {}
+        assert await service.hook("claude-code", {**event, "tool_input": tool}) == {}
 
 
 async def test_a_block_is_shown_once_until_the_context_is_compacted(url: str, tmp_path: Path) -> None:
-    async with open_door(url, tmp_path) as door:
-        await door.put(ALEMBIC, TUESDAY)
-        assert "Alembic" in context(await door.hook("claude-code", prompt(MIGRATION, "1")))
-        assert await door.hook("claude-code", prompt(MIGRATION, "2")) == {}
+    async with open_service(url, tmp_path) as service:
+        await service.put(ALEMBIC, TUESDAY)
+        assert "Alembic" in context(await service.hook("claude-code", prompt(MIGRATION, "1")))
+        assert await service.hook("claude-code", prompt(MIGRATION, "2")) == {}
         for name in ("pre-compact", "post-compact"):
             event = {**event_of(f"claude-code/{name}"), "session_id": "s"}
-            assert await door.hook("claude-code", event) == {}
-        assert "Alembic" in context(await door.hook("claude-code", prompt(MIGRATION, "3")))
+            assert await service.hook("claude-code", event) == {}
+        assert "Alembic" in context(await service.hook("claude-code", prompt(MIGRATION, "3")))
 
 
-async def test_what_was_not_delivered_does_not_count(url: str, tmp_path: Path) -> None:
-    async with open_door(url, tmp_path) as door:
-        await door.put(ALEMBIC)
-        assert "Alembic" in context(await door.hook("codex", prompt(MIGRATION, "1"), commit=False))
-        assert "Alembic" in context(await door.hook("codex", prompt(MIGRATION, "2")))
+async def test_undelivered_memories_do_not_count_as_shown(url: str, tmp_path: Path) -> None:
+    async with open_service(url, tmp_path) as service:
+        await service.put(ALEMBIC)
+        assert "Alembic" in context(await service.hook("codex", prompt(MIGRATION, "1"), commit=False))
+        assert "Alembic" in context(await service.hook("codex", prompt(MIGRATION, "2")))
 
 
-async def test_a_subagent_gets_the_memory_of_its_task_and_only_then_it_counts(url: str, tmp_path: Path) -> None:
+async def test_a_subagent_receives_the_memory_of_its_task(url: str, tmp_path: Path) -> None:
     tool = event_of("claude-code/pre-tool-use.agent")
     start = event_of("claude-code/subagent-start")
     session_id = tool["session_id"]
-    async with open_door(url, tmp_path) as door:
-        await door.put(ALEMBIC)
-        assert await door.hook("claude-code", tool) == {}
-        assert await door.shown(session_id) == {}
-        answer = await door.ask({"host": "claude-code", "event": start})
+    async with open_service(url, tmp_path) as service:
+        await service.put(ALEMBIC)
+        assert await service.hook("claude-code", tool) == {}
+        assert await service.shown(session_id) == {}
+        answer = await service.ask({"host": "claude-code", "event": start})
         assert find_blocks(context(answer.body)) == [context(answer.body)]
-        assert await door.shown(session_id) == {start["agent_id"]: []}
+        assert await service.shown(session_id) == {start["agent_id"]: []}
         assert answer.commit is not None
-        await door.redis.eval(wire.COMMIT, 1, *answer.commit)
-        assert await door.shown(session_id) == {start["agent_id"]: ["m0"]}
-        assert await door.hook("claude-code", start) == {}, "its task was taken"
+        await service.redis.eval(wire.COMMIT, 1, *answer.commit)
+        assert await service.shown(session_id) == {start["agent_id"]: ["m0"]}
+        assert await service.hook("claude-code", start) == {}, "its task was taken"
         main = prompt(MIGRATION, "1", session_id)
-        assert "Alembic" in context(await door.hook("claude-code", main)), "the main agent has not seen it"
+        assert "Alembic" in context(await service.hook("claude-code", main)), "the main agent has not seen it"
 
 
-async def test_of_several_waiting_subagents_none_gets_the_memory_of_another(url: str, tmp_path: Path) -> None:
+async def test_waiting_subagents_do_not_receive_each_others_memories(url: str, tmp_path: Path) -> None:
     start = {**event_of("claude-code/subagent-start"), "session_id": "s"}
     tool = {**event_of("claude-code/pre-tool-use.agent"), "session_id": "s"}
     other = {**tool, "tool_input": {**tool["tool_input"], "prompt": DEPLOYMENT}}
-    async with open_door(url, tmp_path) as door:
-        await door.put(ALEMBIC, TUESDAY)
+    async with open_service(url, tmp_path) as service:
+        await service.put(ALEMBIC, TUESDAY)
         for event in (tool, other):
-            await door.hook("claude-code", event)
-        assert [await door.hook("claude-code", {**start, "agent_id": name}) for name in "ab"] == [{}, {}]
-        await door.hook("claude-code", other)
-        assert "Tuesdays" in context(await door.hook("claude-code", {**start, "agent_id": "c"}))
+            await service.hook("claude-code", event)
+        assert [await service.hook("claude-code", {**start, "agent_id": name}) for name in "ab"] == [{}, {}]
+        await service.hook("claude-code", other)
+        assert "Tuesdays" in context(await service.hook("claude-code", {**start, "agent_id": "c"}))
 
 
-async def test_gobby_forgets_and_says_how_many(url: str, tmp_path: Path) -> None:
+async def test_gobby_reports_how_many_memories_it_forgot(url: str, tmp_path: Path) -> None:
     recall, reset = event_of("gobby/recall"), event_of("gobby/reset")
-    async with open_door(url, tmp_path) as door:
-        await door.put(ALEMBIC)
-        assert (await door.hook("gobby", {**recall, "turn_id": "1"}))["count"] == 1
-        assert await door.hook("gobby", {**recall, "turn_id": "2"}) == {"injected": False, "count": 0}
-        assert await door.hook("gobby", reset) == {"memory_tracking_reset": True, "previous_count": 1}
-        assert (await door.hook("gobby", {**recall, "turn_id": "3"}))["count"] == 1
+    async with open_service(url, tmp_path) as service:
+        await service.put(ALEMBIC)
+        assert (await service.hook("gobby", {**recall, "turn_id": "1"}))["count"] == 1
+        assert await service.hook("gobby", {**recall, "turn_id": "2"}) == {"injected": False, "count": 0}
+        assert await service.hook("gobby", reset) == {"memory_tracking_reset": True, "previous_count": 1}
+        assert (await service.hook("gobby", {**recall, "turn_id": "3"}))["count"] == 1
 
 
-async def test_the_tenant_of_the_caller_is_a_hard_border(url: str, tmp_path: Path) -> None:
-    async with open_door(url, tmp_path) as door:
-        await door.put(ALEMBIC, tenant="acme")
-        assert await door.hook("codex", prompt(MIGRATION, "1")) == {}
-        output = await door.hook("codex", prompt(MIGRATION, "1"), scope={"tenant": "acme"})
+async def test_events_cannot_leave_the_tenant_of_the_caller(url: str, tmp_path: Path) -> None:
+    async with open_service(url, tmp_path) as service:
+        await service.put(ALEMBIC, tenant="acme")
+        assert await service.hook("codex", prompt(MIGRATION, "1")) == {}
+        output = await service.hook("codex", prompt(MIGRATION, "1"), scope={"tenant": "acme"})
         assert "Alembic" in context(output)
 
 
-async def test_a_canary_sees_the_doctors_tenant_alone(url: str, tmp_path: Path) -> None:
-    async with open_door(url, tmp_path) as door:
-        await door.put(ALEMBIC, tenant=CANARY_TENANT)
-        await door.put(TUESDAY)
-        output = await door.hook("codex", prompt(MIGRATION, "1", CANARY_SESSION + "1"), scope={"tenant": "acme"})
+async def test_a_doctor_session_only_sees_the_doctors_tenant(url: str, tmp_path: Path) -> None:
+    async with open_service(url, tmp_path) as service:
+        await service.put(ALEMBIC, tenant=DOCTOR_TENANT)
+        await service.put(TUESDAY)
+        output = await service.hook("codex", prompt(MIGRATION, "1", DOCTOR_SESSION + "1"), scope={"tenant": "acme"})
         assert "Alembic" in context(output)
-        assert await door.hook("codex", prompt(DEPLOYMENT, "2", CANARY_SESSION + "1")) == {}
+        assert await service.hook("codex", prompt(DEPLOYMENT, "2", DOCTOR_SESSION + "1")) == {}
+
+
+async def never(request: Any, deadline: Deadline) -> Any:
+    raise AssertionError
 
 
 @pytest.mark.parametrize("event", [None, [], "x", 7, {}, {"hook_event_name": "UserPromptSubmit"}])
-async def test_events_of_any_form_get_the_hosts_nothing(event: Any) -> None:
-    async def never(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        raise AssertionError
-
-    operations = HostOperations(never, never, MemorySubagents())
+async def test_malformed_events_return_the_hosts_empty_output(event: Any) -> None:
+    operations = HostOperations(INJECT.bind(never), SESSION_EVENT.bind(never), MemorySubagents())
     for name, host in HOSTS.items():
-        answer = await operations.hook({"host": name, "event": event}, Deadline.after(1))
-        assert answer == OperationAnswer(dict(host.nothing))
+        answer = await operations.hook(HostHookRequest(host=name, event=event), Deadline.after(1))
+        assert answer == JsonObject(dict(host.nothing))
 
 
-async def test_an_unknown_host_is_told_which_there_are() -> None:
-    async def never(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        raise AssertionError
-
-    operations = HostOperations(never, never, MemorySubagents())
-    with pytest.raises(NotFound, match="there is no host 'emacs'; the hosts are claude-code, codex, gobby, nexus"):
-        await operations.hook({"host": "emacs", "event": {}}, Deadline.after(1))
+async def test_an_unknown_host_is_an_error_with_the_known_names() -> None:
+    operations = HostOperations(INJECT.bind(never), SESSION_EVENT.bind(never), MemorySubagents())
+    with pytest.raises(NotFound, match="unknown host 'emacs'; the hosts are claude-code, codex, gobby, nexus"):
+        await operations.hook(HostHookRequest(host="emacs", event={}), Deadline.after(1))
 
 
-async def test_a_fault_below_becomes_the_hosts_nothing(tmp_path: Path) -> None:
-    """Nobody listens there: neither ledger nor waiting tasks can be reached."""
+async def test_a_failure_becomes_the_hosts_empty_output(tmp_path: Path) -> None:
+    """Redis is down, so neither the ledger nor waiting tasks are available."""
     redis = connect(f"unix://{tmp_path}/nobody")
     settings = load_settings(None, data_dir=tmp_path, model="none", embedder="none", log_level="error")
     async with open_core(settings, redis=redis, with_model=False) as core:
         for name in ("post-compact", "pre-tool-use.agent", "subagent-start"):
             payload = {"host": "claude-code", "event": event_of(f"claude-code/{name}")}
-            assert await core.operations[wire.HOST_HOOK](payload, Deadline.after(2)) == OperationAnswer({})
+            assert await LocalOperationClient(core.operations).ask(HOST_HOOK, payload, budget=2) == OperationAnswer({})
     await redis.aclose()
 
 
@@ -248,7 +247,7 @@ async def test_one_waiting_task_is_taken_once(subagents: PendingSubagents) -> No
     assert await subagents.start(KIND) is None
 
 
-async def test_a_mixed_kind_is_clean_again_once_as_many_have_started(subagents: PendingSubagents) -> None:
+async def test_an_ambiguous_kind_is_usable_again_once_all_have_started(subagents: PendingSubagents) -> None:
     first, second, third = (SubagentTask(text) for text in "abc")
     await subagents.announce(KIND, first)
     await subagents.announce(KIND, second)
@@ -260,7 +259,7 @@ async def test_a_mixed_kind_is_clean_again_once_as_many_have_started(subagents: 
     assert await subagents.start(KIND) == first
 
 
-async def test_many_at_once_never_pair_wrongly(subagents: PendingSubagents) -> None:
+async def test_concurrent_subagents_never_receive_wrong_tasks(subagents: PendingSubagents) -> None:
     kinds = [SubagentKind("default", f"s{number}", "reviewer") for number in range(20)]
 
     async def life(kind: SubagentKind) -> SubagentTask | None:
@@ -271,7 +270,7 @@ async def test_many_at_once_never_pair_wrongly(subagents: PendingSubagents) -> N
     assert [task.prompt for task in found if task] == [kind.session_id for kind in kinds]
 
 
-async def test_what_waits_in_memory_is_bounded_and_expires() -> None:
+async def test_tasks_waiting_in_memory_are_bounded_and_expire() -> None:
     now = 0.0
     subagents = MemorySubagents(lambda: now)
     for number in range(MOST_KINDS + 1):
@@ -282,7 +281,7 @@ async def test_what_waits_in_memory_is_bounded_and_expires() -> None:
     assert await subagents.start(SubagentKind("default", "s2", "reviewer")) is None
 
 
-async def test_what_waits_in_redis_expires(url: str) -> None:
+async def test_tasks_waiting_in_redis_expire(url: str) -> None:
     redis = connect(url)
     subagents = RedisSubagents(redis)
     for text in "ab":
@@ -295,8 +294,8 @@ async def test_what_waits_in_redis_expires(url: str) -> None:
     forget(url)
 
 
-async def test_redis_out_of_reach_is_an_error_of_ours(tmp_path: Path) -> None:
+async def test_an_unreachable_redis_is_a_queue_error(tmp_path: Path) -> None:
     redis = connect(f"unix://{tmp_path}/nobody")
-    with pytest.raises(QueueError, match="tasks are out of reach"):
+    with pytest.raises(QueueError, match="Redis is unreachable"):
         await RedisSubagents(redis).start(KIND)
     await redis.aclose()

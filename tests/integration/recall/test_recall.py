@@ -1,4 +1,4 @@
-"""Recall on the real embedded store: every leg, its limits, and its filters."""
+"""Recall on the real embedded store: searches, limits and filters."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -52,7 +52,7 @@ async def harbour(folder: Path, **config: Any) -> AsyncIterator[Service]:
 
 
 class Counting:
-    """A tenant's store that notes how much is asked of it."""
+    """A tenant's store that records the sizes of its queries."""
 
     def __init__(self, store: MemoryStore, asked: list[int]) -> None:
         self._store = store
@@ -87,7 +87,7 @@ class CountingEngine:
         return getattr(self._engine, name)
 
 
-async def test_search_limit_bounds_every_leg(tmp_path: Path) -> None:
+async def test_search_limit_applies_to_every_search(tmp_path: Path) -> None:
     async with harbour(tmp_path) as service:
         await service.put([fact(f"m{n}", f"Imre noted tide {n}", entities=["Imre"]) for n in range(40)])
         engine, embedder = CountingEngine(service.engine), HashingEmbedder()
@@ -100,7 +100,7 @@ async def test_search_limit_bounds_every_leg(tmp_path: Path) -> None:
     assert len(found.candidates) <= 4 * 2 * 4 + 3 * 3
 
 
-async def test_a_low_budget_asks_less(tmp_path: Path) -> None:
+async def test_a_low_budget_searches_less(tmp_path: Path) -> None:
     async with harbour(tmp_path) as service:
         await service.put([fact("m1", "Imre noted the tide", entities=["Imre"])])
         engine, embedder = CountingEngine(service.engine), HashingEmbedder()
@@ -112,7 +112,7 @@ async def test_a_low_budget_asks_less(tmp_path: Path) -> None:
     assert ids(found) == ["m1"]
 
 
-async def test_filters_narrow_every_leg(tmp_path: Path) -> None:
+async def test_filters_apply_to_every_search(tmp_path: Path) -> None:
     async with harbour(tmp_path) as service:
         await service.put(
             [
@@ -137,7 +137,7 @@ def link(*targets: str, kind: str = "related_to") -> list[dict[str, str]]:
     return [{"kind": kind, "target": target} for target in targets]
 
 
-async def test_a_time_in_the_message_brings_what_was_of_that_time(tmp_path: Path) -> None:
+async def test_a_time_in_the_message_finds_memories_of_that_time(tmp_path: Path) -> None:
     async with harbour(tmp_path, search_limit=2, graph_limit=0) as service:
         near = [fact(f"m{n}", "what broke last week", created_at="2025-01-10T00:00:00Z") for n in range(9)]
         await service.put([*near, fact("then", "Cable snapped", created_at="2026-03-11T00:00:00Z")])
@@ -146,7 +146,7 @@ async def test_a_time_in_the_message_brings_what_was_of_that_time(tmp_path: Path
     assert then.legs == (SearchKind.DATED,)
 
 
-async def test_a_name_in_the_message_brings_what_is_about_it(tmp_path: Path) -> None:
+async def test_a_name_in_the_message_finds_its_memories(tmp_path: Path) -> None:
     async with harbour(tmp_path, search_limit=2, graph_limit=0) as service:
         near = [fact(f"m{n}", "what should I know before calling") for n in range(9)]
         await service.put([*near, fact("her", "Prefers mornings", entities=["Solveig Ødegård"])])
@@ -154,7 +154,7 @@ async def test_a_name_in_the_message_brings_what_is_about_it(tmp_path: Path) -> 
     assert SearchKind.NAMED in next(one.legs for one in found.candidates if one.memory.id == "her")
 
 
-async def test_links_are_followed_both_ways_and_shared_names_too(tmp_path: Path) -> None:
+async def test_links_and_shared_names_are_followed(tmp_path: Path) -> None:
     async with harbour(tmp_path, search_limit=1) as service:
         await service.put(
             [
@@ -178,7 +178,7 @@ async def test_links_are_followed_both_ways_and_shared_names_too(tmp_path: Path)
     assert SearchKind.LINKED in linked.legs
 
 
-async def test_important_memories_near_the_query_are_seeds(tmp_path: Path) -> None:
+async def test_links_of_important_memories_are_followed(tmp_path: Path) -> None:
     async with harbour(tmp_path, search_limit=3) as service:
         near = [fact(f"m{n}", "the storm rule for mooring") for n in range(9)]
         seed = fact("seed", "storm rule written down", importance=0.9, relations=link("target"))
@@ -191,7 +191,7 @@ async def test_important_memories_near_the_query_are_seeds(tmp_path: Path) -> No
     assert "target" not in ids(higher)
 
 
-async def test_a_superseded_hit_leads_along_the_chain_to_what_holds_now(tmp_path: Path) -> None:
+async def test_a_superseded_hit_leads_to_the_current_memory(tmp_path: Path) -> None:
     async with harbour(tmp_path, search_limit=1, graph_limit=0) as service:
         await service.put(
             [
@@ -214,7 +214,7 @@ async def test_a_superseded_hit_leads_along_the_chain_to_what_holds_now(tmp_path
     assert ids(low) == ["v3"]
 
 
-async def test_a_successor_that_may_not_be_seen_stays_hidden(tmp_path: Path) -> None:
+async def test_an_invisible_successor_stays_hidden(tmp_path: Path) -> None:
     async with harbour(tmp_path) as service:
         successor = fact("new", "Use the app", relations=link("old", kind="supersedes"), scope={"user": "other"})
         await service.put([fact("old", "The gate code is 4411"), successor])
@@ -223,7 +223,7 @@ async def test_a_successor_that_may_not_be_seen_stays_hidden(tmp_path: Path) -> 
     assert [entry.verdict for entry in found.dropped] == [CandidateVerdict.SUPERSEDED]
 
 
-async def test_a_circle_of_successors_ends(tmp_path: Path) -> None:
+async def test_a_cycle_of_successors_ends(tmp_path: Path) -> None:
     async with harbour(tmp_path) as service:
         await service.put(
             [fact("a", "The gate code is 4411", superseded_by="b"), fact("b", "Use the app", superseded_by="a")]
@@ -232,7 +232,7 @@ async def test_a_circle_of_successors_ends(tmp_path: Path) -> None:
     assert found.candidates == ()
 
 
-async def test_pinned_types_come_whatever_is_asked(tmp_path: Path) -> None:
+async def test_pinned_types_are_recalled_for_any_query(tmp_path: Path) -> None:
     async with harbour(tmp_path, contextual_min_score=0.99) as service:
         todos = [
             fact(f"t{n}", f"Task {n}", type="todo", importance=n / 10, created_at=f"2026-0{3 - n}-01T00:00:00Z")
@@ -253,7 +253,7 @@ async def test_pinned_types_come_whatever_is_asked(tmp_path: Path) -> None:
     assert ids(off) == ids(by_tool) == []
 
 
-async def test_keyword_scores_are_measured_against_the_size_of_the_tenants_store(tmp_path: Path) -> None:
+async def test_keyword_scores_are_scaled_to_the_tenants_store(tmp_path: Path) -> None:
     async with harbour(tmp_path, graph_limit=0) as service:
         await service.put([fact("m0", "lighthouse keeper")])
         small = await recalled(service, "lighthouse")
@@ -266,7 +266,7 @@ async def test_keyword_scores_are_measured_against_the_size_of_the_tenants_store
     assert large.candidates[0].relevance == pytest.approx(small.candidates[0].relevance, abs=0.1)
 
 
-async def test_a_store_that_does_not_answer_in_time_is_a_store_error(tmp_path: Path) -> None:
+async def test_a_slow_store_is_a_store_error(tmp_path: Path) -> None:
     class Stuck(Counting):
         async def search_many(self, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
             await asyncio.sleep(30)
@@ -282,7 +282,7 @@ async def test_a_store_that_does_not_answer_in_time_is_a_store_error(tmp_path: P
             await recall(RecallQuery("x y"), scope(), InjectionConfig(), Deadline.after(0.2), Stages())
 
 
-async def test_a_slow_embedder_leaves_the_words(tmp_path: Path) -> None:
+async def test_a_slow_embedder_leaves_keyword_search(tmp_path: Path) -> None:
     async with harbour(tmp_path) as service:
         await service.put([fact("m1", "lighthouse keeper"), fact("m2", "bees")])
         recall = Recall(service.engine, service.recall._sparse, HashingEmbedder(delay=5.0))

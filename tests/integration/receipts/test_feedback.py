@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hooks.contract import InjectionResult
-from hooks.usage_contract import AnswerReport
+from hooks.contract.usage import AnswerReport
 from tests.support.service import NOW, Service, fact, ids, open_service
 from worker.adapters.local.usage import FileUsage
 from worker.domain.deadline import Deadline
@@ -44,7 +44,7 @@ async def test_what_an_answer_used_is_counted_once(tmp_path: Path) -> None:
         again = await told.report(report("const HOLD_MINUTES = 12"), Deadline.after(5))
         assert (first.done, first.injected, first.used, first.counted) == (True, ("hold",), ("hold",), True)
         assert (again.used, again.counted, again.judged_by) == (("hold",), False, "words")
-        assert await usage.everything("t1") == {"hold": Usage(1, 1, NOW, NOW)}
+        assert await usage.read_all("t1") == {"hold": Usage(1, 1, NOW, NOW)}
         assert "HOLD_MINUTES" not in (tmp_path / "usage.json").read_text(encoding="utf-8")
 
 
@@ -53,7 +53,7 @@ async def test_a_block_that_was_not_delivered_counts_for_nothing(tmp_path: Path)
         told, usage = feedback(service, tmp_path)
         result = await asked(service, commit=False)
         assert (await told.report(report("12 minutes"), Deadline.after(5))).injected == ()
-        assert await usage.everything("t1") == {}
+        assert await usage.read_all("t1") == {}
         named = await told.report(report("12 minutes", block_id=result.block_id), Deadline.after(5))
         assert named.injected == ("hold",)
 

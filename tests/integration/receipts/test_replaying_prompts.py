@@ -10,16 +10,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from hooks.wire import INJECT
 from tests.support.command_line import command_line
 from tests.support.paths import ROOT
 from tests.support.upstream import Upstream, keeping
 from worker.bootstrap.core import open_core
 from worker.domain.errors import OperationError
 from worker.operations.client import LocalOperationClient, OperationClient
-from worker.operations.memories import REMEMBER
-from worker.operations.receipts import REPLAY
-from worker.operations.requests import RECEIPTS
+from worker.operations.registry import INJECT, RECEIPTS, REMEMBER, REPLAY
 from worker.settings.injection import Settings
 
 HOLD = "Cabin holds in berth lapse after 12 minutes"
@@ -101,10 +98,10 @@ async def test_what_a_prompt_extends_may_lie_in_the_services_folder(tmp_path: Pa
 
 
 async def test_a_prompt_of_another_use_is_refused(tmp_path: Path) -> None:
-    usage = (ROOT / "prompts" / "usage.md").read_text(encoding="utf-8")
+    text = (ROOT / "prompts" / "triage.md").read_text(encoding="utf-8").replace("# Results", "# Other")
     async with served(tmp_path) as (_, backend, receipt):
-        with pytest.raises(OperationError, match="cannot be tried"):
-            await replayed(backend, receipt, prompt=usage)
+        with pytest.raises(OperationError, match="not a prompt that selects"):
+            await replayed(backend, receipt, prompt=text)
 
 
 async def test_a_replay_logs_the_receipt_that_there_is(tmp_path: Path) -> None:
@@ -128,5 +125,5 @@ def test_the_command_tries_an_agents_own_prompt(tmp_path: Path) -> None:
     found = cli.json("replay", receipt, "--prompt", str(tmp_path / "mine.md"))
     assert found["tried"] == {"prompt": "harbour@3", "strategy": "llm", "replaces": "triage", "used": False}
     shown = cli.ok("replay", receipt, "--prompt", str(tmp_path / "mine.md"))
-    assert "harbour@3 in the place of triage" in " ".join(shown.split())
+    assert "harbour@3 instead of triage" in " ".join(shown.split())
     assert "not used" in shown

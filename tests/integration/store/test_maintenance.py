@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 from tests.support.embedders import HashingEmbedder
-from tests.support.house import Kept, large, open_house, recipe, small
+from tests.support.served_store import ServedStore, large, open_served_store, recipe, small
 from tests.support.service import fact
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.qdrant.edge.generations import EdgeGenerations, read_generations
-from worker.domain.deadline import Deadline
 from worker.domain.errors import EmbedderError, MemoryRejected, NotFound, StoreDamaged, StoreError
 from worker.domain.memory import EmbedderProfile, Vector
-from worker.operations.memories import FORGET, UPDATE
-from worker.operations.store import STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS, StoreOperations
+from worker.domain.operation import AnyOperation, by_name
+from worker.operations.client import LocalOperationClient
+from worker.operations.registry import FORGET, STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS, UPDATE
+from worker.operations.store import StoreOperations
 from worker.store.copying import Progress
 
 BARGE = "Barge {} was sold to the harbour master"
@@ -40,7 +41,7 @@ class Readers:
 
 
 @asynccontextmanager
-async def reading(kept: Kept, count: int = 3) -> AsyncIterator[Readers]:
+async def reading(kept: ServedStore, count: int = 3) -> AsyncIterator[Readers]:
     seen, stop = Readers(), asyncio.Event()
 
     async def read() -> None:
@@ -64,7 +65,7 @@ async def reading(kept: Kept, count: int = 3) -> AsyncIterator[Readers]:
 async def test_a_reindex_under_reads_and_writes_loses_neither(tmp_path: Path) -> None:
     slow = large()
     slow.delay = 0.01
-    async with open_house(tmp_path, small(), named={"large": slow}) as kept:
+    async with open_served_store(tmp_path, small(), named={"large": slow}) as kept:
         await kept.put(*barges(400))
         await kept.put(fact("x", "Of another tenant"), tenant="t2")
         numbers, stop = itertools.count(1000), asyncio.Event()
@@ -81,7 +82,7 @@ async def test_a_reindex_under_reads_and_writes_loses_neither(tmp_path: Path) ->
 
         async with reading(kept) as seen:
             writer = asyncio.create_task(write())
-            done = await kept.memory_service.reindex(kept.progress, embedder="large")
+            done = await kept.maintenance.reindex(kept.progress, embedder="large")
             await asyncio.sleep(0.1)
             stop.set()
             await writer
@@ -98,16 +99,16 @@ async def test_a_reindex_under_reads_and_writes_loses_neither(tmp_path: Path) ->
         assert (health.bare, health.fault, health.points) == (0, None, len(expected) + 1)
     generations = read_generations(tmp_path)
     assert (generations.live, generations.previous, generations.draft) == ("memories-2", ("memories",), None)
-    async with open_house(tmp_path, large()) as kept:
+    async with open_served_store(tmp_path, large()) as kept:
         assert (await kept.contents()).keys() == expected
         assert (await kept.search(BARGE.format(7)))[0]["cosine"] == pytest.approx(1.0, abs=1e-5)
 
 
 async def test_changed_dimension_is_told_with_both_numbers_serves_keywords_and_deletes_nothing(tmp_path: Path) -> None:
     """Another embedder is configured, then the first one again; then the change is made for good."""
-    async with open_house(tmp_path, small()) as kept:
+    async with open_served_store(tmp_path, small()) as kept:
         await kept.put(*barges(50))
-    async with open_house(tmp_path, large()) as kept:
+    async with open_served_store(tmp_path, large()) as kept:
         fault = (await kept.host.store().health()).fault
         assert fault is not None
         assert "64 dimensions" in fault
@@ -116,61 +117,61 @@ async def test_changed_dimension_is_told_with_both_numbers_serves_keywords_and_d
         hits = await kept.search(BARGE.format(7))
         assert (hits[0]["id"], hits[0]["cosine"]) == ("m7", None)
         await kept.put(fact("late", "Written while the vectors did not fit"))
-    async with open_house(tmp_path, small()) as kept:
+    async with open_served_store(tmp_path, small()) as kept:
         health = await kept.host.store().health()
         assert (health.points, health.fault, health.bare) == (51, None, 1)
         assert (await kept.search(BARGE.format(7)))[0]["cosine"] == pytest.approx(1.0, abs=1e-5)
-        assert (await kept.memory_service.reindex(kept.progress))["reindexed"] == 51
+        assert (await kept.maintenance.reindex(kept.progress))["reindexed"] == 51
         assert (await kept.host.store().health()).bare == 0
         embedder = kept.host.serving.embedder
         assert isinstance(embedder, HashingEmbedder)
         assert embedder.passages == ["Written while the vectors did not fit"]
-        await kept.memory_service.reindex(kept.progress, force=True)
+        await kept.maintenance.reindex(kept.progress, force=True)
         assert len(embedder.passages) == 1 + 51
-    async with open_house(tmp_path, large()) as kept, reading(kept) as seen:
-        assert (await kept.memory_service.reindex(kept.progress))["reindexed"] == 51
+    async with open_served_store(tmp_path, large()) as kept, reading(kept) as seen:
+        assert (await kept.maintenance.reindex(kept.progress))["reindexed"] == 51
         assert (await kept.search("Written while the vectors did not fit"))[0]["cosine"] is not None
         assert seen.wrong == []
 
 
 async def test_same_size_of_another_model_is_not_the_same(tmp_path: Path) -> None:
-    async with open_house(tmp_path, HashingEmbedder(64, "one")) as kept:
+    async with open_served_store(tmp_path, HashingEmbedder(64, "one")) as kept:
         await kept.put(*barges(20))
-    async with open_house(tmp_path, HashingEmbedder(64, "two")) as kept:
+    async with open_served_store(tmp_path, HashingEmbedder(64, "two")) as kept:
         assert (await kept.host.store().health()).dense_usable is False
-        assert (await kept.memory_service.reindex(kept.progress))["reindexed"] == 20
+        assert (await kept.maintenance.reindex(kept.progress))["reindexed"] == 20
         assert (await kept.host.store().health()).dense_usable is True
 
 
 async def test_changed_keyword_recipe_is_a_reason_to_reindex(tmp_path: Path) -> None:
-    async with open_house(tmp_path, small()) as kept:
+    async with open_served_store(tmp_path, small()) as kept:
         await kept.put(*barges(20))
     german = Bm25Encoder("german")
-    async with open_house(tmp_path, small(), sparse=german) as kept:
+    async with open_served_store(tmp_path, small(), sparse=german) as kept:
         assert "keyword index" in str((await kept.host.store().health()).fault)
-        await kept.memory_service.reindex(kept.progress)
+        await kept.maintenance.reindex(kept.progress)
         assert (await kept.host.store().health()).fault is None
-        embedded = await kept.memory_service.reindex(kept.progress)
+        embedded = await kept.maintenance.reindex(kept.progress)
         assert embedded["reindexed"] == 0
         assert "--force" in embedded["reason"]
 
 
 async def test_a_reindex_that_breaks_off_goes_on_where_it_was(tmp_path: Path) -> None:
     broken, sound = large(), large()
-    async with open_house(tmp_path, small(), named={"broken": broken, "sound": sound}) as kept:
+    async with open_served_store(tmp_path, small(), named={"broken": broken, "sound": sound}) as kept:
         await kept.put(*barges(300))
-        running = asyncio.create_task(kept.memory_service.reindex(kept.progress, embedder="broken"))
+        running = asyncio.create_task(kept.maintenance.reindex(kept.progress, embedder="broken"))
         broken.delay = 0.05
         while kept.progress.done < 128:
             await asyncio.sleep(0.005)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert (await kept.shelf.generations()).draft == "memories-2"
+        assert (await kept.generations.generations()).draft == "memories-2"
         assert (await kept.search(BARGE.format(7)))[0]["id"] == "m7"
         await kept.put(fact("m5", "Barge five was changed meanwhile"))
         await kept.call(FORGET, {"tenant": "t1", "ids": ["m6"]})
-        done = await kept.memory_service.reindex(kept.progress, embedder="sound")
+        done = await kept.maintenance.reindex(kept.progress, embedder="sound")
         assert (done["reindexed"], done["live"]) == (299, "memories-2")
         assert len(sound.passages) <= 299 - 128 + 1
         contents = await kept.contents()
@@ -181,13 +182,13 @@ async def test_a_reindex_that_breaks_off_goes_on_where_it_was(tmp_path: Path) ->
 async def test_a_reindex_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.store.copying.PAUSE", 0.001)
     down = HashingEmbedder(128, "down", fault=EmbedderError("out of order"))
-    async with open_house(tmp_path, small(), named={"down": down}) as kept:
+    async with open_served_store(tmp_path, small(), named={"down": down}) as kept:
         await kept.put(*barges(10))
         with pytest.raises(EmbedderError):
-            await kept.memory_service.reindex(kept.progress, embedder="down")
+            await kept.maintenance.reindex(kept.progress, embedder="down")
         assert (await kept.search(BARGE.format(7)))[0]["cosine"] is not None
         assert (await kept.put(fact("new", "Still writable")))["created"] == 1
-        assert (await kept.shelf.generations()).live == "memories"
+        assert (await kept.generations.generations()).live == "memories"
 
 
 class Shuffled(HashingEmbedder):
@@ -202,35 +203,35 @@ class Shuffled(HashingEmbedder):
 
 
 async def test_a_generation_that_finds_nothing_does_not_become_the_live_one(tmp_path: Path) -> None:
-    async with open_house(tmp_path, small(), named={"shuffled": Shuffled()}) as kept:
+    async with open_served_store(tmp_path, small(), named={"shuffled": Shuffled()}) as kept:
         await kept.put(*barges(60))
         with pytest.raises(StoreError, match="found by their own text"):
-            await kept.memory_service.reindex(kept.progress, embedder="shuffled")
-        assert (await kept.shelf.generations()).live == "memories"
-        await kept.memory_service.reindex(kept.progress, embedder="shuffled", force=True)
-        assert (await kept.shelf.generations()).live == "memories-2"
+            await kept.maintenance.reindex(kept.progress, embedder="shuffled")
+        assert (await kept.generations.generations()).live == "memories"
+        await kept.maintenance.reindex(kept.progress, embedder="shuffled", force=True)
+        assert (await kept.generations.generations()).live == "memories-2"
 
 
 async def test_going_back_keeps_what_was_written_since(tmp_path: Path) -> None:
     old, new = small(), large()
-    async with open_house(tmp_path, old, named={"new": new}) as kept:
+    async with open_served_store(tmp_path, old, named={"new": new}) as kept:
         with pytest.raises(NotFound):
-            await kept.memory_service.rollback(kept.progress)
+            await kept.maintenance.rollback(kept.progress)
         await kept.put(*barges(30))
-        await kept.memory_service.reindex(kept.progress, embedder="new")
+        await kept.maintenance.reindex(kept.progress, embedder="new")
         await kept.put(fact("since", "Written since the change"))
         await kept.call(FORGET, {"tenant": "t1", "ids": ["m1"]})
         with pytest.raises(StoreError, match="64 dimensions"):
-            await kept.memory_service.rollback(kept.progress, embedder="new")
+            await kept.maintenance.rollback(kept.progress, embedder="new")
         async with reading(kept) as seen:
-            assert (await kept.memory_service.rollback(kept.progress))["live"] == "memories"
+            assert (await kept.maintenance.rollback(kept.progress))["live"] == "memories"
         assert seen.wrong == []
         contents = await kept.contents()
         assert "since" in contents
         assert "m1" not in contents
         assert len(contents) == 30
         assert (await kept.search(BARGE.format(7)))[0]["cosine"] == pytest.approx(1.0, abs=1e-5)
-        assert (await kept.memory_service.prune(kept.progress))["deleted"] == ["memories-2"]
+        assert (await kept.maintenance.prune(kept.progress))["deleted"] == ["memories-2"]
     assert [path.name for path in sorted(tmp_path.glob("memories*"))] == ["memories", "memories.json"]
 
 
@@ -252,23 +253,23 @@ class HeldEmbedder(HashingEmbedder):
 
 async def test_going_back_waits_for_those_who_still_read_what_was_replaced(tmp_path: Path) -> None:
     old, new = HeldEmbedder(), large()
-    async with open_house(tmp_path, old, named={"new": new}) as kept:
+    async with open_served_store(tmp_path, old, named={"new": new}) as kept:
         await kept.put(*barges(30))
         reader = asyncio.create_task(kept.search(old.held))
         await old.begun.wait()
-        await kept.memory_service.reindex(kept.progress, embedder="new")
-        back = asyncio.create_task(kept.memory_service.rollback(kept.progress))
+        await kept.maintenance.reindex(kept.progress, embedder="new")
+        back = asyncio.create_task(kept.maintenance.rollback(kept.progress))
         assert not (await asyncio.wait([back], timeout=0.3))[0]
         old.let_go.set()
         assert len(await reader) == 10
         assert (await back)["live"] == "memories"
-        assert (await kept.memory_service.prune(kept.progress))["deleted"] == ["memories-2"]
+        assert (await kept.maintenance.prune(kept.progress))["deleted"] == ["memories-2"]
 
 
 @pytest.mark.parametrize("name", ["copy", "copy.tar.gz"])
 async def test_a_backup_made_under_writes_is_whole_and_restores_with_its_vectors(tmp_path: Path, name: str) -> None:
     target = tmp_path / name
-    async with open_house(tmp_path / "a", small()) as kept:
+    async with open_served_store(tmp_path / "a", small()) as kept:
         await kept.put(*barges(200))
         await kept.put(fact("x", "Zürich 🙂 経費", scope={"user": "u"}), tenant="t2")
 
@@ -279,15 +280,15 @@ async def test_a_backup_made_under_writes_is_whole_and_restores_with_its_vectors
 
         writing = asyncio.create_task(write())
         async with reading(kept) as seen:
-            done = await kept.memory_service.backup(kept.progress, target)
+            done = await kept.maintenance.backup(kept.progress, target)
         assert seen.wrong == []
         await writing
-        with pytest.raises(StoreError, match="never replaces"):
-            await kept.memory_service.backup(kept.progress, target)
+        with pytest.raises(StoreError, match="already exists"):
+            await kept.maintenance.backup(kept.progress, target)
     assert [path.name for path in tmp_path.glob("copy*")] == [name]
     fresh = small()
-    async with open_house(tmp_path / "b", fresh) as kept:
-        restored = await kept.memory_service.restore(kept.progress, target)
+    async with open_served_store(tmp_path / "b", fresh) as kept:
+        restored = await kept.maintenance.restore(kept.progress, target)
         assert restored["restored"] == done["memories"]
         assert len(fresh.passages) <= 40, "vectors are taken over, only late writes are embedded"
         assert await kept.contents("t2") == {"x": "Zürich 🙂 経費"}
@@ -299,49 +300,49 @@ async def test_a_backup_made_under_writes_is_whole_and_restores_with_its_vectors
 
 
 async def test_a_restore_needs_force_over_memories_and_can_be_taken_back(tmp_path: Path) -> None:
-    async with open_house(tmp_path / "a", small()) as kept:
+    async with open_served_store(tmp_path / "a", small()) as kept:
         await kept.put(*barges(20))
-        await kept.memory_service.backup(kept.progress, tmp_path / "copy")
+        await kept.maintenance.backup(kept.progress, tmp_path / "copy")
     embedder = large()
-    async with open_house(tmp_path / "b", embedder) as kept:
+    async with open_served_store(tmp_path / "b", embedder) as kept:
         await kept.put(fact("mine", "What was here before"))
         with pytest.raises(StoreError, match="--force"):
-            await kept.memory_service.restore(kept.progress, tmp_path / "copy")
+            await kept.maintenance.restore(kept.progress, tmp_path / "copy")
         assert await kept.contents() == {"mine": "What was here before"}
-        await kept.memory_service.restore(kept.progress, tmp_path / "copy", force=True)
+        await kept.maintenance.restore(kept.progress, tmp_path / "copy", force=True)
         assert len(await kept.contents()) == 20
         assert len(embedder.passages) == 21
-        assert (await kept.shelf.generations()).previous == ("memories",)
+        assert (await kept.generations.generations()).previous == ("memories",)
 
 
 async def test_a_damaged_backup_is_refused_before_anything_is_changed(tmp_path: Path) -> None:
-    async with open_house(tmp_path / "a", small()) as kept:
+    async with open_served_store(tmp_path / "a", small()) as kept:
         await kept.put(*barges(20))
-        await kept.memory_service.backup(kept.progress, tmp_path / "copy")
+        await kept.maintenance.backup(kept.progress, tmp_path / "copy")
         file = tmp_path / "copy" / "memories.jsonl"
         data = file.read_bytes()
         for broken in (data.replace(b"Barge 3", b"Barge 4"), data[:-40], b""):
             file.write_bytes(broken)
             with pytest.raises(StoreError, match="damaged"):
-                await kept.memory_service.restore(kept.progress, tmp_path / "copy", force=True)
+                await kept.maintenance.restore(kept.progress, tmp_path / "copy", force=True)
         (tmp_path / "copy" / "manifest.json").write_text(json.dumps({"format": 9}), encoding="utf-8")
         for wrong in ("copy", "nothing.tar.gz", "a/memories.json"):
-            with pytest.raises(StoreError, match="no backup"):
-                await kept.memory_service.restore(kept.progress, tmp_path / wrong, force=True)
+            with pytest.raises(StoreError, match=r"not a (readable )?backup"):
+                await kept.maintenance.restore(kept.progress, tmp_path / wrong, force=True)
         assert len(await kept.contents()) == 20
 
 
 async def test_a_pointer_that_cannot_be_read_is_said_and_not_replaced_by_an_empty_store(tmp_path: Path) -> None:
-    async with open_house(tmp_path, small(), named={"large": large()}) as kept:
+    async with open_served_store(tmp_path, small(), named={"large": large()}) as kept:
         await kept.put(*barges(5))
-        await kept.memory_service.reindex(kept.progress, embedder="large")
+        await kept.maintenance.reindex(kept.progress, embedder="large")
     (tmp_path / "memories.json").write_text("{", encoding="utf-8")
     with pytest.raises(StoreError, match=r"memories\.json"):
         await EdgeGenerations(tmp_path).open_live(recipe(small()))
 
 
 async def test_a_folder_that_lost_its_memories_is_damaged_not_empty(tmp_path: Path) -> None:
-    async with open_house(tmp_path, small()) as kept:
+    async with open_served_store(tmp_path, small()) as kept:
         await kept.put(*barges(5))
     (tmp_path / "memories" / "points").rename(tmp_path / "elsewhere")
     with pytest.raises(StoreDamaged):
@@ -351,10 +352,10 @@ async def test_a_folder_that_lost_its_memories_is_damaged_not_empty(tmp_path: Pa
 async def test_a_job_says_how_far_it_is(tmp_path: Path) -> None:
     slow = large()
     slow.delay = 0.02
-    async with open_house(tmp_path, small(), named={"large": slow}) as kept:
+    async with open_served_store(tmp_path, small(), named={"large": slow}) as kept:
         await kept.put(*barges(300))
         progress = Progress()
-        running = asyncio.create_task(kept.memory_service.reindex(progress, embedder="large"))
+        running = asyncio.create_task(kept.maintenance.reindex(progress, embedder="large"))
         seen = set()
         while not running.done():
             seen.add((progress.phase, progress.done, progress.total))
@@ -366,12 +367,14 @@ async def test_a_job_says_how_far_it_is(tmp_path: Path) -> None:
 async def test_one_job_at_a_time_and_its_end_is_told(tmp_path: Path) -> None:
     slow = large()
     slow.delay = 0.05
-    async with open_house(tmp_path, small(), named={"large": slow, "down": HashingEmbedder(fault=KeyError())}) as kept:
+    async with open_served_store(
+        tmp_path, small(), named={"large": slow, "down": HashingEmbedder(fault=KeyError())}
+    ) as kept:
         await kept.put(*barges(100))
-        jobs = StoreOperations(kept.memory_service)
+        jobs = StoreOperations(kept.maintenance)
 
-        async def ask(operation: str, **payload: Any) -> dict[str, Any]:
-            return (await jobs.table()[operation](payload, Deadline.after(5))).body
+        async def ask(operation: AnyOperation, **payload: Any) -> dict[str, Any]:
+            return await LocalOperationClient(by_name(jobs.handlers())).call(operation, payload)
 
         async def ended() -> dict[str, Any]:
             while (status := await ask(STORE_JOB_STATUS))["state"] == "running":
@@ -379,7 +382,7 @@ async def test_one_job_at_a_time_and_its_end_is_told(tmp_path: Path) -> None:
             return status
 
         assert await ask(STORE_JOB_STATUS) == {"state": "none"}
-        with pytest.raises(MemoryRejected, match="where"):
+        with pytest.raises(MemoryRejected, match="needs a path"):
             await ask(STORE_JOB_START, kind="backup")
         started = await ask(STORE_JOB_START, kind="reindex", embedder="large")
         with pytest.raises(StoreError, match="reindex is running"):

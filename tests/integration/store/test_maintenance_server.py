@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.house import Kept, large, open_house, recipe, small
 from tests.support.qdrant_double import QdrantDouble, qdrant_double
+from tests.support.served_store import ServedStore, large, open_served_store, recipe, small
 from tests.support.service import fact
 from tests.support.store import stored
 from worker.adapters.qdrant.edge.generations import EdgeGenerations
 from worker.adapters.qdrant.server.generations import ServerGenerations
 from worker.domain.errors import StoreError
 from worker.domain.memory import Memory
-from worker.operations.memories import FORGET
+from worker.operations.registry import FORGET
 from worker.ports.store import Recipe, WholeStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
@@ -43,7 +43,7 @@ def barges(count: int) -> list[dict[str, Any]]:
 async def test_another_process_reads_and_writes_while_a_reindex_goes_over(double: QdrantDouble, tmp_path: Path) -> None:
     stop, written, missed = asyncio.Event(), list[str](), list[Any]()
 
-    async def other(kept: Kept) -> None:
+    async def other(kept: ServedStore) -> None:
         """A worker of the former embedder, which knows nothing of the reindex."""
         number = 1000
         while not stop.is_set():
@@ -54,12 +54,12 @@ async def test_another_process_reads_and_writes_while_a_reindex_goes_over(double
             number += 1
             await asyncio.sleep(0.01)
 
-    async with open_house(tmp_path / "a", small(), shelf=shelf(double)) as theirs:
+    async with open_served_store(tmp_path / "a", small(), generations=shelf(double)) as theirs:
         await theirs.put(*barges(60))
-        async with open_house(tmp_path / "b", large(), shelf=shelf(double)) as ours:
+        async with open_served_store(tmp_path / "b", large(), generations=shelf(double)) as ours:
             assert "64 dimensions" in str((await ours.host.store().health()).fault)
             writing = asyncio.create_task(other(theirs))
-            done = await ours.memory_service.reindex(ours.progress)
+            done = await ours.maintenance.reindex(ours.progress)
             stop.set()
             await writing
             assert missed == []
@@ -73,7 +73,7 @@ async def test_another_process_reads_and_writes_while_a_reindex_goes_over(double
             assert health.dense_usable is False
             await ours.call(FORGET, {"tenant": "t1", "ids": ["m7"]})
             assert "m7" not in [hit["id"] for hit in await theirs.search("Barge 7 was sold")]
-            generations = await ours.shelf.generations()
+            generations = await ours.generations.generations()
             assert (generations.live, generations.previous) == ("memories-2", ("memories",))
 
 
@@ -81,11 +81,11 @@ async def test_what_was_changed_on_both_sides_stays_as_the_new_generation_has_it
     double: QdrantDouble, tmp_path: Path
 ) -> None:
     """Late writes to the former generation are brought over, but never over a newer one."""
-    async with open_house(tmp_path, small(), named={"large": large()}, shelf=shelf(double)) as kept:
+    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(double)) as kept:
         await kept.put(*barges(10))
         former = await shelf(double).open("memories", recipe(small()))
-        late = kept.host.serving.operations
-        running = asyncio.create_task(kept.memory_service.reindex(kept.progress, embedder="large"))
+        late = kept.host.serving.handlers
+        running = asyncio.create_task(kept.maintenance.reindex(kept.progress, embedder="large"))
         while kept.progress.phase != "settling":
             await asyncio.sleep(0.01)
         await kept.put(fact("m1", "Newer, in the new generation"))
@@ -101,24 +101,24 @@ async def test_what_was_changed_on_both_sides_stays_as_the_new_generation_has_it
         assert "m3" not in contents
         assert done["late_writes"] == 3
         assert (await kept.host.store().health()).bare == 0
-        assert late is not kept.host.serving.operations
+        assert late is not kept.host.serving.handlers
         await former.aclose()
 
 
 async def test_going_back_and_pruning_on_a_server(double: QdrantDouble, tmp_path: Path) -> None:
-    async with open_house(tmp_path, small(), named={"large": large()}, shelf=shelf(double)) as kept:
+    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(double)) as kept:
         await kept.put(*barges(10))
-        await kept.memory_service.reindex(kept.progress, embedder="large")
+        await kept.maintenance.reindex(kept.progress, embedder="large")
         await kept.put(fact("since", "Written since"))
-        assert (await kept.memory_service.rollback(kept.progress))["live"] == "memories"
+        assert (await kept.maintenance.rollback(kept.progress))["live"] == "memories"
         assert "since" in await kept.contents()
-        assert (await kept.memory_service.prune(kept.progress))["deleted"] == ["memories-2"]
+        assert (await kept.maintenance.prune(kept.progress))["deleted"] == ["memories-2"]
         assert [one.name for one in (await double.engine.get_collections()).collections] == ["memories"]
-        await kept.memory_service.reindex(kept.progress, embedder="large")
-        await kept.memory_service.prune(kept.progress)
+        await kept.maintenance.reindex(kept.progress, embedder="large")
+        await kept.maintenance.prune(kept.progress)
         assert [one.name for one in (await double.engine.get_collections()).collections] == ["memories-2"]
         assert len(await kept.contents()) == 11
-    async with open_house(tmp_path, large(), shelf=shelf(double)) as kept:
+    async with open_served_store(tmp_path, large(), generations=shelf(double)) as kept:
         assert (await kept.search("Barge 7 was sold"))[0]["cosine"] is not None
 
 
@@ -132,21 +132,21 @@ async def test_there_and_back(double: QdrantDouble, tmp_path: Path) -> None:
     async def to_folder(to: str, wanted: Recipe) -> WholeStore:
         return await EdgeGenerations(tmp_path / "b").open_live(wanted)
 
-    async with open_house(tmp_path / "a", embedders[0], elsewhere=to_server) as kept:
+    async with open_served_store(tmp_path / "a", embedders[0], elsewhere=to_server) as kept:
         await kept.put(*barges(150))
         await kept.put(fact("x", "Of another tenant"), tenant="t2")
-        assert (await kept.memory_service.migrate(kept.progress, "http://server"))["migrated"] == 151
+        assert (await kept.maintenance.migrate(kept.progress, "http://server"))["migrated"] == 151
         await kept.put(fact("late", "Written after the move"))
         await kept.call(FORGET, {"tenant": "t1", "ids": ["m0"]})
         with pytest.raises(StoreError, match="--force"):
-            await kept.memory_service.migrate(kept.progress, "http://server")
-        assert (await kept.memory_service.migrate(kept.progress, "http://server", force=True))["migrated"] == 151
+            await kept.maintenance.migrate(kept.progress, "http://server")
+        assert (await kept.maintenance.migrate(kept.progress, "http://server", force=True))["migrated"] == 151
         expected = await kept.contents()
-    async with open_house(tmp_path / "s", embedders[1], shelf=shelf(double), elsewhere=to_folder) as kept:
+    async with open_served_store(tmp_path / "s", embedders[1], generations=shelf(double), elsewhere=to_folder) as kept:
         assert await kept.contents() == expected
-        assert (await kept.memory_service.migrate(kept.progress, "edge"))["migrated"] == 151
+        assert (await kept.maintenance.migrate(kept.progress, "edge"))["migrated"] == 151
         assert embedders[1].passages == []
-    async with open_house(tmp_path / "b", embedders[2]) as kept:
+    async with open_served_store(tmp_path / "b", embedders[2]) as kept:
         assert await kept.contents() == expected
         assert await kept.contents("t2") == {"x": "Of another tenant"}
         assert (await kept.search("Barge 7 was sold to the harbour master"))[0]["cosine"] == pytest.approx(
@@ -155,30 +155,30 @@ async def test_there_and_back(double: QdrantDouble, tmp_path: Path) -> None:
 
 
 async def test_a_target_made_by_other_recipes_is_refused(double: QdrantDouble, tmp_path: Path) -> None:
-    async with open_house(tmp_path / "s", large(), shelf=shelf(double)) as kept:
+    async with open_served_store(tmp_path / "s", large(), generations=shelf(double)) as kept:
         await kept.put(*barges(3))
 
     async def to_server(to: str, wanted: Recipe) -> WholeStore:
         return await shelf(double).open_live(wanted)
 
-    async with open_house(tmp_path / "a", small(), elsewhere=to_server) as kept:
+    async with open_served_store(tmp_path / "a", small(), elsewhere=to_server) as kept:
         await kept.put(*barges(3))
         with pytest.raises(StoreError, match="128 dimensions"):
-            await kept.memory_service.migrate(kept.progress, "http://server", force=True)
+            await kept.maintenance.migrate(kept.progress, "http://server", force=True)
 
 
 async def test_a_worker_that_was_started_with_the_new_embedder_uses_vectors_once_they_fit(
     double: QdrantDouble, tmp_path: Path
 ) -> None:
-    async with open_house(tmp_path / "a", small(), shelf=shelf(double)) as kept:
+    async with open_served_store(tmp_path / "a", small(), generations=shelf(double)) as kept:
         await kept.put(*barges(20))
     async with (
-        open_house(tmp_path / "b", large(), shelf=shelf(double)) as waiting,
-        open_house(tmp_path / "c", large(), shelf=shelf(double)) as working,
+        open_served_store(tmp_path / "b", large(), generations=shelf(double)) as waiting,
+        open_served_store(tmp_path / "c", large(), generations=shelf(double)) as working,
     ):
         fitting = asyncio.create_task(waiting.host.keep_fitting(0.05))
         assert waiting.host.serving.dense_usable is False
-        await working.memory_service.reindex(working.progress)
+        await working.maintenance.reindex(working.progress)
         async with asyncio.timeout(10):
             while not waiting.host.serving.dense_usable:
                 await asyncio.sleep(0.02)

@@ -22,8 +22,7 @@ from worker.settings.injection import Settings, Strategy
 from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.evals.archive import EvaluationArchive
 from worker.tuning.evals.measures import Measure, summary
-from worker.tuning.evals.plan import EvaluationPlan
-from worker.tuning.evals.planning import EvaluationRequest, plan_of
+from worker.tuning.evals.plan import EvaluationPlan, EvaluationRequest, plan_of
 from worker.tuning.evals.prompt_files import prompts_in_force, read_chooser, with_first
 from worker.tuning.evals.results import Report, read_report
 from worker.tuning.evals.runner import evaluate
@@ -53,8 +52,8 @@ async def service(settings: Settings) -> AsyncIterator[OperationClient]:
         yield LocalOperationClient(core.operations)
 
 
-async def evaluated(plan: EvaluationPlan, shelf: EvaluationArchive | None = None, **options: Any) -> Report:
-    return await evaluate(plan, service, shelf=shelf, advance=lambda _: None, now=NOW, **options)
+async def evaluated(plan: EvaluationPlan, archive: EvaluationArchive | None = None, **options: Any) -> Report:
+    return await evaluate(plan, service, archive=archive, advance=lambda _: None, now=NOW, **options)
 
 
 def measures(report: Report) -> dict[Measure, float]:
@@ -63,10 +62,10 @@ def measures(report: Report) -> dict[Measure, float]:
 
 
 @asynccontextmanager
-async def asked(folder: Path, respond: Responder, **wish: Any) -> AsyncIterator[tuple[Upstream, EvaluationPlan]]:
+async def asked(folder: Path, respond: Responder, **requested: Any) -> AsyncIterator[tuple[Upstream, EvaluationPlan]]:
     """A scripted model, and the plan of an evaluation that asks it."""
     async with Upstream(respond=respond) as upstream:
-        fields = {"model": "openai/scripted", "settings": OPEN, "strategy": Strategy.LLM, **wish}
+        fields = {"model": "openai/scripted", "settings": OPEN, "strategy": Strategy.LLM, **requested}
         wanted = EvaluationRequest(model_api_base=f"{upstream.url}/v1", **fields)
         yield upstream, await plan_of(loaded(folder), wanted)
 
@@ -111,8 +110,8 @@ async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, na
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
-async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_gates(tmp_path: Path, name: str) -> None:
-    """Only who understands a text can tell that it gives orders; whatever else is forbidden, no gate lets through."""
+async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_filters(tmp_path: Path, name: str) -> None:
+    """Only who understands a text can tell that it gives orders; whatever else is forbidden, no filter lets through."""
     world = world_named(name)
     async with asked(tmp_path, adversary(world), only=(name,), settings={}) as (_, plan):
         report = await evaluated(plan)
@@ -134,23 +133,23 @@ async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_gates(tmp_pa
 
 
 async def test_what_is_known_is_not_asked_again(tmp_path: Path) -> None:
-    path, shelf = small(tmp_path), EvaluationArchive(tmp_path / "evals")
+    path, archive = small(tmp_path), EvaluationArchive(tmp_path / "evals")
     async with asked(tmp_path, oracle(read_cases(path)), worlds=path, repeat=2) as (upstream, plan):
-        first = await evaluated(plan, shelf)
+        first = await evaluated(plan, archive)
         assert measures(first)[Measure.RECALL] == 1.0
         asked_for = len(upstream.chats)
-        again = await evaluated(plan, shelf)
+        again = await evaluated(plan, archive)
         assert len(upstream.chats) == asked_for >= 12
         assert (first.cached, again.cached) == (0, 12)
         assert again.runs == first.runs
         assert again.id == first.id
-        more = await evaluated(replace(plan, repeat=3), shelf)
+        more = await evaluated(replace(plan, repeat=3), archive)
         assert (more.cached, len(more.runs)) == (12, 18)
-        assert (await evaluated(plan, shelf, fresh=True)).cached == 0
+        assert (await evaluated(plan, archive, fresh=True)).cached == 0
         other = tmp_path / "other.md"
         other.write_text(plan.prompts[0].text.replace("When in doubt", "In doubt"), encoding="utf-8")
         changed = replace(plan, prompts=with_first(prompts_in_force(plan.service), read_chooser(other)))
-        assert (await evaluated(changed, shelf)).cached == 0
+        assert (await evaluated(changed, archive)).cached == 0
 
 
 @pytest.mark.parametrize(
@@ -216,12 +215,12 @@ async def test_the_prompt_that_the_settings_name_is_the_one_that_is_evaluated(tm
 
 async def test_a_model_that_was_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.tuning.evals.runner.WAKE_TRIES", 1)
-    path, shelf = small(tmp_path), EvaluationArchive(tmp_path / "evals")
+    path, archive = small(tmp_path), EvaluationArchive(tmp_path / "evals")
     async with asked(tmp_path, oracle(read_cases(path)), worlds=path) as (upstream, plan):
         upstream.mode = Mode.ERROR_500
-        broken = await evaluated(plan, shelf)
+        broken = await evaluated(plan, archive)
         upstream.mode = Mode.OK
-        mended = await evaluated(plan, shelf)
+        mended = await evaluated(plan, archive)
     assert measures(broken)[Measure.FALLBACK] == 1.0
     assert {run.reason for run in broken.runs} <= {Reason.MODEL_ERROR, Reason.MODEL_PAUSED}
     assert measures(mended)[Measure.FALLBACK] == 0.0
@@ -230,13 +229,13 @@ async def test_a_model_that_was_away_is_asked_again(tmp_path: Path, monkeypatch:
 
 async def test_it_stops_when_the_money_is_spent(tmp_path: Path) -> None:
     path = small(tmp_path)
-    wish = {"model": "openai/gpt-4o-mini", "worlds": path, "repeat": 5, "max_cost": 0.00002, "parallel": 2}
-    async with asked(tmp_path, oracle(read_cases(path)), **wish) as (_, plan):
+    requested = {"model": "openai/gpt-4o-mini", "worlds": path, "repeat": 5, "max_cost": 0.00002, "parallel": 2}
+    async with asked(tmp_path, oracle(read_cases(path)), **requested) as (_, plan):
         report = await evaluated(plan)
     assert 0 < len(report.runs) < 30
     assert report.missing == 30 - len(report.runs)
     assert report.stopped
-    assert "dollars were spent" in report.stopped
+    assert "of 2e-05 dollars" in report.stopped
     assert sum(run.cost or 0.0 for run in report.runs) == pytest.approx(0.00002, rel=0.9)
 
 
@@ -294,7 +293,7 @@ async def test_a_file_of_cases_is_a_world(tmp_path: Path) -> None:
         (CASE_LINES[:2], "no line has a message"),
         ([{"message": "hello"}], "'id' is missing"),
         ([*CASE_LINES[:1], {"id": "q", "message": 5}], "message"),
-        ([{"id": "m", "content": " "}, CASE_LINES[2]], "content: blank"),
+        ([{"id": "m", "content": " "}, CASE_LINES[2]], "content: must not be blank"),
     ],
 )
 async def test_what_is_wrong_with_cases_is_said(tmp_path: Path, lines: Any, words: str) -> None:
@@ -303,15 +302,15 @@ async def test_what_is_wrong_with_cases_is_said(tmp_path: Path, lines: Any, word
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("requested", "words"),
     [
         ({"settings": {"max_itms": 3}}, "did you mean max_items"),
         ({"settings": {"max_items": "many"}}, "max_items"),
-        ({"only": ("atlantis",)}, "there is no world 'atlantis'"),
+        ({"only": ("atlantis",)}, "unknown world 'atlantis'"),
         ({"strategy": Strategy.LLM}, "there is no model to ask"),
         ({"worlds": Path("/nowhere")}, "no labelled world"),
     ],
 )
-async def test_what_is_wrong_with_a_wish_is_said(tmp_path: Path, wish: dict[str, Any], words: str) -> None:
+async def test_what_is_wrong_with_a_request_is_said(tmp_path: Path, requested: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
-        await plan_of(loaded(tmp_path), EvaluationRequest(**wish))
+        await plan_of(loaded(tmp_path), EvaluationRequest(**requested))

@@ -1,4 +1,4 @@
-"""What every request passes: names, tokens, limits; and what is said of it afterwards."""
+"""Access control: host names, tokens, limits, logs and metrics."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from tests.support.http import ACME_TOKEN, TOKEN, Conversation, Recorder, both_tokens, calling, make_app
 from worker.api import access as query_threshold
-from worker.api.access import passage_of
+from worker.api.access import grant_of
 from worker.api.rate_limit import MOST_CALLERS, RateLimit
 from worker.api.tokens import Tokens, check_address, local_names, name_in, read_tokens
 from worker.domain.errors import SettingsError
@@ -29,7 +29,7 @@ NOTHING = {"outcome": "none_relevant", "reason": "nothing_recalled"}
 
 
 def recorder() -> Recorder:
-    return Recorder({"inject": NOTHING, "health": {"store": {"points": 7}}, "host_hook": {"said": 1}})
+    return Recorder({"inject": NOTHING, "health": {"store": {"points": 7}}, "host_hook": {"output": 1}})
 
 
 def assert_problem(answer: httpx.Response, status: int) -> None:
@@ -41,7 +41,7 @@ def assert_problem(answer: httpx.Response, status: int) -> None:
     assert document["title"]
 
 
-async def test_without_a_token_in_the_settings_nobody_is_asked_for_one() -> None:
+async def test_without_configured_tokens_none_is_required() -> None:
     async with calling(make_app(recorder())) as client:
         assert (await client.post("/v1/inject", json=INJECTION)).json() == NOTHING
 
@@ -60,7 +60,7 @@ async def test_a_wrong_token_is_refused(header: str | None) -> None:
     assert seen.asked == []
 
 
-async def test_two_authorizations_are_none() -> None:
+async def test_two_authorization_headers_count_as_none() -> None:
     headers = [("Authorization", f"Bearer {TOKEN}"), ("Authorization", f"Bearer {TOKEN}")]
     async with calling(make_app(recorder(), tokens=both_tokens())) as client:
         assert (await client.post("/v1/inject", json=INJECTION, headers=headers)).status_code == 401
@@ -76,12 +76,12 @@ async def test_a_right_token_passes(token: str) -> None:
     ("path", "status"),
     [("/healthz", 200), ("/readyz", 200), ("/openapi.json", 200), ("/metrics", 401), ("/nowhere", 401)],
 )
-async def test_what_says_nothing_about_anybody_needs_no_token(path: str, status: int) -> None:
+async def test_open_paths_need_no_token(path: str, status: int) -> None:
     async with calling(make_app(recorder(), tokens=both_tokens())) as client:
         assert (await client.get(path)).status_code == status
 
 
-async def test_metrics_are_for_those_who_may_see_every_tenant() -> None:
+async def test_metrics_need_a_token_for_all_tenants() -> None:
     app = make_app(recorder(), tokens=both_tokens())
     async with calling(app, ACME_TOKEN) as client:
         assert_problem(await client.get("/metrics"), 403)
@@ -104,7 +104,7 @@ async def test_metrics_are_for_those_who_may_see_every_tenant() -> None:
         ("[::1", 421),
     ],
 )
-async def test_other_names_are_not_answered_to(host: str, status: int) -> None:
+async def test_other_host_names_are_refused(host: str, status: int) -> None:
     app = make_app(recorder(), names=local_names("127.0.0.1"))
     async with calling(app) as client:
         assert (await client.get("/healthz", headers={"Host": host})).status_code == status
@@ -114,7 +114,7 @@ async def test_other_names_are_not_answered_to(host: str, status: int) -> None:
     ("origin", "status"),
     [("http://localhost:3000", 200), ("https://evil.example", 403), ("null", 403), ("http://[::1]:1", 200)],
 )
-async def test_pages_from_elsewhere_are_kept_out(origin: str, status: int) -> None:
+async def test_other_origins_are_refused(origin: str, status: int) -> None:
     app = make_app(recorder(), names=local_names("127.0.0.1"))
     async with calling(app) as client:
         answer = await client.post("/v1/inject", json=INJECTION, headers={"Origin": origin})
@@ -122,7 +122,7 @@ async def test_pages_from_elsewhere_are_kept_out(origin: str, status: int) -> No
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-async def test_a_body_that_says_it_is_too_long_is_not_read() -> None:
+async def test_a_body_announced_as_too_long_is_not_read() -> None:
     pulled = []
 
     async def endless() -> AsyncIterator[bytes]:
@@ -135,7 +135,7 @@ async def test_a_body_that_says_it_is_too_long_is_not_read() -> None:
     assert pulled == []
 
 
-async def test_a_body_that_turns_out_too_long_is_not_read_to_its_end() -> None:
+async def test_reading_stops_when_a_body_exceeds_the_limit() -> None:
     pulled = []
 
     async def endless() -> AsyncIterator[bytes]:
@@ -150,8 +150,8 @@ async def test_a_body_that_turns_out_too_long_is_not_read_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/inject", "/v1/hooks/codex"])
-async def test_a_body_that_does_not_come_is_not_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_threshold, "PIECE_S", 0.1)
+async def test_a_body_that_does_not_arrive_times_out(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_threshold, "PART_S", 0.1)
     asked = Conversation(path, INJECTION)
     asked.incoming[0]["more_body"] = True
     await asyncio.wait_for(make_app(recorder())(asked.scope, asked.receive, asked.send), 10)
@@ -167,7 +167,7 @@ async def test_an_import_may_be_longer_than_a_request() -> None:
         assert_problem(await client.post("/v1/memories/import", content=line * 100, headers=headers), 413)
 
 
-async def test_too_many_requests_are_told_when_to_come_again() -> None:
+async def test_too_many_requests_get_a_retry_after() -> None:
     app = make_app(recorder(), tokens=both_tokens(), rate=RateLimit(2))
     async with calling(app, TOKEN) as client, calling(app, ACME_TOKEN) as other:
         assert [(await client.post("/v1/inject", json=INJECTION)).status_code for _ in range(2)] == [200, 200]
@@ -182,25 +182,25 @@ async def test_guessing_tokens_is_limited_too() -> None:
         assert [(await client.get("/metrics")).status_code for _ in range(3)] == [401, 401, 429]
 
 
-async def test_a_host_is_not_told_of_trouble_that_passes() -> None:
+async def test_temporary_failures_are_hidden_from_hosts() -> None:
     app = make_app(recorder(), rate=RateLimit(3), body_limit=100)
     async with calling(app) as client:
         fine = await client.post("/v1/hooks/codex", json={})
         long = await client.post("/v1/hooks/codex", json={"prompt": "x" * 200})
         wrong = await client.post("/v1/hooks/codex", content=b"nope", headers={"Content-Type": "application/json"})
         often = await client.post("/v1/hooks/codex", json={})
-    assert (fine.status_code, fine.json()) == (200, {"said": 1})
+    assert (fine.status_code, fine.json()) == (200, {"output": 1})
     for answer, reason in ((long, "413"), (wrong, "bad_request"), (often, "429")):
         assert (answer.status_code, answer.json()) == (200, {})
         assert answer.headers["meeseeks-reason"] == reason
 
 
-async def test_a_host_is_told_of_what_only_its_configuration_mends() -> None:
+async def test_configuration_errors_are_reported_to_hosts() -> None:
     async with calling(make_app(recorder(), tokens=both_tokens())) as client:
         assert_problem(await client.post("/v1/hooks/codex", json={}), 401)
 
 
-async def test_mounted_applications_are_behind_the_gate_and_live_as_long() -> None:
+async def test_mounted_applications_share_access_control_and_lifespan() -> None:
     lived = []
 
     @asynccontextmanager
@@ -210,7 +210,7 @@ async def test_mounted_applications_are_behind_the_gate_and_live_as_long() -> No
         lived.append("stopped")
 
     async def whole(request: Request) -> JSONResponse:
-        return JSONResponse({"path": request.url.path, "tenant": passage_of(request.scope).caller.tenant})
+        return JSONResponse({"path": request.url.path, "tenant": grant_of(request.scope).caller.tenant})
 
     inner = Starlette(routes=[Route("/mcp", whole), Route("/mcp/more", whole)], lifespan=lifespan)
     app = make_app(recorder(), tokens=both_tokens(), mounts={"/mcp": inner})
@@ -225,7 +225,7 @@ async def test_mounted_applications_are_behind_the_gate_and_live_as_long() -> No
     assert lived == ["started", "stopped"]
 
 
-async def test_the_log_and_the_metrics_say_what_was_asked_and_nothing_of_what_was_said() -> None:
+async def test_logs_and_metrics_contain_no_request_data() -> None:
     metrics = Metrics()
     app = make_app(recorder(), metrics=metrics)
     with capture_logs() as logs:
@@ -249,7 +249,7 @@ def settings(**fields: object) -> ServiceSettings:
     return ServiceSettings.model_validate(fields)
 
 
-def test_a_file_of_tokens(tmp_path: Path) -> None:
+def test_a_token_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"# who\n\n{TOKEN}\n  {ACME_TOKEN}   acme and sons \n", encoding="utf-8")
     tokens = read_tokens(settings(http_token_file=file))
@@ -259,43 +259,43 @@ def test_a_file_of_tokens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["short", "\x01" * 20, "ümlaut-is-not-ascii-here"])
-def test_a_bad_token_is_refused_at_the_start_and_not_repeated(tmp_path: Path, text: str) -> None:
+def test_an_invalid_token_is_refused_on_start_and_not_repeated(tmp_path: Path, text: str) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"{TOKEN}\n{text} tenant\n", encoding="utf-8")
-    with pytest.raises(SettingsError, match=r"tokens:2: a token has at least 16 characters") as caught:
+    with pytest.raises(SettingsError, match=r"tokens:2: a token needs at least 16") as caught:
         read_tokens(settings(http_token_file=file))
     assert text not in str(caught.value)
-    with pytest.raises(SettingsError, match=r"service\.http_token: a token has"):
+    with pytest.raises(SettingsError, match=r"service\.http_token: a token needs"):
         read_tokens(settings(http_token=text))
 
 
 def test_the_same_token_twice_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"{TOKEN} one\n", encoding="utf-8")
-    with pytest.raises(SettingsError, match="the same token is there twice"):
+    with pytest.raises(SettingsError, match="duplicate token"):
         read_tokens(settings(http_token_file=file, http_token=TOKEN))
 
 
-def test_a_file_of_tokens_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_token_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read: No such file"):
         read_tokens(settings(http_token_file=tmp_path / "tokens"))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "128.0.0.1", ""])
-def test_others_are_served_with_a_token_only(host: str) -> None:
+def test_public_addresses_need_a_token(host: str) -> None:
     with pytest.raises(SettingsError, match="MEESEEKS_HTTP_TOKEN"):
         check_address(host, Tokens())
     check_address(host, both_tokens())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])
-def test_this_machine_is_served_without(host: str) -> None:
+def test_loopback_addresses_need_no_token(host: str) -> None:
     check_address(host, Tokens())
     assert local_names(host)
 
 
 @given(st.text(alphabet="abc.:[]/@0123456789\x00é", max_size=20))
-def test_no_authority_breaks_the_reading_of_names(authority: str) -> None:
+def test_any_authority_can_be_parsed(authority: str) -> None:
     assert name_in(authority) == name_in(authority).lower()
 
 
@@ -310,7 +310,7 @@ def test_a_bucket_fills_at_a_steady_rate() -> None:
 
 
 @given(st.lists(st.floats(min_value=0, max_value=600), min_size=1, max_size=300), st.integers(1, 100))
-def test_never_more_than_the_bucket_and_what_flows_in(times: list[float], per_minute: int) -> None:
+def test_the_rate_limit_is_never_exceeded(times: list[float], per_minute: int) -> None:
     limit, passed = RateLimit(per_minute), 0
     times.sort()
     for now in times:
@@ -318,7 +318,7 @@ def test_never_more_than_the_bucket_and_what_flows_in(times: list[float], per_mi
         assert passed <= per_minute + (now - times[0]) * per_minute / 60 + 1e-6
 
 
-def test_no_limit_is_none_and_callers_are_bounded() -> None:
+def test_zero_means_no_limit_and_callers_are_bounded() -> None:
     assert [RateLimit(0).take("a", 0.0) for _ in range(5)] == [0.0] * 5
     limit = RateLimit(1)
     for number in range(MOST_CALLERS + 10):

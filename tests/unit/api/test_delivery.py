@@ -1,4 +1,4 @@
-"""When a block counts as shown: once its answer was sent to a caller who still waited for it, and not before."""
+"""A block counts as shown once it was sent to a caller who still waited."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ def recorder(answer: Any = INJECTED) -> Recorder:
 
 
 @pytest.mark.parametrize("path", DOORS)
-async def test_it_counts_after_the_answer_was_sent(path: str) -> None:
+async def test_a_block_is_committed_after_sending(path: str) -> None:
     seen, metrics = recorder(), Metrics()
     asked = Conversation(path, REQUEST)
     committed_before = []
@@ -41,7 +41,7 @@ async def test_it_counts_after_the_answer_was_sent(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", DOORS)
-async def test_a_caller_who_leaves_breaks_the_work_off(path: str) -> None:
+async def test_the_operation_is_cancelled_when_the_caller_leaves(path: str) -> None:
     began, broken_off = asyncio.Event(), asyncio.Event()
 
     async def slow() -> dict[str, Any]:
@@ -66,7 +66,7 @@ async def test_a_caller_who_leaves_breaks_the_work_off(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", DOORS)
-async def test_a_caller_who_leaves_at_the_last_moment_was_shown_nothing(path: str) -> None:
+async def test_nothing_is_committed_if_the_caller_leaves_at_the_last_moment(path: str) -> None:
     asked = Conversation(path, REQUEST)
 
     def answer(_: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ async def test_a_caller_who_leaves_at_the_last_moment_was_shown_nothing(path: st
 
 
 @pytest.mark.parametrize("path", DOORS)
-async def test_an_answer_that_took_too_long_to_send_does_not_count(path: str) -> None:
+async def test_a_block_sent_too_late_is_not_committed(path: str) -> None:
     seen, metrics = recorder(), Metrics()
     asked = Conversation(path, REQUEST, headers={"x-deadline-ms": "300"})
     send = asked.send
@@ -95,7 +95,7 @@ async def test_an_answer_that_took_too_long_to_send_does_not_count(path: str) ->
     assert deliveries(metrics) == {"late": 1.0}
 
 
-async def test_what_brings_no_block_commits_nothing() -> None:
+async def test_a_result_without_a_block_commits_nothing() -> None:
     seen, metrics = Recorder({"inject": {"outcome": "none_relevant"}}), Metrics()
     asked = Conversation("/v1/inject", REQUEST)
     await make_app(seen, metrics=metrics)(asked.scope, asked.receive, asked.send)
@@ -103,7 +103,7 @@ async def test_what_brings_no_block_commits_nothing() -> None:
     assert deliveries(metrics) == {}
 
 
-async def test_a_process_that_ends_takes_its_requests_with_it() -> None:
+async def test_running_requests_end_with_the_process() -> None:
     began = asyncio.Event()
 
     async def slow() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which operation an endpoint asks for, and with what; and that a token's own tenant is the only one it reaches."""
+"""The operation and payload of every endpoint, and the tenant that a token is bound to."""
 
 import asyncio
 from typing import Any
@@ -81,9 +81,9 @@ SETTINGS: list[Call] = [
 
 
 def tenants(payload: dict[str, Any]) -> list[str]:
-    """Every tenant that a payload names."""
+    """Return every tenant that a payload names."""
     scope = payload.get("scope", {})
-    return [said["tenant"] for said in (payload, scope) if "tenant" in said]
+    return [part["tenant"] for part in (payload, scope) if "tenant" in part]
 
 
 async def send(client: httpx.AsyncClient, call: Call) -> httpx.Response:
@@ -92,7 +92,7 @@ async def send(client: httpx.AsyncClient, call: Call) -> httpx.Response:
 
 
 @pytest.mark.parametrize("call", CALLS + SETTINGS, ids=lambda call: f"{call[0]} {call[1]}")
-async def test_an_endpoint_asks_for_its_operation(call: Call) -> None:
+async def test_an_endpoint_calls_its_operation(call: Call) -> None:
     seen = Recorder(ANSWERS)
     async with calling(make_app(seen)) as client:
         answer = await send(client, call)
@@ -103,7 +103,7 @@ async def test_an_endpoint_asks_for_its_operation(call: Call) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call[0]} {call[1]}")
-async def test_a_token_reaches_its_own_tenant_whatever_the_request_says(call: Call) -> None:
+async def test_a_bound_token_overrides_the_requested_tenant(call: Call) -> None:
     method, path, body, operation, _ = call
     elsewhere = {"tenant": "other"}
     if isinstance(body, dict):
@@ -118,7 +118,7 @@ async def test_a_token_reaches_its_own_tenant_whatever_the_request_says(call: Ca
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call[0]} {call[1]}")
-async def test_other_tokens_reach_the_tenant_that_is_asked_for(call: Call) -> None:
+async def test_other_tokens_use_the_requested_tenant(call: Call) -> None:
     method, path, body, operation, _ = call
     elsewhere = {"tenant": "other"}
     if isinstance(body, dict):
@@ -139,7 +139,7 @@ async def test_an_import_stays_in_the_tenant_of_its_token() -> None:
 
 
 @pytest.mark.parametrize("call", SETTINGS, ids=lambda call: f"{call[0]} {call[1]}")
-async def test_settings_are_not_for_a_token_of_one_tenant(call: Call) -> None:
+async def test_a_token_of_one_tenant_may_not_access_settings(call: Call) -> None:
     seen = Recorder(ANSWERS)
     async with calling(make_app(seen, tokens=both_tokens()), ACME_TOKEN) as client:
         assert (await send(client, call)).status_code == 403
@@ -180,7 +180,7 @@ async def test_an_error_of_the_service_has_its_status(error: Exception, status: 
         (ZeroDivisionError("x"), "error", "internal"),
     ],
 )
-async def test_trouble_is_an_answer_without_a_block(error: Exception, outcome: str, reason: str) -> None:
+async def test_a_failed_injection_returns_no_block(error: Exception, outcome: str, reason: str) -> None:
     metrics = Metrics()
     async with calling(make_app(Recorder({"inject": error, "host_hook": error}), metrics=metrics)) as client:
         answer = await client.post("/v1/inject", json={"session_id": "s", "message": "m", "turn_id": "t"})
@@ -195,7 +195,7 @@ async def test_trouble_is_an_answer_without_a_block(error: Exception, outcome: s
     assert f'outcome="{outcome}",reason="{reason}"' in metrics.text().decode()
 
 
-async def test_trouble_with_an_event_is_an_event_that_is_not_done() -> None:
+async def test_a_failed_event_is_not_done() -> None:
     seen = Recorder({"session_event": QueueError(Reason.NO_WORKER, "x")})
     async with calling(make_app(seen)) as client:
         answer = await client.post("/v1/sessions/s/events", json={"type": "session.cleared"})
@@ -203,7 +203,7 @@ async def test_trouble_with_an_event_is_an_event_that_is_not_done() -> None:
     assert (answer.json()["done"], answer.json()["reason"]) == (False, "no_worker")
 
 
-async def test_a_host_that_nobody_knows_is_not_found() -> None:
+async def test_an_unknown_host_is_not_found() -> None:
     async with calling(make_app(Recorder({"host_hook": NotFound("there is no host 'x'")}))) as client:
         assert (await client.post("/v1/hooks/x", json={})).status_code == 404
 
@@ -223,12 +223,12 @@ async def test_the_shortest_deadline_holds(query: str, header: str | None, least
 
 
 @pytest.mark.parametrize("query", ["?deadline_ms=0", "?deadline_ms=60001", "?deadline_ms=soon"])
-async def test_a_deadline_that_is_none_is_refused(query: str) -> None:
+async def test_an_invalid_deadline_is_refused(query: str) -> None:
     async with calling(make_app(Recorder(ANSWERS))) as client:
         assert (await client.post(f"/v1/inject{query}", json={"session_id": "s", "message": "m"})).status_code == 422
 
 
-async def test_who_a_hook_is_for_can_be_said_in_its_address() -> None:
+async def test_the_scope_of_a_hook_can_be_set_in_its_url() -> None:
     seen = Recorder(ANSWERS)
     async with calling(make_app(seen)) as client:
         await client.post("/v1/hooks/codex?user=u&project=p&channel=c&tenant=t", json={})
@@ -238,12 +238,12 @@ async def test_who_a_hook_is_for_can_be_said_in_its_address() -> None:
 
 
 @pytest.mark.parametrize(("stored", "status"), [("created", 201), ("updated", 200), ("unchanged", 200)])
-async def test_only_what_is_new_is_created(stored: str, status: int) -> None:
+async def test_only_new_memories_return_201(stored: str, status: int) -> None:
     async with calling(make_app(Recorder({"remember": {"id": "m", "stored": stored}}))) as client:
         assert (await client.post("/v1/memories", json={"memory": {"content": "c"}})).status_code == status
 
 
-async def test_what_is_not_there_cannot_be_forgotten() -> None:
+async def test_forgetting_a_missing_memory_is_not_found() -> None:
     async with calling(make_app(Recorder({"forget": {"forgotten": 0}}))) as client:
         assert (await client.delete("/v1/memories/m")).status_code == 404
 
@@ -251,14 +251,14 @@ async def test_what_is_not_there_cannot_be_forgotten() -> None:
 @pytest.mark.parametrize(
     "changes", [{}, {"content": None}, {"importance": 2}, {"id": "other"}, {"version": 9}, {"content": ""}]
 )
-async def test_changes_that_are_none_are_refused(changes: dict[str, Any]) -> None:
+async def test_empty_changes_are_refused(changes: dict[str, Any]) -> None:
     seen = Recorder(ANSWERS)
     async with calling(make_app(seen)) as client:
         assert (await client.patch("/v1/memories/m", json={"changes": changes})).status_code == 422
     assert seen.asked == []
 
 
-async def test_an_event_that_lacks_something_is_refused() -> None:
+async def test_an_incomplete_event_is_refused() -> None:
     seen = Recorder(ANSWERS)
     async with calling(make_app(seen)) as client:
         answer = await client.post("/v1/sessions/s/events", json={"type": "turn.failed"})
@@ -267,7 +267,7 @@ async def test_an_event_that_lacks_something_is_refused() -> None:
     assert seen.asked == []
 
 
-def test_an_event_over_http_has_the_fields_of_every_other() -> None:
+def test_an_http_event_has_the_fields_of_a_session_event() -> None:
     ours, theirs = SessionEventBody.model_fields, dict(SessionEvent.model_fields)
     del theirs["session_id"]
     assert list(ours) == list(theirs)
@@ -275,7 +275,7 @@ def test_an_event_over_http_has_the_fields_of_every_other() -> None:
         assert (ours[name].annotation, ours[name].default) == (field.annotation, field.default), name
 
 
-async def test_what_nobody_serves_is_a_problem_too() -> None:
+async def test_unknown_paths_and_methods_are_problems() -> None:
     async with calling(make_app(Recorder(ANSWERS))) as client:
         nowhere, wrong = await client.get("/v2/inject"), await client.get("/v1/inject")
     assert (nowhere.status_code, wrong.status_code) == (404, 405)
@@ -283,7 +283,7 @@ async def test_what_nobody_serves_is_a_problem_too() -> None:
     assert {answer.headers["content-type"] for answer in (nowhere, wrong)} == {"application/problem+json"}
 
 
-async def test_readiness_follows_the_store_and_life_does_not() -> None:
+async def test_readiness_depends_on_the_store_and_liveness_does_not() -> None:
     async with calling(make_app(Recorder({"health": StoreError("down")}))) as client:
         assert (await client.get("/healthz")).json() == {"status": "alive"}
         answer = await client.get("/readyz")
@@ -292,7 +292,7 @@ async def test_readiness_follows_the_store_and_life_does_not() -> None:
 
 
 @pytest.mark.parametrize("queue", [None, QueueState(4, alive=True)])
-async def test_metrics_say_how_queue_and_store_are(queue: QueueState | None) -> None:
+async def test_metrics_report_queue_and_store(queue: QueueState | None) -> None:
     async with calling(make_app(Recorder(ANSWERS), queue=queue)) as client:
         lines = (await client.get("/metrics")).text.splitlines()
     waiting, alive, up = (4.0, 1.0, 1.0) if queue else (0.0, 0.0, 0.0)
@@ -303,7 +303,7 @@ async def test_metrics_say_how_queue_and_store_are(queue: QueueState | None) -> 
     assert "meeseeks_store_memories 3.0" in lines
 
 
-async def test_more_than_can_wait_are_refused_at_once() -> None:
+async def test_requests_beyond_the_waiting_limit_are_refused() -> None:
     go = asyncio.Event()
 
     async def wait() -> dict[str, Any]:
@@ -323,7 +323,7 @@ async def test_more_than_can_wait_are_refused_at_once() -> None:
 FILE = b'{"content": "one"}\nnothing of a memory\n{"content": "two"}\n{"content": ""}\n'
 
 
-async def test_an_import_reports_what_it_could_not_take() -> None:
+async def test_an_import_reports_rejected_entries() -> None:
     seen = Recorder({"put": lambda payload: {"created": len(payload["memories"]), "without_vector": 1}})
     async with calling(make_app(seen)) as client:
         kind = {"Content-Type": "application/x-ndjson"}
@@ -354,7 +354,7 @@ async def test_every_format_can_be_imported(kind: str, content: bytes, query: st
     assert [memory["content"] for memory in seen.asked[0][1]["memories"]] == ["one"]
 
 
-async def test_a_file_that_is_none_of_them_is_refused() -> None:
+async def test_an_unknown_file_format_is_refused() -> None:
     async with calling(make_app(Recorder(ANSWERS))) as client:
         unclear = await client.post(
             "/v1/memories/import", content=b"words", headers={"Content-Type": "application/octet-stream"}
@@ -364,16 +364,16 @@ async def test_a_file_that_is_none_of_them_is_refused() -> None:
     assert "?format=" in unclear.json()["detail"]
 
 
-async def test_an_import_that_is_interrupted_says_how_far_it_came() -> None:
+async def test_an_interrupted_import_reports_its_progress() -> None:
     batches = iter([{"created": 100}, StoreError("the store is down")])
     lines = b"".join(b'{"content": "memory %d"}\n' % number for number in range(150))
     async with calling(make_app(Recorder({"put": lambda _: next(batches)}))) as client:
         answer = await client.post("/v1/memories/import", content=lines, headers={"Content-Type": "application/jsonl"})
     assert answer.status_code == 503
-    assert "100 memories were taken" in answer.json()["detail"]
+    assert "100 memories were stored" in answer.json()["detail"]
 
 
-async def test_an_export_comes_page_by_page() -> None:
+async def test_an_export_is_streamed_page_by_page() -> None:
     pages = iter([{"memories": [MEMORY["memory"]], "cursor": "next"}, {"memories": [MEMORY["memory"]], "cursor": None}])
     seen = Recorder({"export": lambda _: next(pages)})
     async with calling(make_app(seen)) as client:
@@ -383,20 +383,20 @@ async def test_an_export_comes_page_by_page() -> None:
     assert [payload["cursor"] for _, payload in seen.asked] == [None, "next"]
 
 
-async def test_an_export_that_cannot_begin_is_a_problem_and_one_that_cannot_end_is_cut_off() -> None:
+async def test_an_export_fails_before_the_first_memory_and_is_truncated_after() -> None:
     pages = iter([{"memories": [MEMORY["memory"]], "cursor": "next"}, StoreError("down")])
     async with calling(make_app(Recorder({"export": StoreError("down")}))) as client:
         assert (await client.get("/v1/memories/export")).status_code == 503
     app = make_app(Recorder({"export": lambda _: next(pages)}))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-        with pytest.raises(StoreError):
+        with pytest.raises(RuntimeError):
             await client.get("/v1/memories/export")
 
 
 @pytest.mark.parametrize(
     "name", ["a/b", "%2F", "a%b", "%", "..", ".", "ü/ü", "a b?c#d", "\x00", "//", "export/x", "a/relations"]
 )
-async def test_every_text_may_be_an_id(name: str) -> None:
+async def test_any_text_can_be_an_id(name: str) -> None:
     seen = Recorder(ANSWERS)
     path = f"/v1/memories/{quote(name, safe='')}"
     scope = Conversation(path, None, method="GET")
@@ -416,7 +416,7 @@ async def test_every_text_may_be_an_id(name: str) -> None:
         ("/v1/sessions/s/events", "POST"),
     ],
 )
-async def test_the_methods_of_a_path_are_all_named(path: str, methods: str) -> None:
+async def test_allow_names_all_methods_of_a_path(path: str, methods: str) -> None:
     async with calling(make_app(Recorder(ANSWERS))) as client:
         answer = await client.options(path)
     assert (answer.status_code, answer.headers["allow"]) == (405, methods)

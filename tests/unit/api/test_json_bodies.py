@@ -1,4 +1,4 @@
-"""Bodies: strict JSON in, a clear word for everything else, and nothing of what was sent repeated."""
+"""Request bodies are strict JSON, and errors do not repeat them."""
 
 import json
 
@@ -38,7 +38,7 @@ async def post(content: bytes, path: str = "/v1/inject", **headers: str) -> http
         (b"null", "body: "),
     ],
 )
-async def test_what_is_not_a_request_is_refused_in_words(content: bytes, word: str) -> None:
+async def test_invalid_bodies_are_refused_with_a_reason(content: bytes, word: str) -> None:
     answer = await post(content)
     assert answer.status_code in {400, 422}
     assert answer.headers["content-type"] == "application/problem+json"
@@ -47,7 +47,7 @@ async def test_what_is_not_a_request_is_refused_in_words(content: bytes, word: s
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json", ""])
-async def test_another_type_is_refused(kind: str) -> None:
+async def test_other_content_types_are_refused(kind: str) -> None:
     answer = await post(b"{}", **{"Content-Type": kind})
     assert answer.status_code == 415
     assert "application/json" in answer.json()["detail"]
@@ -59,13 +59,13 @@ async def test_a_body_without_a_type_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON", "application/problem+json"])
-def test_every_way_to_say_json(kind: str) -> None:
+def test_json_content_types_are_accepted(kind: str) -> None:
     assert is_json(kind)
     assert not is_json("text/json+x")
     assert not is_json(None)
 
 
-async def test_faults_are_told_one_by_one_without_the_input() -> None:
+async def test_every_fault_is_reported_without_the_input() -> None:
     secret = "words of somebody"
     body = {"session_id": "s", "message": {"text": secret}, "deadline_ms": secret, "scope": {"tenant": ""}}
     answer = await post(json.dumps(body).encode())
@@ -80,14 +80,14 @@ async def test_faults_are_told_one_by_one_without_the_input() -> None:
     assert secret not in answer.text
 
 
-async def test_names_that_nobody_knows_are_told_as_far_as_they_can_be() -> None:
+async def test_unknown_fields_are_named() -> None:
     answer = await post(json.dumps({"query": "q", "n" * 500: 1}).encode(), "/v1/recall")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["at"] == ["body", "n" * 80]
     assert (await post(json.dumps({"query": "q", "\ud800": 1}).encode(), "/v1/recall")).status_code == 422
 
 
-async def test_text_that_no_utf8_can_hold_is_cleaned() -> None:
+async def test_lone_surrogates_are_replaced() -> None:
     seen = Recorder({"inject": lambda payload: {**NOTHING, "turn_id": payload["message"]}})
     async with calling(make_app(seen)) as client:
         content = b'{"session_id": "s\\u0000", "message": "\\ud800 and \\udfff"}'
@@ -104,12 +104,12 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_whatever_json_can_say_is_read_as_it_is(value: object) -> None:
+def test_any_json_value_is_read_unchanged(value: object) -> None:
     assert read_json(json.dumps(value).encode()) == value
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_break_the_reading(raw: bytes) -> None:
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
     refused: Problem | None = None
     try:
         read_json(raw)

@@ -1,4 +1,4 @@
-"""The description of the API: committed, complete, and never taken back what callers were written for."""
+"""The OpenAPI document is committed, complete and backwards compatible."""
 
 import copy
 import json
@@ -12,7 +12,7 @@ from tests.support.paths import ROOT
 from worker.api.app import REFUSALS, document
 
 DOCS = ROOT / "docs"
-HOW = "it takes back what callers rely on; add beside it instead"
+HOW = "breaking change; add fields or endpoints instead"
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -30,16 +30,16 @@ def operations(described: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]
     ]
 
 
-def test_only_what_is_added_may_differ_from_the_last_release(current: dict[str, Any]) -> None:
+def test_the_api_is_compatible_with_the_last_release(current: dict[str, Any]) -> None:
     released = json.loads((DOCS / "openapi-released.json").read_text(encoding="utf-8"))
     assert breaking_changes(released, current) == [], HOW
 
 
-def test_the_committed_description_is_the_one_that_is_served(current: dict[str, Any]) -> None:
+def test_the_committed_document_is_up_to_date(current: dict[str, Any]) -> None:
     assert json.loads((DOCS / "openapi.json").read_text(encoding="utf-8")) == current, "run python docs/generate.py"
 
 
-def test_every_endpoint_says_what_it_does_and_how_it_refuses(current: dict[str, Any]) -> None:
+def test_every_endpoint_is_described_with_its_errors(current: dict[str, Any]) -> None:
     names = [operation["operationId"] for _, _, operation in operations(current)]
     assert len(names) == len(set(names))
     for method, path, operation in operations(current):
@@ -49,7 +49,7 @@ def test_every_endpoint_says_what_it_does_and_how_it_refuses(current: dict[str, 
         assert operation["security"] == ([] if needs_none else [{"token": []}]), (method, path)
 
 
-def test_every_name_in_the_description_leads_somewhere(current: dict[str, Any]) -> None:
+def test_every_reference_resolves(current: dict[str, Any]) -> None:
     text = json.dumps(current)
     for part in text.split('"$ref": "#/')[1:]:
         found: Any = current
@@ -58,7 +58,7 @@ def test_every_name_in_the_description_leads_somewhere(current: dict[str, Any]) 
         assert found
 
 
-def test_nothing_changed_breaks_nothing(current: dict[str, Any]) -> None:
+def test_the_same_document_is_compatible(current: dict[str, Any]) -> None:
     assert breaking_changes(current, copy.deepcopy(current)) == []
 
 
@@ -99,7 +99,7 @@ def fewer_kinds(described: dict[str, Any]) -> None:
 
 
 def response_null(described: dict[str, Any]) -> None:
-    schema("RememberView")(described)["properties"]["id"] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    schema("RememberResult")(described)["properties"]["id"] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
 def request_without_null(described: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ def answer_of_another_type(described: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (drop_operation("/v1/recall", "post"), "POST /v1/recall: gone"),
         (drop_property("InjectionResult", "text"), "POST /v1/inject 200.text: gone"),
@@ -133,7 +133,7 @@ def answer_of_another_type(described: dict[str, Any]) -> None:
         (set_field("InjectionRequest", "deadline_ms", exclusiveMinimum=5), "exclusiveMinimum is 5 now"),
         (set_field("InjectionRequest", "message", maxLength=10), "body.message: maxLength is 10 now"),
         (set_field("InjectionRequest", "message", type="integer"), "body.message: string is integer now"),
-        (set_field("RememberView", "stored", type="integer"), "string is integer now"),
+        (set_field("RememberResult", "stored", type="integer"), "string is integer now"),
         (fewer_kinds, "todo refused now"),
         (response_null, "POST /v1/memories 200.id: null is new"),
         (request_without_null, "body.memory.source: null is refused now"),
@@ -142,10 +142,10 @@ def answer_of_another_type(described: dict[str, Any]) -> None:
         (answer_of_another_type, "POST /v1/recall 200 application/json: gone"),
     ],
 )
-def test_what_is_taken_back_is_found(current: dict[str, Any], change: Change, told: str) -> None:
+def test_breaking_changes_are_found(current: dict[str, Any], change: Change, message: str) -> None:
     after = copy.deepcopy(current)
     change(after)
-    assert any(told in line for line in breaking_changes(current, after)), breaking_changes(current, after)
+    assert any(message in line for line in breaking_changes(current, after)), breaking_changes(current, after)
 
 
 def more_kinds(described: dict[str, Any]) -> None:
@@ -180,17 +180,17 @@ def null_taken(described: dict[str, Any]) -> None:
         set_field("InjectionRequest", "deadline_ms", maximum=10**6),
         lambda described: schema("InjectionResult")(described)["properties"].update(mood={"type": "string"}),
         lambda described: schema("InjectionRequest")(described)["properties"].update(mood={"type": "string"}),
-        lambda described: schema("RecallPayload")(described)["required"].clear(),
+        lambda described: schema("RecallRequest")(described)["required"].clear(),
     ],
 )
-def test_what_is_added_breaks_nothing(current: dict[str, Any], change: Change) -> None:
+def test_additions_are_compatible(current: dict[str, Any], change: Change) -> None:
     after = copy.deepcopy(current)
     change(after)
     assert after != current
     assert breaking_changes(current, after) == []
 
 
-def test_a_schema_that_holds_itself_ends() -> None:
+def test_a_recursive_schema_is_supported() -> None:
     tree = {"type": "object", "properties": {"below": {"$ref": "#/components/schemas/Tree"}}}
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/Tree"}}}
     described = {

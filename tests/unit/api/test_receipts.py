@@ -1,4 +1,4 @@
-"""Receipts over HTTP: which are listed, replays within their bounds, and labels that say one thing."""
+"""Receipts over HTTP: filters, replays and labels."""
 
 import asyncio
 from typing import Any
@@ -15,11 +15,11 @@ TWO = {"receipts": [{"id": "r1"}, {"id": "r2"}]}
 ANSWER = {"session_id": "s", "turn_id": "1", "answer": "x"}
 
 
-async def test_receipts_are_listed_by_what_came_of_them() -> None:
+async def test_receipts_are_filtered() -> None:
     seen = Recorder({"receipts": {"receipts": []}})
-    wanted = "session_id=s&agent_id=a&outcome=error&reason=model_timeout&engine=llm&degraded=true"
+    query = "session_id=s&agent_id=a&outcome=error&reason=model_timeout&engine=llm&degraded=true"
     async with calling(make_app(seen)) as client:
-        answer = await client.get(f"/v1/receipts?{wanted}&since=2026-03-01&until=2026-03-05&brief=1&of_no_interest=1")
+        answer = await client.get(f"/v1/receipts?{query}&since=2026-03-01&until=2026-03-05&brief=1&of_no_interest=1")
     assert answer.status_code == 200, answer.text
     ((_, payload),) = seen.asked
     assert payload["brief"] is True
@@ -35,17 +35,17 @@ async def test_receipts_are_listed_by_what_came_of_them() -> None:
     }
 
 
-@pytest.mark.parametrize("wanted", ["reason=bad_mood", "outcome=sad", "since=yesterday", "degraded=perhaps", "limit=0"])
-async def test_what_cannot_be_wanted_is_refused(wanted: str) -> None:
+@pytest.mark.parametrize("query", ["reason=bad_mood", "outcome=sad", "since=yesterday", "degraded=perhaps", "limit=0"])
+async def test_invalid_filters_are_refused(query: str) -> None:
     seen = Recorder({"receipts": {"receipts": []}})
     async with calling(make_app(seen)) as client:
-        answer = await client.get(f"/v1/receipts?{wanted}")
+        answer = await client.get(f"/v1/receipts?{query}")
     assert (answer.status_code, answer.json()["reason"]) == (422, "bad_request")
     assert answer.headers["content-type"] == "application/problem+json"
     assert seen.asked == []
 
 
-async def test_a_replay_carries_the_whole_wish_and_has_its_time() -> None:
+async def test_a_replay_passes_all_changes_and_its_own_budget() -> None:
     seen = Recorder({"replay": SAME})
     changes = {"prompt": "p", "model": "openai/x", "mode": "always", "settings": {"max_items": 1}, "current": True}
     async with calling(make_app(seen)) as client:
@@ -69,14 +69,14 @@ async def test_a_replay_carries_the_whole_wish_and_has_its_time() -> None:
     ],
 )
 @pytest.mark.parametrize("what", ["replay", "label"])
-async def test_what_cannot_be_done_is_a_problem(what: str, error: Exception, status: int) -> None:
+async def test_errors_become_problems(what: str, error: Exception, status: int) -> None:
     async with calling(make_app(Recorder({what: error}))) as client:
         answer = await client.post(f"/v1/receipts/r/{what}", json={"accept": True} if what == "label" else {})
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_several_are_replayed_one_after_the_other_and_summed_up() -> None:
+async def test_several_replays_run_in_order_and_are_summarized() -> None:
     changed = {**SAME, "same": False, "after": {**RUN, "chosen": ["m"], "elapsed_ms": 7.0}}
     answers = iter([changed, NotFound("there is no receipt r2")])
     seen = Recorder({"receipts": TWO, "replay": lambda _: next(answers)})
@@ -94,7 +94,7 @@ async def test_several_are_replayed_one_after_the_other_and_summed_up() -> None:
     assert found["replays"] == [changed, {"receipt_id": "r2", "error": "there is no receipt r2"}]
 
 
-async def test_replays_end_when_their_time_is_up() -> None:
+async def test_replays_stop_at_their_time_limit() -> None:
     async def slow() -> dict[str, Any]:
         await asyncio.sleep(30)
         return SAME
@@ -108,7 +108,7 @@ async def test_replays_end_when_their_time_is_up() -> None:
     assert [answer.status_code for answer in bounds] == [422, 422]
 
 
-async def test_replays_end_when_the_caller_leaves() -> None:
+async def test_replays_stop_when_the_caller_leaves() -> None:
     begun = asyncio.Event()
 
     async def slow() -> dict[str, Any]:
@@ -137,7 +137,7 @@ async def test_replays_end_when_the_caller_leaves() -> None:
         ({"settings": {"models": ["openai/dear"]}}, 403),
     ],
 )
-async def test_a_token_of_one_tenant_names_no_models_and_stays_there(
+async def test_a_token_of_one_tenant_may_not_name_models_or_leave_its_tenant(
     path: str, changes: dict[str, Any], status: int
 ) -> None:
     body = {"tenant": "other", **({"changes": changes} if path == "/v1/replays" else changes)}
@@ -163,7 +163,7 @@ async def test_a_token_of_one_tenant_names_no_models_and_stays_there(
         ({"accept": True, "nothing": True}, None),
     ],
 )
-async def test_labels_say_one_thing(body: dict[str, Any], labels: dict[str, Any] | None) -> None:
+async def test_contradictory_labels_are_refused(body: dict[str, Any], labels: dict[str, Any] | None) -> None:
     seen = Recorder({"label": {"task": {}, "memories": []}})
     async with calling(make_app(seen)) as client:
         answer = await client.post("/v1/receipts/r/label", json=body)

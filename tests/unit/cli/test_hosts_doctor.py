@@ -22,32 +22,32 @@ def output(text: str, name: str = "UserPromptSubmit", **more: Any) -> bytes:
 @pytest.mark.parametrize(
     ("handler", "ran", "expected", "said"),
     [
-        (COMMAND, CommandRun(output("canary"), "", 0, 0.1), "canary", None),
+        (COMMAND, CommandRun(output("memory"), "", 0, 0.1), "memory", None),
         (COMMAND, CommandRun(b"", "", 0, 0.1), None, None),
         (COMMAND, CommandRun(b"{}\n", "", 0, 0.1), None, None),
         (URL, CommandRun(b"{}", "", 200, 0.1), None, None),
-        (COMMAND, CommandRun(b"", "", 0, 0.1), "canary", "the canary did not come"),
-        (COMMAND, CommandRun(output("The doctor's canary sings at 7"), "", 0, 0.1), None, "something was injected"),
-        (COMMAND, CommandRun(output("canary"), "", 2, 0.1), "canary", "exit code 2, which blocks the user's prompt"),
-        (COMMAND, CommandRun(output("canary"), "", 1, 0.1), "canary", "exit code 1"),
-        (COMMAND, CommandRun(b"", "", 127, 0.1), None, "no such command on the PATH"),
-        (COMMAND, CommandRun(output("canary"), "a\nwarning: x\n", 0, 0.1), "canary", "standard error: warning: x"),
+        (COMMAND, CommandRun(b"", "", 0, 0.1), "memory", "the test memory was not injected"),
+        (COMMAND, CommandRun(output("The doctor's test bell rings at 7"), "", 0, 0.1), None, "memory was injected"),
+        (COMMAND, CommandRun(output("memory"), "", 2, 0.1), "memory", "code 2, which blocks the user's prompt"),
+        (COMMAND, CommandRun(output("memory"), "", 1, 0.1), "memory", "exited with code 1"),
+        (COMMAND, CommandRun(b"", "", 127, 0.1), None, "not on the PATH"),
+        (COMMAND, CommandRun(output("memory"), "a\nwarning: x\n", 0, 0.1), "memory", "standard error: warning: x"),
         (
             COMMAND,
-            CommandRun(b"Welcome!\n" + output("canary"), "", 0, 0.1),
-            "canary",
-            "something else than JSON, 'Welcome!",
+            CommandRun(b"Welcome!\n" + output("memory"), "", 0, 0.1),
+            "memory",
+            "did not print JSON but 'Welcome!",
         ),
-        (COMMAND, CommandRun(b"", "it did not end in time", None, 4.0), "canary", "it did not end in time (4 s)"),
-        (COMMAND, CommandRun(output("canary", "Stop"), "", 0, 0.1), "canary", "hookEventName must be UserPromptSubmit"),
-        (COMMAND, CommandRun(output("canary", trace_id="x"), "", 0, 0.1), "canary", "nothing else"),
-        (COMMAND, CommandRun(output("canary" + "x" * 10_000), "", 0, 0.1), "canary", "longer than 10000 characters"),
-        ({**COMMAND, "timeout": 2}, CommandRun(b"", "", 0, 0.1), None, "the host waits 2 s, which is less"),
+        (COMMAND, CommandRun(b"", "the command timed out", None, 4.0), "memory", "the command timed out (4 s)"),
+        (COMMAND, CommandRun(output("memory", "Stop"), "", 0, 0.1), "memory", "hookEventName must be UserPromptSubmit"),
+        (COMMAND, CommandRun(output("memory", trace_id="x"), "", 0, 0.1), "memory", "only have hookSpecificOutput"),
+        (COMMAND, CommandRun(output("memory" + "x" * 10_000), "", 0, 0.1), "memory", "longer than 10000 characters"),
+        ({**COMMAND, "timeout": 2}, CommandRun(b"", "", 0, 0.1), None, "the host waits only 2 s, less"),
         (URL, CommandRun(b"", "", 401, 0.1), None, "set MEESEEKS_TOKEN"),
         (URL, CommandRun(b"", "", 503, 0.1), None, "status 503, which the host shows at every prompt"),
     ],
 )
-def test_a_run_is_judged(handler: dict[str, Any], ran: CommandRun, expected: str | None, said: str | None) -> None:
+def test_a_run_is_checked(handler: dict[str, Any], ran: CommandRun, expected: str | None, said: str | None) -> None:
     found = findings(CLAUDE, handler, EVENT, ran, expected)
     assert (found == []) if said is None else (said in "; ".join(found))
 

@@ -19,7 +19,7 @@ from hooks.contract import (
     Retention,
     WireModel,
 )
-from hooks.usage_contract import AnswerReport, AnswerReportResult
+from hooks.contract.usage import AnswerReport, AnswerReportResult
 from tests.support.paths import ROOT
 from worker.cli.memory.receipts import WHY
 from worker.domain.kinds import ReceiptKeep

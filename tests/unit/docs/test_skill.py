@@ -16,8 +16,9 @@ from skills_ref import validate
 from tests.support.mcp import client_of
 from worker.cli import app
 from worker.domain.memory import MemoryType
+from worker.domain.operation import AnyOperation
 from worker.mcp import ToolScope
-from worker.operations.requests import RecallPayload
+from worker.operations.requests import RecallRequest
 from worker.text.tokens import estimate_tokens
 from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
@@ -29,8 +30,8 @@ REFERENCE = (SKILL / "references" / "recall.md").read_text(encoding="utf-8")
 class Nobody:
     """A service that is never asked."""
 
-    async def call(self, operation: str, payload: dict[str, Any], *, budget: float = 10.0) -> dict[str, Any]:
-        raise AssertionError(operation)
+    async def call(self, operation: AnyOperation, payload: dict[str, Any], *, budget: float = 10.0) -> dict[str, Any]:
+        raise AssertionError(operation.name)
 
 
 def blocks(language: str) -> list[str]:
@@ -75,7 +76,7 @@ def test_it_is_no_prompt_of_the_service() -> None:
 
 async def test_every_parameter_is_in_the_reference_for_each_way() -> None:
     table = rows(REFERENCE)
-    assert set(table) == set(RecallPayload.model_fields)
+    assert set(table) == set(RecallRequest.model_fields)
     async with client_of(Nobody(), ToolScope()) as client:
         tools = {tool.name: tool.input_schema["properties"] for tool in await client.list_tools()}
     assert {name for name, row in table.items() if row[0] not in ("", "set up")} == set(tools["recall"])
@@ -101,4 +102,4 @@ def test_examples_of_arguments_are_taken() -> None:
     shown += [json.loads(text.partition("\n\n")[2]) for text in blocks("http")]
     assert len(shown) >= 2
     for arguments in shown:
-        assert RecallPayload.model_validate(arguments).query
+        assert RecallRequest.model_validate(arguments).query

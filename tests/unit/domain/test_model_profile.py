@@ -1,4 +1,4 @@
-"""What a model's name says, and what the settings say over it."""
+"""Model profiles from names and settings."""
 
 import pytest
 
@@ -53,5 +53,5 @@ def test_tables_of_models_come_from_the_file_and_as_json_from_a_variable() -> No
 
 
 def test_two_tables_for_one_model_are_refused() -> None:
-    with pytest.raises(ValueError, match="two tables for the model 'a'"):
+    with pytest.raises(ValueError, match="two tables have the name 'a'"):
         ServiceSettings(models=(ModelProfile(name="a"), ModelProfile(name="a")))

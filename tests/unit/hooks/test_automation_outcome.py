@@ -1,4 +1,4 @@
-"""How what automations bring is read and put together."""
+"""Parsing and merging of automation output."""
 
 import json
 from pathlib import Path
@@ -31,18 +31,18 @@ def as_json(value: object) -> bytes:
         ({"enrich": None}, {}, ""),
     ],
 )
-def test_what_is_brought_is_read(brought: Any, enrichment: dict[str, Any], detail: str) -> None:
+def test_valid_output_is_read(brought: Any, enrichment: dict[str, Any], detail: str) -> None:
     assert read(brought) == (enrichment, detail)
 
 
 @pytest.mark.parametrize("brought", [[], "text", 7, True, {"enrich": [1]}, {"enrich": "text"}])
-def test_anything_else_is_refused(brought: Any) -> None:
+def test_invalid_output_is_rejected(brought: Any) -> None:
     with pytest.raises(BadOutput):
         read(brought)
 
 
 @pytest.mark.parametrize("output", [b"{", b"no", b"\xff", b"[" * 100_000, b'{"a":1} {"b":2}'])
-def test_output_that_is_no_json_is_refused(output: bytes) -> None:
+def test_output_that_is_not_json_is_rejected(output: bytes) -> None:
     with pytest.raises(BadOutput):
         parsed(output)
 
@@ -54,7 +54,7 @@ def nested(levels: int) -> dict[str, Any]:
     return value
 
 
-def test_enrichments_that_are_nested_too_deep_or_are_no_json_are_refused() -> None:
+def test_enrichments_that_are_too_deep_or_not_json_are_rejected() -> None:
     endless: dict[str, Any] = {}
     endless["again"] = endless
     for enrich in (nested(DEEPEST + 1), nested(900), nested(100_000), endless, {("a", "b"): 1}):
@@ -72,7 +72,7 @@ def test_an_enrichment_is_a_copy() -> None:
 
 
 @given(st.binary(max_size=60) | st.recursive(st.none() | st.text(max_size=3), st.lists, max_leaves=5).map(as_json))
-def test_no_output_at_all_raises_anything_else(output: bytes) -> None:
+def test_any_output_raises_only_bad_output(output: bytes) -> None:
     try:
         enrichment, detail = read(parsed(output))
     except BadOutput:
@@ -81,12 +81,12 @@ def test_no_output_at_all_raises_anything_else(output: bytes) -> None:
     assert isinstance(detail, str)
 
 
-def test_output_may_be_nothing() -> None:
+def test_output_may_be_empty() -> None:
     assert parsed(b"") is parsed(b" \n") is None
     assert parsed(b'\n{"fire": false}\n') == {"fire": False}
 
 
-def test_enrichments_are_put_together_and_nothing_is_lost() -> None:
+def test_enrichments_are_merged_without_loss() -> None:
     first = {"memory_context": "<a>", "notes": ["1"], "tags": {"x": "1", "y": ["2"]}, "level": 1, "only": "here"}
     second = {"memory_context": "<b>", "notes": ["2"], "tags": {"x": "3", "y": ["4"]}, "level": 2, "empty": ""}
     assert merged([first, {}, second]) == {
@@ -104,13 +104,13 @@ texts = st.dictionaries(st.sampled_from("abc"), st.text(min_size=1, max_size=5),
 
 
 @given(st.lists(texts, max_size=5))
-def test_every_text_of_every_part_is_in_the_whole(parts: list[dict[str, str]]) -> None:
+def test_merging_keeps_every_text(parts: list[dict[str, str]]) -> None:
     together = merged(parts)
     assert all(value in together[name] for part in parts for name, value in part.items())
     assert set(together) == {name for part in parts for name in part}
 
 
-def test_the_block_stands_in_front_of_the_message() -> None:
+def test_the_block_precedes_the_message() -> None:
     assert HookOutcome("p", enrichment={"memory_context": "<block>"}).prefix("hi") == "<block>\n\nhi"
     for enrichment in ({}, {"memory_context": ""}, {"memory_context": 7}, {"memories": "x"}):
         assert HookOutcome("p", enrichment=enrichment).prefix("hi") == "hi"

@@ -1,4 +1,4 @@
-"""The registry of automations: a file that is made by itself, keeps what was decided, and refuses what cannot be."""
+"""The registry of automations."""
 
 import sqlite3
 import subprocess
@@ -50,7 +50,7 @@ def names(registry: Registry, point: str = PRE) -> list[str]:
     return [automation.name for automation in registry.active(point)]
 
 
-def test_memory_injection_is_there_by_default(registry: Registry) -> None:
+def test_memory_injection_is_registered_by_default(registry: Registry) -> None:
     (only,) = registry.all()
     assert (only.name, only.hook_point, only.mode, only.status) == (
         "memory-injection",
@@ -62,7 +62,7 @@ def test_memory_injection_is_there_by_default(registry: Registry) -> None:
     assert only.created_at is not None
 
 
-def test_what_was_decided_about_it_stays_decided(registry: Registry) -> None:
+def test_changes_to_memory_injection_persist(registry: Registry) -> None:
     assert registry.set_status("memory-injection", AutomationStatus.DISABLED).status is AutomationStatus.DISABLED
     again = Registry(registry.path)
     assert names(again) == []
@@ -73,7 +73,7 @@ def test_what_was_decided_about_it_stays_decided(registry: Registry) -> None:
     assert Registry(registry.path).all() == ()
 
 
-def test_the_documented_registration_works_as_it_is(registry: Registry) -> None:
+def test_the_documented_registration_works(registry: Registry) -> None:
     registry.remove("memory-injection")
     with sqlite3.connect(registry.path) as connection:
         connection.execute(SEED)
@@ -94,7 +94,7 @@ def test_automations_run_by_position_and_then_by_age(registry: Registry) -> None
     assert registry.all()[0].name == "elsewhere"
 
 
-def test_every_field_comes_back(registry: Registry) -> None:
+def test_every_field_is_stored(registry: Registry) -> None:
     given = Automation(
         "mine.v2_x", "~/bin/x", POST, Lifetime.EPHEMERAL, AutomationStatus.DISABLED, False, Kind.SCRIPT, "~/w", 1, 5
     )
@@ -106,30 +106,30 @@ def test_every_field_comes_back(registry: Registry) -> None:
 @pytest.mark.parametrize(
     ("automation", "words"),
     [
-        (Automation("", "/x"), "no name"),
-        (Automation("a/b", "/x"), "no name"),
-        (Automation("-x", "/x"), "no name"),
-        (Automation("x" * 101, "/x"), "no name"),
-        (Automation("x", "/x", "worker:someday"), "worker:pre_execution, worker:post_execution"),
+        (Automation("", "/x"), "invalid name"),
+        (Automation("a/b", "/x"), "invalid name"),
+        (Automation("-x", "/x"), "invalid name"),
+        (Automation("x" * 101, "/x"), "invalid name"),
+        (Automation("x", "/x", "worker:someday"), "worker:pre_execution or worker:post_execution"),
         (Automation("x", "/x", timeout_ms=0), "1 to 60000 ms"),
         (Automation("x", "/x", timeout_ms=60_001), "1 to 60000 ms"),
         (Automation("x", "no entry", kind=Kind.PYTHON), "module:name"),
         (Automation("memory-injection", "/x"), "already"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(registry: Registry, automation: Automation, words: str) -> None:
+def test_invalid_automations_are_rejected(registry: Registry, automation: Automation, words: str) -> None:
     with pytest.raises(AutomationRejected, match=words):
         registry.add(automation)
     assert len(registry.all()) == 1
 
 
-def test_an_unknown_name_is_said(registry: Registry) -> None:
+def test_an_unknown_name_is_reported(registry: Registry) -> None:
     for act in (registry.get, registry.remove, lambda name: registry.set_status(name, AutomationStatus.ACTIVE)):
         with pytest.raises(AutomationMissing, match="automations list"):
             act("nobody")
 
 
-def test_the_file_is_for_its_owner_alone(registry: Registry) -> None:
+def test_the_file_is_private(registry: Registry) -> None:
     registry.all()
     assert registry.path.stat().st_mode & 0o777 == 0o600
     assert registry.path.parent.stat().st_mode & 0o777 == 0o700
@@ -139,7 +139,7 @@ def test_the_file_is_for_its_owner_alone(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0 and then nothing that is one"])
-def test_a_file_that_is_no_registry_is_said(registry: Registry, content: bytes) -> None:
+def test_a_file_that_is_not_a_registry_is_reported(registry: Registry, content: bytes) -> None:
     registry.path.parent.mkdir()
     registry.path.write_bytes(content)
     registry.path.chmod(0o600)
@@ -148,7 +148,7 @@ def test_a_file_that_is_no_registry_is_said(registry: Registry, content: bytes) 
     assert registry.path.read_bytes() == content
 
 
-def test_a_registry_of_a_newer_version_is_left_alone(registry: Registry) -> None:
+def test_a_registry_of_a_newer_version_is_not_changed(registry: Registry) -> None:
     registry.all()
     with sqlite3.connect(registry.path) as connection:
         connection.execute("PRAGMA user_version = 99")
@@ -157,13 +157,13 @@ def test_a_registry_of_a_newer_version_is_left_alone(registry: Registry) -> None
         registry.all()
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RegistryUnavailable):
         Registry(tmp_path / "file" / "automations.db").all()
 
 
-def test_a_change_waits_for_another_one_and_reading_for_none(registry: Registry) -> None:
+def test_writes_wait_for_each_other_and_reads_never_wait(registry: Registry) -> None:
     registry.all()
     holder = sqlite3.connect(registry.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -182,7 +182,7 @@ FIRST_USE = (
 )
 
 
-def test_many_processes_may_use_it_for_the_first_time_together(registry: Registry) -> None:
+def test_many_processes_can_create_it_at_once(registry: Registry) -> None:
     line = [sys.executable, "-c", FIRST_USE, str(registry.path)]
     started = [subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(6)]
     said = [process.communicate(timeout=50) for process in started]
@@ -190,12 +190,12 @@ def test_many_processes_may_use_it_for_the_first_time_together(registry: Registr
     assert [path.name for path in registry.path.parent.iterdir()] == [registry.path.name]
 
 
-def test_many_threads_may_use_it_for_the_first_time_together(registry: Registry) -> None:
+def test_many_threads_can_create_it_at_once(registry: Registry) -> None:
     with ThreadPoolExecutor(16) as pool:
         assert {len(found) for found in pool.map(lambda _: registry.all(), range(64))} == {1}
 
 
-def test_it_lies_in_the_data_folder() -> None:
+def test_it_is_in_the_data_folder() -> None:
     assert default_registry_path({"MEESEEKS_DATA_DIR": "/data"}) == Path("/data/automations.db")
     assert default_registry_path({"XDG_DATA_HOME": "/x/"}) == Path("/x/meeseeks/automations.db")
     assert default_registry_path({}) == Path("~/.local/share/meeseeks/automations.db").expanduser()

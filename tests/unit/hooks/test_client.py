@@ -1,4 +1,4 @@
-"""The client of the HTTP service: never raises, never late, whatever answers."""
+"""The HTTP client never raises and is never late."""
 
 import asyncio
 import subprocess
@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from hooks import InjectionRequest, MeeseeksClient, Outcome, Reason
 from hooks.breaker import CircuitBreaker
-from hooks.client import FAILURES, PAUSE
+from hooks.contract.usage import AnswerReport
 from hooks.faults import AccessDenied, BadReply, BadRequest, ClientError, DeadlinePassed, ServiceUnavailable
-from hooks.service import SHORT_PAUSE
-from hooks.usage_contract import AnswerReport
+from hooks.http.client import FAILURES, PAUSE
+from hooks.http.service import SHORT_PAUSE
 from tests.support.http_double import HttpDouble, running_http_double
 from tests.support.paths import ROOT
 from tests.support.stack import NOISE_S, free_port
@@ -54,12 +54,12 @@ async def client(double: HttpDouble, clock: Clock) -> AsyncIterator[MeeseeksClie
 
 @pytest.fixture
 async def hasty(double: HttpDouble, clock: Clock) -> AsyncIterator[MeeseeksClient]:
-    """A client for servers that hang."""
+    """A client with a short timeout."""
     async with MeeseeksClient(double.url, timeout=HASTY_S, clock=clock) as client:
         yield client
 
 
-async def test_a_block_comes_back_by_model_mapping_and_fields(client: MeeseeksClient, double: HttpDouble) -> None:
+async def test_inject_takes_a_model_a_mapping_or_fields(client: MeeseeksClient, double: HttpDouble) -> None:
     request = InjectionRequest(session_id="s", message="hi", turn_id="t")
     by_model = await client.inject(request)
     by_mapping = await client.inject({"session_id": "s", "message": "hi", "turn_id": "t"})
@@ -75,7 +75,7 @@ async def test_a_block_comes_back_by_model_mapping_and_fields(client: MeeseeksCl
     assert double.connections == 1
 
 
-async def test_the_service_is_told_how_long_the_caller_waits(client: MeeseeksClient, double: HttpDouble) -> None:
+async def test_the_deadline_is_sent_to_the_service(client: MeeseeksClient, double: HttpDouble) -> None:
     await client.inject(session_id="s", message="hi", deadline_ms=2000)
     assert 1000 < double.seen[0].body["deadline_ms"] <= 2000
     assert 1000 < int(double.seen[0].headers["x-deadline-ms"]) <= 2000
@@ -84,7 +84,7 @@ async def test_the_service_is_told_how_long_the_caller_waits(client: MeeseeksCli
 
 
 @pytest.mark.parametrize("fields", [{"message": " "}, {"message": "hi", "mode": "off"}])
-async def test_what_needs_no_answer_is_not_asked(
+async def test_skipped_requests_are_not_sent(
     client: MeeseeksClient, double: HttpDouble, fields: dict[str, Any]
 ) -> None:
     result = await client.inject(session_id="s", **fields)
@@ -94,9 +94,7 @@ async def test_what_needs_no_answer_is_not_asked(
 
 @pytest.mark.parametrize("mode", ["hang", "trickle"])
 @pytest.mark.parametrize("deadline_ms", [30, 3000])
-async def test_slow_answers_are_not_waited_for(
-    hasty: MeeseeksClient, double: HttpDouble, mode: str, deadline_ms: int
-) -> None:
+async def test_slow_responses_time_out(hasty: MeeseeksClient, double: HttpDouble, mode: str, deadline_ms: int) -> None:
     double.mode = mode
     started = time.monotonic()
     result = await hasty.inject(session_id="s", message="hi", deadline_ms=deadline_ms)
@@ -112,7 +110,7 @@ async def test_slow_answers_are_not_waited_for(
         ("endless", Reason.BAD_REPLY),
     ],
 )
-async def test_broken_answers_have_a_reason(
+async def test_broken_responses_have_a_reason(
     double: HttpDouble, mode: str, reason: Reason, caplog: pytest.LogCaptureFixture
 ) -> None:
     double.mode = mode
@@ -136,7 +134,7 @@ def shared() -> Iterator[HttpDouble]:
     st.binary(max_size=40)
     | st.sampled_from([b"HTTP/1.1 200 OK\r\n\r\n{", b"HTTP/1.1 99 x\r\n\r\n", b'{"reason": []}', b'{"outcome": null}']),
 )
-def test_no_answer_of_any_kind_raises(shared: HttpDouble, mode: str, status: int, body: bytes) -> None:
+def test_no_response_raises(shared: HttpDouble, mode: str, status: int, body: bytes) -> None:
     shared.mode, shared.status, shared.body = mode, status, body
 
     async def once() -> list[Reason | None]:
@@ -149,14 +147,14 @@ def test_no_answer_of_any_kind_raises(shared: HttpDouble, mode: str, status: int
     assert reasons[:2] != [None, None]
 
 
-async def test_a_connection_that_was_closed_meanwhile_is_replaced(client: MeeseeksClient, double: HttpDouble) -> None:
+async def test_a_closed_connection_is_replaced(client: MeeseeksClient, double: HttpDouble) -> None:
     await client.inject(session_id="s", message="hi")
     double.once = "close"
     assert (await client.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
     assert double.connections == 2
 
 
-async def test_an_answer_is_reported_by_model_mapping_and_fields(client: MeeseeksClient, double: HttpDouble) -> None:
+async def test_report_takes_a_model_a_mapping_or_fields(client: MeeseeksClient, double: HttpDouble) -> None:
     double.answer({"done": True, "injected": ["m1"], "used": ["m1"], "judged_by": "words", "counted": True})
     report = AnswerReport(session_id="s", turn_id="t", answer="On Tuesday", deadline_ms=5000)
     for said, fields in ((report, {}), (report.model_dump(), {}), (None, report.model_dump())):
@@ -167,7 +165,7 @@ async def test_an_answer_is_reported_by_model_mapping_and_fields(client: Meeseek
     assert int(double.seen[0].headers["x-deadline-ms"]) <= 5000
 
 
-async def test_a_report_that_fails_says_why(
+async def test_a_failed_report_has_a_reason(
     hasty: MeeseeksClient, double: HttpDouble, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = {"session_id": "s", "turn_id": "t", "answer": "private words"}
@@ -192,14 +190,14 @@ async def test_a_report_that_fails_says_why(
         *((name, f"/v1/memory?id={name}&tenant=t") for name in ("export", "import", ".", "..")),
     ],
 )
-async def test_any_id_can_be_forgotten(client: MeeseeksClient, double: HttpDouble, memory_id: str, path: str) -> None:
+async def test_any_id_can_be_deleted(client: MeeseeksClient, double: HttpDouble, memory_id: str, path: str) -> None:
     double.answer({"forgotten": 1})
     assert (await client.forget(memory_id, tenant="t")).forgotten == 1
     assert (double.seen[0].method, double.seen[0].path) == ("DELETE", path)
 
 
 @pytest.mark.parametrize("day", ["2026-03-05", date(2026, 3, 5), datetime(2026, 3, 5, 23, 59, 59, 999999, UTC)])
-async def test_a_search_up_to_a_day_holds_the_whole_day(client: MeeseeksClient, double: HttpDouble, day: Any) -> None:
+async def test_until_a_date_includes_the_whole_day(client: MeeseeksClient, double: HttpDouble, day: Any) -> None:
     double.answer({"memories": []})
     await client.recall("x", since="2026-03-05", until=day)
     assert (double.seen[0].body["since"], double.seen[0].body["until"]) == (
@@ -208,7 +206,7 @@ async def test_a_search_up_to_a_day_holds_the_whole_day(client: MeeseeksClient, 
     )
 
 
-async def test_forgetting_is_not_told_twice(client: MeeseeksClient, double: HttpDouble) -> None:
+async def test_deletion_is_not_retried(client: MeeseeksClient, double: HttpDouble) -> None:
     double.mode = "close"
     assert (await client.forget("m1")).reason is Reason.SERVICE_UNAVAILABLE
     assert len(double.seen) == 1
@@ -235,7 +233,7 @@ async def test_forgetting_is_not_told_twice(client: MeeseeksClient, double: Http
         (200, {"outcome": 7}, Outcome.ERROR, Reason.BAD_REPLY, BadReply),
     ],
 )
-async def test_every_refusal_has_a_reason_and_an_error(
+async def test_every_error_response_has_a_reason_and_an_exception(
     client: MeeseeksClient,
     double: HttpDouble,
     status: int,
@@ -254,7 +252,7 @@ async def test_every_refusal_has_a_reason_and_an_error(
     assert caught.value.reason is reason
 
 
-async def test_strict_says_what_is_wrong_without_repeating_it(double: HttpDouble) -> None:
+async def test_strict_errors_do_not_contain_the_input(double: HttpDouble) -> None:
     double.answer({"detail": "limit: too much"}, 422)
     async with MeeseeksClient(double.url, timeout=10.0, strict=True) as strict:
         with pytest.raises(BadRequest, match="status 422: limit: too much"):
@@ -274,14 +272,14 @@ async def test_a_bad_request_is_an_outcome(client: MeeseeksClient, double: HttpD
     assert double.seen == []
 
 
-async def test_odd_text_is_sent_clean(client: MeeseeksClient, double: HttpDouble) -> None:
+async def test_invalid_text_is_cleaned(client: MeeseeksClient, double: HttpDouble) -> None:
     await client.inject(session_id="s", message="a\ud800\0b")
     assert double.seen[0].body["message"] == "a\ufffd\0b"
     assert (await client.remember("a\ud800b")).reason is None
     assert double.seen[1].body["memory"]["content"] == "a\ufffdb"
 
 
-async def test_nobody_listens(clock: Clock) -> None:
+async def test_a_refused_connection_is_an_outcome(clock: Clock) -> None:
     async with MeeseeksClient(f"http://127.0.0.1:{free_port()}", clock=clock) as client:
         result = await client.inject(session_id="s", message="hi", turn_id="t")
         told = await client.event(type="session.cleared", session_id="s")
@@ -294,7 +292,7 @@ async def test_nobody_listens(clock: Clock) -> None:
     assert (found.memories, kept.id, gone.forgotten) == ((), None, 0)
 
 
-async def test_after_three_failures_the_service_is_left_alone_and_tried_again(
+async def test_calls_pause_after_three_failures_and_resume(
     hasty: MeeseeksClient, double: HttpDouble, clock: Clock
 ) -> None:
     double.mode = "hang"
@@ -314,9 +312,7 @@ async def test_after_three_failures_the_service_is_left_alone_and_tried_again(
     assert (await hasty.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
 
 
-async def test_a_probe_that_fails_costs_one_more_pause(
-    client: MeeseeksClient, double: HttpDouble, clock: Clock
-) -> None:
+async def test_a_failed_probe_costs_one_more_pause(client: MeeseeksClient, double: HttpDouble, clock: Clock) -> None:
     double.mode = "close"
     for _ in range(FAILURES):
         await client.forget("m")
@@ -326,7 +322,7 @@ async def test_a_probe_that_fails_costs_one_more_pause(
     assert len(double.seen) == FAILURES + 1
 
 
-async def test_what_fails_at_once_is_tried_again_soon(client: MeeseeksClient, double: HttpDouble, clock: Clock) -> None:
+async def test_immediate_failures_pause_briefly(client: MeeseeksClient, double: HttpDouble, clock: Clock) -> None:
     double.mode = "close"
     for _ in range(FAILURES):
         await client.forget("m")
@@ -336,16 +332,14 @@ async def test_what_fails_at_once_is_tried_again_soon(client: MeeseeksClient, do
     assert (await client.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
 
 
-async def test_answers_of_any_kind_are_no_failures_of_the_service(client: MeeseeksClient, double: HttpDouble) -> None:
+async def test_responses_do_not_open_the_breaker(client: MeeseeksClient, double: HttpDouble) -> None:
     double.answer({}, 500)
     for _ in range(2 * FAILURES):
         await client.inject(session_id="s", message="hi")
     assert len(double.seen) == 2 * FAILURES
 
 
-async def test_a_time_too_short_to_tell_is_no_failure_of_the_service(
-    client: MeeseeksClient, double: HttpDouble
-) -> None:
+async def test_very_short_timeouts_do_not_open_the_breaker(client: MeeseeksClient, double: HttpDouble) -> None:
     double.mode = "hang"
     for _ in range(2 * FAILURES):
         await client.inject(session_id="s", message="hi", deadline_ms=20)
@@ -353,7 +347,7 @@ async def test_a_time_too_short_to_tell_is_no_failure_of_the_service(
     assert (await client.inject(session_id="s", message="hi")).outcome is Outcome.INJECTED
 
 
-async def test_the_breaker_can_be_ones_own(double: HttpDouble) -> None:
+async def test_the_breaker_can_be_passed_in(double: HttpDouble) -> None:
     double.mode = "close"
     async with MeeseeksClient(double.url, breaker=CircuitBreaker(1, 60.0)) as client:
         await client.forget("m")
@@ -361,7 +355,7 @@ async def test_the_breaker_can_be_ones_own(double: HttpDouble) -> None:
     assert len(double.seen) == 1
 
 
-async def test_events_and_memories_go_where_they_belong(client: MeeseeksClient, double: HttpDouble) -> None:
+async def test_events_and_memories_use_their_endpoints(client: MeeseeksClient, double: HttpDouble) -> None:
     double.answer({"done": True, "forgotten": 2})
     told = await client.event({"type": "session.cleared", "session_id": "a/b?c"})
     assert (told.done, told.forgotten) == (True, 2)
@@ -373,7 +367,7 @@ async def test_events_and_memories_go_where_they_belong(client: MeeseeksClient, 
     assert double.seen[1].body == {"query": "where", "types": ["fact"], "limit": 3, "scope": {"tenant": "acme"}}
 
 
-async def test_a_field_that_recall_does_not_know_is_refused(client: MeeseeksClient, double: HttpDouble) -> None:
+async def test_unknown_recall_fields_are_rejected(client: MeeseeksClient, double: HttpDouble) -> None:
     assert (await client.recall("where", limt=3)).reason is Reason.BAD_REQUEST
     assert double.seen == []
 
@@ -387,7 +381,7 @@ async def test_cancellation_is_not_swallowed(client: MeeseeksClient, double: Htt
         await asked
 
 
-async def test_two_hundred_calls_at_a_time(double: HttpDouble) -> None:
+async def test_two_hundred_concurrent_calls(double: HttpDouble) -> None:
     async with MeeseeksClient(double.url, timeout=20.0) as client:
         results = await asyncio.gather(*(client.inject(session_id="s", message=f"{n}") for n in range(200)))
     assert {result.outcome for result in results} == {Outcome.INJECTED}
@@ -405,12 +399,12 @@ def test_one_client_serves_several_loops(double: HttpDouble) -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:8787", "ftp://host", "http://", "unix:///x"])
-def test_a_url_of_another_kind_is_refused(url: str) -> None:
+def test_other_url_schemes_are_rejected(url: str) -> None:
     with pytest.raises(ValueError, match="http:// or https://"):
         MeeseeksClient(url)
 
 
-def test_the_environment_says_where(monkeypatch: pytest.MonkeyPatch, double: HttpDouble) -> None:
+def test_the_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, double: HttpDouble) -> None:
     monkeypatch.setenv("MEESEEKS_URL", double.url + "/")
     monkeypatch.setenv("MEESEEKS_TOKEN", "from-the-environment")
 
@@ -425,9 +419,9 @@ def test_the_environment_says_where(monkeypatch: pytest.MonkeyPatch, double: Htt
 WITHOUT_HTTPX = """
 import sys
 sys.modules["httpx"] = None
-import hooks.client
+import hooks.http.client
 try:
-    hooks.client.MeeseeksClient()
+    hooks.http.client.MeeseeksClient()
 except ImportError as error:
     assert "pip install 'meeseeks-hooks[http]'" in str(error), error
 else:

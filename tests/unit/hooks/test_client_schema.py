@@ -1,4 +1,4 @@
-"""The client's models are those of the HTTP service's published schema."""
+"""The client's models match the published schema of the HTTP API."""
 
 import json
 from typing import Any
@@ -7,14 +7,14 @@ import pytest
 from pydantic import BaseModel
 
 from hooks.contract import InjectionRequest, InjectionResult, SessionEvent, SessionEventResult
-from hooks.memory_contract import ForgetResult, RecalledMemory, RecallRequest, RecallResult, RememberResult
-from hooks.usage_contract import AnswerReport, AnswerReportResult
+from hooks.contract.memories import ForgetResult, RecalledMemory, RecallRequest, RecallResult, RememberResult
+from hooks.contract.usage import AnswerReport, AnswerReportResult
 from tests.support.examples import DOCS
 
 SCHEMA: dict[str, Any] = json.loads((DOCS / "openapi.json").read_text(encoding="utf-8"))
 
 LEFT_OUT = {"stages", "size", "keyword_unit", "legs"}
-"""How an answer came about: for those who look into the service, not for those who call it."""
+"""Response fields for debugging that the client does not read."""
 
 
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def answer_of(path: str, method: str) -> dict[str, Any]:
 
 
 def kinds(schema: dict[str, Any]) -> set[str]:
-    """The JSON types that a value may have; an enumeration's are those of its values."""
+    """Return the JSON types of a schema; for an enum, those of its values."""
     schema = resolved(schema)
     if "anyOf" in schema:
         return set().union(*(kinds(part) for part in schema["anyOf"]))
@@ -61,7 +61,7 @@ def local_kinds(model: type[BaseModel], name: str) -> set[str]:
         (AnswerReport, "/v1/answers"),
     ],
 )
-def test_what_is_sent_is_what_is_taken(model: type[BaseModel], path: str) -> None:
+def test_requests_match_the_schema(model: type[BaseModel], path: str) -> None:
     taken = body_of(path, "post")["properties"]
     sent = set(model.model_fields) - ({"session_id"} if model is SessionEvent else set())
     assert sent <= set(taken)
@@ -79,7 +79,7 @@ def test_what_is_sent_is_what_is_taken(model: type[BaseModel], path: str) -> Non
         (ForgetResult, "/v1/memories/{memory_id}", "delete"),
     ],
 )
-def test_what_is_answered_is_what_is_read(model: type[BaseModel], path: str, method: str) -> None:
+def test_responses_match_the_schema(model: type[BaseModel], path: str, method: str) -> None:
     answered = answer_of(path, method)["properties"]
     assert set(answered) - LEFT_OUT <= set(model.model_fields)
     read = set(answered) & set(model.model_fields)
@@ -94,7 +94,7 @@ def test_every_field_of_a_recalled_memory_is_read() -> None:
     ] == []
 
 
-def test_a_memory_is_sent_as_it_is_taken() -> None:
+def test_memories_match_the_schema() -> None:
     body = body_of("/v1/memories", "post")
     assert set(body["properties"]) == {"tenant", "memory"}
     assert "content" in resolved(body["properties"]["memory"])["properties"]

@@ -1,4 +1,4 @@
-"""The contract: what a request may hold, what a result says, and that both survive the wire."""
+"""The models of the wire contract."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -29,7 +29,7 @@ def test_unknown_fields_are_ignored_so_that_either_side_may_be_newer() -> None:
     assert "from_the_future" not in request.model_dump()
 
 
-def test_a_reason_of_a_newer_service_is_unknown_and_not_an_error() -> None:
+def test_new_reasons_become_unknown() -> None:
     result = InjectionResult.model_validate({"outcome": "error", "reason": "solar_flare"})
     assert result.reason is Reason.UNKNOWN
 
@@ -41,7 +41,7 @@ def test_deadlines_are_bounded(deadline_ms: int) -> None:
 
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
-def test_a_time_without_a_year_in_utc_is_refused(time: str) -> None:
+def test_a_time_outside_the_years_of_utc_is_rejected(time: str) -> None:
     with pytest.raises(ValidationError, match="years 1 to 9999"):
         InjectionRequest.model_validate({"session_id": "s", "message": "m", "now": time})
 
@@ -77,7 +77,7 @@ def test_any_text_survives_the_wire(text: str) -> None:
     assert len(request.message) <= len(text)
 
 
-def test_the_block_goes_in_front_of_the_message() -> None:
+def test_prefix_puts_the_block_before_the_message() -> None:
     block = InjectionResult(outcome=Outcome.INJECTED, memory_context="<memory_context>x</memory_context>")
     assert block.prefix("hi") == "<memory_context>x</memory_context>\n\nhi"
     assert InjectionResult.nothing(Outcome.TIMEOUT, Reason.NO_ACK).prefix("hi") == "hi"

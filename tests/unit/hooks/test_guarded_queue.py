@@ -1,12 +1,12 @@
-"""A queue that hangs is left alone for a moment; one that answers, or refuses at once, never is."""
+"""Calls pause after a queue hangs, but not after answers or immediate refusals."""
 
 from typing import Any
 
 import pytest
 
 from hooks.contract import Reason
-from hooks.guarded_queue import COSTLY, FAILURES, PAUSE, GuardedQueue
 from hooks.queue import QueueClient, QueueFault, Reply
+from hooks.queue.guarded import COSTLY, FAILURES, PAUSE, GuardedQueue
 
 
 class Clock:
@@ -17,7 +17,7 @@ class Clock:
 
 
 class Hanging(QueueClient):
-    """Fails with `reason` after `cost` seconds of the clock, or answers where there is none."""
+    """Fails with `reason` after `cost` seconds of the clock, or answers without a reason."""
 
     def __init__(self, clock: Clock, reason: Reason | None = Reason.QUEUE_UNAVAILABLE, cost: float = 0.25) -> None:
         super().__init__("unix:///nowhere")
@@ -74,7 +74,7 @@ async def test_the_first_answer_after_the_pause_ends_it() -> None:
         (Reason.INTERNAL, 1.0),
     ],
 )
-async def test_what_comes_at_once_or_from_a_living_redis_is_asked_every_time(reason: Reason, cost: float) -> None:
+async def test_immediate_failures_and_answers_do_not_pause_calls(reason: Reason, cost: float) -> None:
     clock = Clock()
     queue = Hanging(clock, reason, cost)
     guarded = GuardedQueue(queue, clock=clock)

@@ -1,4 +1,4 @@
-"""Blocks in conversations: found, stripped, capped and left out of transcripts, in every shape of message."""
+"""Blocks in conversations are found, stripped and capped in every kind of message."""
 
 import copy
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooks.blocks import FRAMES, block_id, find_blocks, strip_blocks
 from hooks.contract import BlockFormat, InjectionResult, ItemSource, Outcome
+from hooks.contract.blocks import FRAMES, block_id, find_blocks, strip_blocks
 from hooks.history import cap_blocks, find_blocks_in, strip_messages, transcript, visible_block_ids
 from worker.domain.memory import Memory
 from worker.text.rendering import RenderedMemory, block, shown_text
@@ -66,7 +66,7 @@ UNTOUCHED: list[Any] = [
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_blocks_are_found_and_taken_out_in_every_shape(shape: str) -> None:
+def test_blocks_are_found_and_stripped_in_every_kind_of_message(shape: str) -> None:
     make = SHAPES[shape]
     messages = [make("plain"), make(prefixed(1, "first")), make(prefixed(2, "second"))]
     before = copy.deepcopy(messages)
@@ -79,13 +79,13 @@ def test_blocks_are_found_and_taken_out_in_every_shape(shape: str) -> None:
 
 
 @pytest.mark.parametrize("message", UNTOUCHED)
-def test_answers_and_results_of_tools_stay_as_they_are(message: Any) -> None:
+def test_answers_and_tool_results_do_not_change(message: Any) -> None:
     assert find_blocks_in([message]) == []
     assert strip_messages([message])[0] is message
     assert cap_blocks([message], 0)[0] is message
 
 
-def test_a_message_that_is_nothing_but_a_block_goes_with_it() -> None:
+def test_a_message_with_only_a_block_is_removed() -> None:
     alone = {"role": "user", "content": block_of("alone")}
     parts = {"role": "user", "content": [{"type": "text", "text": block_of("part")}, {"type": "text", "text": "hi"}]}
     only = {"role": "user", "content": [{"type": "text", "text": block_of("only")}]}
@@ -94,12 +94,12 @@ def test_a_message_that_is_nothing_but_a_block_goes_with_it() -> None:
     ]
 
 
-def test_several_blocks_in_one_message_are_counted_one_by_one() -> None:
+def test_blocks_in_one_message_count_separately() -> None:
     both = {"role": "user", "content": f"{block_of('one')}\n\n{block_of('two')}\n\nhi"}
     assert cap_blocks([both], 2) == [{"role": "user", "content": f"{block_of('two')}\n\nhi"}]
 
 
-def test_block_in_a_hosts_own_frame_has_the_same_id() -> None:
+def test_a_block_in_another_frame_has_the_same_id() -> None:
     whole = block_of("Tyler builds Nexus")
     result = InjectionResult(outcome=Outcome.INJECTED, memory_context=whole, text="Tyler builds Nexus (2026-01-10)")
     opening, closing = FRAMES[0]
@@ -118,7 +118,7 @@ def history(blocks: int) -> list[dict[str, str]]:
 
 
 def test_cap_is_never_exceeded_and_the_oldest_topic_goes_first() -> None:
-    """Never more than N blocks; follow-ups keep theirs; a change of topic evicts the oldest."""
+    """The history keeps the newest N blocks."""
     messages: list[dict[str, str]] = []
     for number in range(8):
         messages = [*cap_blocks(messages, 3), {"role": "user", "content": prefixed(number)}]
@@ -142,7 +142,7 @@ def test_negative_caps_are_refused() -> None:
         cap_blocks([], -1)
 
 
-def test_transcripts_hold_no_block_whoever_repeats_it() -> None:
+def test_transcripts_contain_no_blocks() -> None:
     messages: list[Any] = [
         *history(2),
         {"role": "assistant", "content": f"You told me:\n{block_of('echo')}"},
@@ -161,7 +161,7 @@ def test_transcripts_hold_no_block_whoever_repeats_it() -> None:
 
 
 def test_cutting_a_history_anywhere_breaks_nothing() -> None:
-    """A host that truncates in an emergency may cut a block in half."""
+    """A host may truncate a block in the middle."""
     whole = prefixed(1, "hi")
     for cut in range(len(whole)):
         assert strip_messages([{"role": "user", "content": whole[cut:] or "x"}])
@@ -189,7 +189,7 @@ plain_messages = st.one_of(
 
 
 @given(plain_texts, st.text(max_size=100), st.sampled_from(list(BlockFormat)))
-def test_strip_takes_off_exactly_what_prefix_put_on(message: str, content: str, style: BlockFormat) -> None:
+def test_strip_reverses_prefix(message: str, content: str, style: BlockFormat) -> None:
     result = InjectionResult(outcome=Outcome.INJECTED, memory_context=block_of(content, style))
     assert strip_blocks(result.prefix(message)) == message
     for made in (SHAPES["openai chat"], SHAPES["anthropic"]):
@@ -198,7 +198,7 @@ def test_strip_takes_off_exactly_what_prefix_put_on(message: str, content: str, 
 
 
 @given(st.lists(plain_messages, max_size=6), st.integers(0, 4))
-def test_messages_without_blocks_are_left_alone(messages: list[Any], keep: int) -> None:
+def test_messages_without_blocks_do_not_change(messages: list[Any], keep: int) -> None:
     before = copy.deepcopy(messages)
     for after in (strip_messages(messages), cap_blocks(messages, keep)):
         assert len(after) == len(messages)
@@ -212,9 +212,7 @@ def test_messages_without_blocks_are_left_alone(messages: list[Any], keep: int) 
     st.integers(0, 5),
     st.integers(0, 2),
 )
-def test_cap_keeps_exactly_as_many_as_it_may_and_the_newest(
-    made: list[tuple[int, str, BlockFormat]], keep: int, adding: int
-) -> None:
+def test_cap_keeps_the_newest_blocks(made: list[tuple[int, str, BlockFormat]], keep: int, adding: int) -> None:
     messages = [
         SHAPES[shape]("".join(f"{block_of(f'{place}.{n}', style)}\n\n" for n in range(blocks)) + "hello")
         for place, (blocks, shape, style) in enumerate(made)

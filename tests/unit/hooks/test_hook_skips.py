@@ -1,4 +1,4 @@
-"""What the hook decides without asking anybody."""
+"""Requests that the hook answers without the queue."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hooks.queue import QueueClient, Reply
 
 
 class Forbidden(QueueClient):
-    """A queue that must not be asked."""
+    """A queue that must not be called."""
 
     async def ask(self, *_: Any, **__: Any) -> Reply:
         raise AssertionError("the queue was asked")
@@ -24,17 +24,17 @@ class Forbidden(QueueClient):
         ({"message": "hi", "mode": "off"}, Reason.MODE_OFF),
     ],
 )
-async def test_nothing_is_asked_when_the_answer_is_known(fields: dict[str, Any], reason: Reason) -> None:
+async def test_skipped_requests_do_not_reach_the_queue(fields: dict[str, Any], reason: Reason) -> None:
     result = await PreExecutionHook(queue=Forbidden())({"session_id": "s", "turn_id": "t", **fields})
     assert (result.outcome, result.reason, result.turn_id) == (Outcome.SKIPPED, reason, "t")
 
 
-async def test_a_task_without_a_message_is_asked_for() -> None:
+async def test_a_task_without_a_message_reaches_the_queue() -> None:
     result = await PreExecutionHook(queue=Forbidden())({"session_id": "s", "message": "", "task_description": "do it"})
     assert result.reason is Reason.INTERNAL  # the queue above was asked, and raised
 
 
-def test_the_package_offers_its_names_lazily() -> None:
+def test_the_package_loads_names_lazily() -> None:
     import hooks
 
     assert all(getattr(hooks, name) is not None for name in hooks.__all__)

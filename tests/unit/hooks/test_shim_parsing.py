@@ -1,4 +1,4 @@
-"""How the stand-alone command reads its input, its addresses and the answers, without parsing JSON."""
+"""The stand-alone command scans input, URLs and answers without a JSON parser."""
 
 import json
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooks import wire
-from hooks.resp import Address, unquote
+from hooks.protocol import wire
+from hooks.protocol.resp import Address, unquote
 from hooks.shim import ShimError, first_object, split_answer
 
 WORDS = st.text(max_size=8) | st.sampled_from(['"', "\\", '\\"', "{", "]}", ',"ok":', "deadline_ms"])
@@ -24,13 +24,13 @@ def test_the_first_object_is_found_whatever_follows(value: dict[str, object], re
 
 
 @given(OBJECTS, st.data())
-def test_a_part_of_an_object_is_not_one(value: dict[str, object], data: st.DataObject) -> None:
+def test_an_incomplete_object_is_not_returned(value: dict[str, object], data: st.DataObject) -> None:
     raw = json.dumps(value).encode()
     assert first_object(raw[: data.draw(st.integers(0, len(raw) - 1))]) is None
 
 
 @pytest.mark.parametrize("data", [b"[1]", b"x", b'"{}"', b"7"])
-def test_what_is_no_object_is_refused(data: bytes) -> None:
+def test_other_input_is_rejected(data: bytes) -> None:
     with pytest.raises(ShimError):
         first_object(data)
 
@@ -54,7 +54,7 @@ def test_the_deadline_is_read_at_the_top_level_only(raw: bytes, expected: int | 
 
 
 @pytest.mark.parametrize(
-    ("url", "place", "greeting"),
+    ("url", "endpoint", "handshake"),
     [
         ("unix:///a/valkey.sock", "/a/valkey.sock", []),
         ("unix:///a%20b/v.sock?db=2", "/a b/v.sock", [("SELECT", 2)]),
@@ -65,14 +65,14 @@ def test_the_deadline_is_read_at_the_top_level_only(raw: bytes, expected: int | 
         ("redis://", ("localhost", 6379), []),
     ],
 )
-def test_addresses(url: str, place: object, greeting: list[object]) -> None:
+def test_addresses(url: str, endpoint: object, handshake: list[object]) -> None:
     address = Address.parse(url)
-    assert address.place == place
-    assert address.greeting() == greeting
+    assert address.endpoint == endpoint
+    assert address.handshake() == handshake
 
 
 @pytest.mark.parametrize("url", ["rediss://host", "http://host", "host:6379", "", "redis://host:port"])
-def test_addresses_that_cannot_be_served_are_refused(url: str) -> None:
+def test_unsupported_addresses_are_rejected(url: str) -> None:
     with pytest.raises(ValueError, match=r"not supported|invalid literal"):
         Address.parse(url)
 
@@ -88,7 +88,7 @@ def test_the_default_address_is_the_socket_in_the_data_folder() -> None:
     assert wire.default_redis_url({"XDG_DATA_HOME": "/x"}) == "unix:///x/meeseeks/valkey.sock"
 
 
-def test_a_long_data_folder_gets_a_short_socket_of_its_own() -> None:
+def test_a_long_data_folder_gets_a_short_socket_path() -> None:
     first, second = (wire.socket_path("/" + letter * 120) for letter in "ab")
     assert first != second
     assert len(first) <= 100
@@ -103,7 +103,7 @@ def test_answers_are_split_without_parsing(commit: tuple[str, str] | None, body:
 
 
 @pytest.mark.parametrize("answer", [b"", b'{"error":{"reason":"internal","message":"x"}}', b'{"commit":null', b"[]"])
-def test_other_answers_are_trouble(answer: bytes) -> None:
+def test_invalid_answers_are_rejected(answer: bytes) -> None:
     with pytest.raises(ShimError):
         split_answer(answer)
 

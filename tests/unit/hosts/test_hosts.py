@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooks.blocks import block_id, find_blocks
 from hooks.contract import (
     Engine,
     InjectedItem,
@@ -21,15 +20,16 @@ from hooks.contract import (
     Scope,
     SessionEventResult,
 )
+from hooks.contract.blocks import block_id, find_blocks
 from tests.support.hosts import FOLDER, Fixture, event_of, fixtures
 from worker.domain.deadline import Deadline
-from worker.domain.memory import Candidate, Memory, Selection
+from worker.domain.memory import Candidate, Memory, RecallQuery, Selection
 from worker.domain.timings import Stages
 from worker.hosts import HOSTS, Announce, Follow, HookCaller, HostProfile, HostRequest, Inject, Start, SubagentTask
 from worker.hosts.nexus import framed
 from worker.hosts.profile import Role
 from worker.injection.conclusion import conclude_selection, result_of
-from worker.injection.turn import CandidateOutcomes, Turn
+from worker.injection.turn import Turn
 from worker.settings.injection import InjectionConfig
 
 BLOCK = (
@@ -204,14 +204,14 @@ def test_no_store_content_breaks_a_hosts_rules(host: HostProfile, contents: list
     fixture = next(fixture for fixture in fixtures("with_block") if fixture.host is host)
     request = request_of(fixture)
     config = InjectionConfig(max_items=25, max_total=25, max_chars=100_000, max_item_chars=700, mask_secrets=False)
-    turn = Turn(request, config, "?", datetime(2026, 3, 1, tzinfo=UTC), Deadline.after(3), Stages(), "receipt")
+    turn = Turn(
+        request, config, RecallQuery("?"), datetime(2026, 3, 1, tzinfo=UTC), Deadline.after(3), Stages(), "receipt"
+    )
     chosen = tuple(
         Candidate(Memory(id=f"m{place}", content=content or "-"), 0.5, 1.0, 0.5, 0.5, source=ItemSource.CONTEXTUAL)
         for place, content in enumerate(contents)
     )
-    result = result_of(
-        turn, conclude_selection(turn, Selection(chosen, Engine.DETERMINISTIC), CandidateOutcomes(), None)
-    )
+    result = result_of(turn, conclude_selection(turn, Selection(chosen, Engine.DETERMINISTIC), (), None))
     output = host.output(fixture.event, result)
     assert host.faults(fixture.event, output) == []
     if result.memory_context:

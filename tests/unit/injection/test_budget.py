@@ -1,11 +1,11 @@
-"""Blocks within their limits: whole memories, pinned ones in their slots and never at the cost of everything else."""
+"""Blocks within their limits."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooks.blocks import find_blocks
 from hooks.contract import BlockFormat, ItemSource
+from hooks.contract.blocks import find_blocks
 from worker.domain.memory import Candidate, CandidateVerdict, Memory
 from worker.injection.budget import BlockLimits, Fitted, fit
 from worker.text.rendering import RenderedMemory, block, shown_text
@@ -31,26 +31,26 @@ def verdicts(found: Fitted) -> dict[str, CandidateVerdict]:
     return {entry.candidate.memory.id: entry.verdict for entry in found.dropped}
 
 
-def test_p3_there_is_a_cap_over_every_source() -> None:
+def test_p3_the_total_limit_covers_all_sources() -> None:
     items = [(CONTEXTUAL, f"fact {n}") for n in range(50)] + [(PINNED, f"goal {n}") for n in range(30)]
     found = fitted(items, BlockLimits(contextual=50, total=25, chars=100_000))
     assert len(found.lines) == 25
     assert set(verdicts(found).values()) == {CandidateVerdict.OVER_ITEMS}
 
 
-def test_pinned_slots_are_guaranteed_and_search_fills_the_rest() -> None:
+def test_pinned_memories_keep_slots_and_found_ones_fill_the_rest() -> None:
     items = [(CONTEXTUAL, f"fact {n}") for n in range(10)] + [(PINNED, f"goal {n}") for n in range(3)]
     found = fitted(items, BlockLimits(contextual=10, total=5, chars=6000))
     assert ids(found) == ["m0", "m1", "m10", "m11", "m12"]
 
 
-def test_pinned_memories_do_not_take_the_place_of_everything_found() -> None:
+def test_pinned_memories_leave_room_for_a_found_one() -> None:
     items = [(CONTEXTUAL, "fact")] + [(PINNED, f"goal {n}") for n in range(9)]
     assert ids(fitted(items, BlockLimits(contextual=5, total=1, chars=6000))) == ["m0"]
     assert ids(fitted(items, BlockLimits(contextual=5, total=3, chars=6000))) == ["m0", "m1", "m2"]
 
 
-def test_items_found_by_search_have_a_cap_of_their_own() -> None:
+def test_found_memories_have_their_own_limit() -> None:
     items = [(CONTEXTUAL, f"fact {n}") for n in range(9)] + [(PINNED, f"goal {n}") for n in range(4)]
     assert ids(fitted(items, BlockLimits(contextual=2, total=25, chars=6000))) == [
         "m0",
@@ -72,19 +72,19 @@ def test_p10_tokens_are_counted_and_long_pinned_goals_leave_room() -> None:
     assert set(verdicts(found).values()) == {CandidateVerdict.OVER_TOKENS}
 
 
-def test_east_asian_text_costs_what_it_costs() -> None:
+def test_east_asian_text_costs_more_tokens() -> None:
     items = [(CONTEXTUAL, "東京" * 50), (CONTEXTUAL, "a" * 100)]
     assert ids(fitted(items, BlockLimits(5, 25, 6000, tokens=100))) == ["m1"]
 
 
-def test_a_shorter_memory_may_fit_after_a_long_one_did_not() -> None:
+def test_a_shorter_memory_may_fit_after_a_skipped_one() -> None:
     items = [(CONTEXTUAL, "a" * 500), (CONTEXTUAL, "b" * 500), (CONTEXTUAL, "short")]
     found = fitted(items, BlockLimits(5, 25, chars=800))
     assert ids(found) == ["m0", "m2"]
     assert verdicts(found) == {"m1": CandidateVerdict.OVER_CHARS}
 
 
-def test_nothing_is_ever_cut_in_half() -> None:
+def test_memories_are_never_cut() -> None:
     found = fitted([(CONTEXTUAL, "word " * 100)], BlockLimits(5, 25, chars=300))
     assert found.lines == ()
 
@@ -97,7 +97,7 @@ def test_nothing_is_ever_cut_in_half() -> None:
     chars=st.integers(200, 2000),
     tokens=st.none() | st.integers(50, 600),
 )
-def test_no_limit_is_ever_exceeded(
+def test_no_limit_is_exceeded(
     style: BlockFormat,
     items: list[tuple[ItemSource, str]],
     total: int,
@@ -117,12 +117,12 @@ def test_no_limit_is_ever_exceeded(
     assert sorted([*ids(found), *verdicts(found)]) == sorted(f"m{n}" for n in range(len(items)))
 
 
-def test_characters_are_counted_as_hosts_do() -> None:
+def test_characters_are_utf16_units() -> None:
     smiles = [(CONTEXTUAL, "\U0001f600" * 200)]
     assert ids(fitted(smiles, BlockLimits(5, 25, chars=500))) == []
     assert ids(fitted(smiles, BlockLimits(5, 25, chars=600))) == ["m0"]
 
 
 @given(st.text())
-def test_a_token_never_has_more_than_four_bytes(text: str) -> None:
+def test_a_token_has_at_most_four_bytes(text: str) -> None:
     assert 4 * estimate_tokens(text) >= len(text.encode("utf-8", "replace"))

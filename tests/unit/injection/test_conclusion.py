@@ -1,4 +1,4 @@
-"""From a choice to a block and its receipt: what the receipt says is what the block holds."""
+"""From a selection to a block and its receipt, which must agree."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -7,11 +7,11 @@ import pytest
 
 from hooks.contract import BlockFormat, Engine, InjectionRequest, ItemSource, Outcome, Reason, RenderOptions, Retention
 from worker.domain.deadline import Deadline
-from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, MemoryType, Selection
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, MemoryType, RecallQuery, Selection
 from worker.domain.timings import Stages
 from worker.injection.conclusion import conclude_selection, result_of, shown_by
 from worker.injection.receipt import receipt_of
-from worker.injection.turn import CandidateOutcomes, Turn
+from worker.injection.turn import Turn
 from worker.settings.injection import InjectionConfig
 from worker.text.tokens import estimate_tokens
 
@@ -35,13 +35,13 @@ def turn(style: BlockFormat = BlockFormat.XML, retention: Retention = Retention.
         {"session_id": "s", "message": "padlock?", "render": {"format": style}, "retention": retention}
     )
     settings = InjectionConfig.model_validate(config)
-    return Turn(request, settings, "padlock?", NOW, Deadline.after(3), Stages(), "receipt")
+    return Turn(request, settings, RecallQuery("padlock?"), NOW, Deadline.after(3), Stages(), "receipt")
 
 
 @pytest.mark.parametrize("style", list(BlockFormat))
-def test_b37_pinned_goals_do_not_cut_off_what_was_found_and_the_receipt_is_true(style: BlockFormat) -> None:
+def test_b37_pinned_goals_leave_room_and_the_receipt_matches_the_block(style: BlockFormat) -> None:
     now = turn(style, max_total=25, max_tokens=800, max_item_chars=700)
-    conclusion = conclude_selection(now, Selection((*GOALS, PADLOCK), Engine.DETERMINISTIC), CandidateOutcomes(), None)
+    conclusion = conclude_selection(now, Selection((*GOALS, PADLOCK), Engine.DETERMINISTIC), (), None)
     result = result_of(now, conclusion)
     receipt = receipt_of(now, conclusion, result)
     text = result.memory_context or ""
@@ -53,34 +53,32 @@ def test_b37_pinned_goals_do_not_cut_off_what_was_found_and_the_receipt_is_true(
     )
     assert list(receipt.chosen) == [item.id for item in result.items] == in_text
     assert len(in_text) > 2
-    fates = {entry.id: entry.verdict for entry in receipt.considered}
-    assert {name for name, verdict in fates.items() if verdict is CandidateVerdict.CHOSEN} == set(in_text)
-    assert {verdict for name, verdict in fates.items() if name not in in_text} == {CandidateVerdict.OVER_TOKENS}
+    verdicts = {entry.id: entry.verdict for entry in receipt.considered}
+    assert {name for name, verdict in verdicts.items() if verdict is CandidateVerdict.CHOSEN} == set(in_text)
+    assert {verdict for name, verdict in verdicts.items() if name not in in_text} == {CandidateVerdict.OVER_TOKENS}
     assert {entry.id: entry.source for entry in receipt.considered}["g0"] is ItemSource.PINNED
 
 
-def test_what_was_found_comes_first_and_sections_put_pinned_first() -> None:
+def test_found_memories_come_first_except_in_sections() -> None:
     chosen = Selection((GOALS[0], PADLOCK), Engine.LLM)
-    plain = conclude_selection(turn(), chosen, CandidateOutcomes(), None)
-    sections = conclude_selection(turn(BlockFormat.SECTIONS), chosen, CandidateOutcomes(), None)
+    plain = conclude_selection(turn(), chosen, (), None)
+    sections = conclude_selection(turn(BlockFormat.SECTIONS), chosen, (), None)
     assert [line.memory.id for line in plain.lines] == ["m1", "g0"]
     assert [line.memory.id for line in sections.lines] == ["g0", "m1"]
 
 
-def test_p5_sections_tell_pinned_from_relevant() -> None:
+def test_p5_sections_separate_pinned_and_relevant() -> None:
     now = turn(BlockFormat.SECTIONS)
-    text = result_of(
-        now, conclude_selection(now, Selection((GOALS[0], PADLOCK), Engine.LLM), CandidateOutcomes(), None)
-    ).text
+    text = result_of(now, conclude_selection(now, Selection((GOALS[0], PADLOCK), Engine.LLM), (), None)).text
     assert (text or "").startswith("[Pinned context]\n[Goal] Goal 0")
     assert "\n\n[Relevant to this message]\n[Fact] Allotment" in (text or "")
 
 
-def test_p9_the_receipt_says_what_came_from_where_and_what_became_of_it() -> None:
-    now, verdicts = turn(max_total=1), CandidateOutcomes()
+def test_p9_the_receipt_has_source_and_verdict_of_each_candidate() -> None:
+    now = turn(max_total=1)
     shown = Candidate(Memory(id="m2", content="The padlock is on the gate"), 0.5, None, 0.4, 0.4)
-    verdicts.drop([Dropped(shown, CandidateVerdict.ALREADY_SHOWN, "m0")])
-    conclusion = conclude_selection(now, Selection((GOALS[0], PADLOCK), Engine.LLM), verdicts, None)
+    dropped = [Dropped(shown, CandidateVerdict.ALREADY_SHOWN, "m0")]
+    conclusion = conclude_selection(now, Selection((GOALS[0], PADLOCK), Engine.LLM), dropped, None)
     receipt = receipt_of(now, conclusion, result_of(now, conclusion))
     told = {entry.id: (entry.source, entry.score, entry.verdict, entry.duplicate_of) for entry in receipt.considered}
     assert told == {
@@ -93,13 +91,13 @@ def test_p9_the_receipt_says_what_came_from_where_and_what_became_of_it() -> Non
 def test_the_models_order_is_kept() -> None:
     facts = [Candidate(Memory(id=f"f{n}", content=f"fact {n}"), 0.5, None, n / 10, n / 10) for n in range(4)]
     order = [facts[2], facts[0], facts[3]]
-    conclusion = conclude_selection(turn(), Selection(tuple(order), Engine.LLM), CandidateOutcomes(), None)
+    conclusion = conclude_selection(turn(), Selection(tuple(order), Engine.LLM), (), None)
     assert [line.memory.id for line in conclusion.lines] == ["f2", "f0", "f3"]
 
 
-def test_what_fits_in_no_way_is_over_budget() -> None:
+def test_a_memory_that_never_fits_is_over_budget() -> None:
     now = turn(max_tokens=50)
-    conclusion = conclude_selection(now, Selection((GOALS[0],), Engine.LLM), CandidateOutcomes(), None)
+    conclusion = conclude_selection(now, Selection((GOALS[0],), Engine.LLM), (), None)
     assert (conclusion.outcome, conclusion.reason) == (Outcome.NONE_RELEVANT, Reason.OVER_BUDGET)
 
 
@@ -107,11 +105,9 @@ def test_what_fits_in_no_way_is_over_budget() -> None:
     ("retention", "count", "lasting"),
     [(Retention.HISTORY, 1, False), (Retention.SYSTEM, 1, True), (Retention.EPHEMERAL, 0, False)],
 )
-def test_what_counts_as_shown_depends_on_what_becomes_of_the_block(
-    retention: Retention, count: int, lasting: bool
-) -> None:
+def test_shown_entries_depend_on_retention(retention: Retention, count: int, lasting: bool) -> None:
     now = turn(retention=retention)
-    conclusion = conclude_selection(now, Selection((PADLOCK,), Engine.LLM), CandidateOutcomes(), None)
+    conclusion = conclude_selection(now, Selection((PADLOCK,), Engine.LLM), (), None)
     shown = shown_by(now, conclusion, 4, "block")
     assert len(shown) == count
     for entry in shown.values():
@@ -125,20 +121,14 @@ def test_secrets_do_not_reach_the_ledger() -> None:
         Memory(id="m1", content="Inventory DB: postgres://inv:Tr0ut-9981@db.lan:5432/inv"), 0.5, None, 0.5, 0.5
     )
     now = turn()
-    shown = shown_by(
-        now, conclude_selection(now, Selection((secret,), Engine.LLM), CandidateOutcomes(), None), 1, "block"
-    )
+    shown = shown_by(now, conclude_selection(now, Selection((secret,), Engine.LLM), (), None), 1, "block")
     assert "Tr0ut" not in shown["m1"].text
 
 
 @pytest.mark.parametrize(("asked", "configured", "holds"), [(400, None, 400), (600, 400, 400), (None, 400, 400)])
-def test_the_smaller_of_the_requests_and_the_configured_tokens_holds(
-    asked: int | None, configured: int | None, holds: int
-) -> None:
+def test_the_smaller_token_limit_applies(asked: int | None, configured: int | None, holds: int) -> None:
     now = turn(max_tokens=configured, max_total=25)
     now = replace(now, request=now.request.model_copy(update={"render": RenderOptions(max_tokens=asked)}))
-    result = result_of(
-        now, conclude_selection(now, Selection(tuple(GOALS), Engine.DETERMINISTIC), CandidateOutcomes(), None)
-    )
+    result = result_of(now, conclude_selection(now, Selection(tuple(GOALS), Engine.DETERMINISTIC), (), None))
     assert result.items
     assert estimate_tokens(result.memory_context or "") <= holds

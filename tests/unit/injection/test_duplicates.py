@@ -1,4 +1,4 @@
-"""What counts as shown, and what says the same twice."""
+"""Shown memories and duplicates."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ def candidate(
     angle: float | None = None,
     score: float = 0.5,
 ) -> Candidate:
-    """A candidate that was noted on a day, with a vector of two dimensions at an angle whose cosine to 0 is known."""
+    """Return a candidate created on a day, with a two-dimensional unit vector at an angle."""
     created = None if day is None else START + timedelta(days=day)
     memory = Memory(id=key, content=content or key, version=version, created_at=created)
     vector = None if angle is None else (math.cos(angle), math.sin(angle))
@@ -43,20 +43,20 @@ def entry(text: str = "", vector: Vector | None = None, version: int = 1) -> Led
     return LedgerEntry(version, 1, "b1", text, compact(vector))
 
 
-def test_shown_version_is_dropped_and_an_edit_may_come_again() -> None:
+def test_shown_version_is_dropped_and_an_edit_is_new() -> None:
     shown = {"m1": entry(), "m2": entry()}
     kept, dropped = deduplicate([candidate("m1"), candidate("m2", version=2)], shown)
     assert ids(kept) == ["m2"]
     assert [found.verdict for found in dropped] == [CandidateVerdict.ALREADY_SHOWN]
 
 
-def test_an_edit_that_hardly_changed_is_no_repeat_of_itself() -> None:
+def test_an_edit_is_not_a_duplicate_of_its_shown_version() -> None:
     shown = {"m1": entry("oat milk", (1.0, 0.0))}
     kept, _ = deduplicate([candidate("m1", "oat milk", 2, angle=0.0)], shown, NEAR)
     assert ids(kept) == ["m1"]
 
 
-def test_same_id_or_same_words_come_once() -> None:
+def test_same_id_or_text_is_kept_once() -> None:
     kept, dropped = deduplicate([candidate("m1", "Oat  milk"), candidate("m1"), candidate("m3", "oat milk")], {})
     assert ids(kept) == ["m1"]
     assert {(found.candidate.memory.id, found.verdict, found.of) for found in dropped} == {
@@ -65,7 +65,7 @@ def test_same_id_or_same_words_come_once() -> None:
     }
 
 
-def test_other_words_for_what_is_shown_do_not_come_again() -> None:
+def test_paraphrases_of_shown_memories_are_dropped() -> None:
     shown = {"m1": entry("Mireille takes oat milk", (1.0, 0.0))}
     kept, dropped = deduplicate([candidate("m2", "Mireille likes oat milk", angle=0.2)], shown, NEAR)
     assert kept == ()
@@ -84,13 +84,13 @@ def test_other_words_for_what_is_shown_do_not_come_again() -> None:
     ],
     ids=["negation", "name", "number", "far", "no threshold", "no vector"],
 )
-def test_what_differs_comes_though_it_is_near(content: str, angle: float | None, threshold: float | None) -> None:
+def test_similar_but_different_memories_are_kept(content: str, angle: float | None, threshold: float | None) -> None:
     shown = {"m1": entry("Mireille takes oat milk", (1.0, 0.0))}
     kept, _ = deduplicate([candidate("m2", content, angle=angle)], shown, threshold)
     assert ids(kept) == ["m2"]
 
 
-def test_of_several_wordings_the_newest_stays_in_the_best_place() -> None:
+def test_the_newest_duplicate_takes_the_best_position() -> None:
     batch = [
         candidate("m1", "Mireille takes oat milk", day=1, angle=0.0, score=0.9),
         candidate("m9", "Mireille visits on 9 March", day=2, angle=1.5, score=0.8),
@@ -103,7 +103,7 @@ def test_of_several_wordings_the_newest_stays_in_the_best_place() -> None:
     assert {(found.candidate.memory.id, found.of) for found in dropped} == {("m1", "m8"), ("m0", "m8")}
 
 
-def test_groups_do_not_drift_away_in_small_steps() -> None:
+def test_groups_do_not_drift() -> None:
     step = math.acos(0.95)
     batch = [candidate(f"m{n}", f"oat milk {'is fine ' * n}", day=9 - n, angle=n * step) for n in range(4)]
     kept, _ = deduplicate(batch, {}, NEAR)
@@ -111,7 +111,7 @@ def test_groups_do_not_drift_away_in_small_steps() -> None:
     assert ids(kept) == ["m0", "m2"]
 
 
-def test_a_step_between_two_near_ones_bridges_a_little_more() -> None:
+def test_a_duplicate_of_a_duplicate_may_be_slightly_further() -> None:
     step = math.acos(0.965)
     batch = [candidate(f"m{n}", "oat milk" + " too" * n, day=9 - n, angle=n * step) for n in range(3)]
     assert math.cos(2 * step) < NEAR
@@ -121,7 +121,7 @@ def test_a_step_between_two_near_ones_bridges_a_little_more() -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_the_order_of_candidates_does_not_change_which_stay(order: tuple[int, ...]) -> None:
+def test_the_result_does_not_depend_on_candidate_order(order: tuple[int, ...]) -> None:
     batch = [
         candidate("m1", "Mireille takes oat milk", day=1, angle=0.0),
         candidate("m2", "Mireille has oat milk", day=2, angle=0.1),
@@ -132,7 +132,7 @@ def test_the_order_of_candidates_does_not_change_which_stay(order: tuple[int, ..
 
 
 @pytest.mark.parametrize("odd", [(), (0.0, 0.0), (math.nan, 1.0), (1.0, 0.0, 0.0)])
-def test_vectors_without_a_meaning_match_nothing(odd: tuple[float, ...]) -> None:
+def test_invalid_vectors_match_nothing(odd: tuple[float, ...]) -> None:
     memories = [candidate("m1", "oat milk", angle=0.0), candidate("m2", "milk of oats", angle=0.0)]
     third = Candidate(Memory(id="m3", content="oat milk it is"), None, 1.0, 0.5, 0.5, odd)
     shown = {"m0": LedgerEntry(1, 1, "b", "oat milk of old", bytes(7))}
@@ -153,7 +153,7 @@ def test_compact_vectors_keep_the_cosine(seed: int, dimension: int) -> None:
     assert cosine > 0.999
 
 
-def test_no_vector_is_nothing_to_keep() -> None:
+def test_no_vector_compacts_to_none() -> None:
     for vector in (None, (), (0.0, 0.0), (math.inf, 1.0), (math.nan, 1.0)):
         assert compact(vector) is None
 
@@ -165,7 +165,7 @@ def test_no_vector_is_nothing_to_keep() -> None:
     ),
     st.none() | st.floats(0.0, 1.0),
 )
-def test_nothing_is_lost_and_nothing_comes_twice(made: list[tuple[Any, ...]], threshold: float | None) -> None:
+def test_every_candidate_is_kept_or_dropped_once(made: list[tuple[Any, ...]], threshold: float | None) -> None:
     batch = [candidate(f"m{key}", text, day=day, angle=angle) for key, text, angle, day in made]
     kept, dropped = deduplicate(batch, {"m0": entry("a", (1.0, 0.0))}, threshold)
     assert len(kept) + len(dropped) == len(batch)
@@ -184,17 +184,17 @@ VIEW = LedgerView(
 )
 
 
-def test_p6_entries_leave_the_window_by_turns() -> None:
-    """Something shown at turn 5 must not keep a memory out at turn 50."""
+def test_p6_entries_expire_after_the_window() -> None:
+    """A memory shown in turn 5 may be injected again in turn 50."""
     shown = still_shown(VIEW, retention=Retention.HISTORY, visible_blocks=None, depth=10)
     assert set(shown) == {"new", "lasting"}
 
 
-def test_callers_view_of_its_blocks_corrects_the_ledger() -> None:
+def test_visible_blocks_override_the_ledger() -> None:
     assert still_shown(VIEW, retention=Retention.HISTORY, visible_blocks=(), depth=100) == {}
     shown = still_shown(VIEW, retention=Retention.HISTORY, visible_blocks=("b1",), depth=100)
     assert set(shown) == {"old"}
 
 
-def test_ephemeral_blocks_are_gone_after_their_turn() -> None:
+def test_ephemeral_blocks_do_not_count_as_shown() -> None:
     assert still_shown(VIEW, retention=Retention.EPHEMERAL, visible_blocks=None, depth=100) == {}

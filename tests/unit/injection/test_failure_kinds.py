@@ -1,4 +1,4 @@
-"""What models have been seen to answer instead of a choice, and what comes of each kind."""
+"""Invalid model answers seen in practice, and how each is handled."""
 
 import pytest
 
@@ -66,7 +66,7 @@ async def answer(say: Say | str) -> tuple[list[str], ScriptedModel]:
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-async def test_a_failure_of_every_kind_has_its_name_and_its_number_of_calls(kind: str) -> None:
+async def test_each_failure_has_its_reason_and_number_of_calls(kind: str) -> None:
     say, reason, calls = FAILURES[kind]
     model = ScriptedModel([say])
     with pytest.raises(ModelError) as caught:
@@ -79,14 +79,14 @@ async def test_a_failure_of_every_kind_has_its_name_and_its_number_of_calls(kind
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
-async def test_an_answer_that_can_be_read_is_one_call(kind: str) -> None:
+async def test_a_readable_answer_takes_one_call(kind: str) -> None:
     text, wanted = ANSWERS[kind]
     chosen, model = await answer(text)
     assert chosen == wanted
     assert len(model.requests) == 1
 
 
-async def test_what_had_arrived_at_the_deadline_counts() -> None:
+async def test_a_partial_answer_at_the_deadline_is_used() -> None:
     model = ScriptedModel([Say('{"relevant":[3,1', cut=True)])
     selection = await selector(model).select(
         task(), Recalled("reed organ", many(OFFERED)), Memories(), InjectionConfig(), Deadline.after(3)

@@ -1,4 +1,4 @@
-"""What receipts keep."""
+"""Redaction of receipts."""
 
 import time
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from hooks.contract import InjectionRequest, Outcome
 from worker.domain.kinds import ReceiptKeep
 from worker.domain.memory import CandidateVerdict, MemoryType
 from worker.domain.receipt import ConsideredMemory, Receipt
-from worker.injection.redaction import MOST_CHARS, kept, without_secrets
+from worker.injection.redaction import MOST_CHARS, redacted, without_secrets
 from worker.text.masking import mask_secrets
 
 SECRET = "hunter22-secret"
@@ -50,11 +50,11 @@ def receipt() -> Receipt:
 
 @pytest.mark.parametrize("keep", list(ReceiptKeep))
 def test_no_receipt_keeps_a_secret(keep: ReceiptKeep) -> None:
-    assert SECRET not in kept(receipt(), keep).model_dump_json()
+    assert SECRET not in redacted(receipt(), keep).model_dump_json()
 
 
-def test_everything_else_is_kept_as_it_was() -> None:
-    found = kept(receipt(), ReceiptKeep.EVERYTHING)
+def test_everything_else_is_unchanged() -> None:
+    found = redacted(receipt(), ReceiptKeep.EVERYTHING)
     assert found.kept is ReceiptKeep.EVERYTHING
     assert found.request.message == "the gate, password: [masked]"
     assert found.considered[0].text == "gate password: [masked]"
@@ -63,7 +63,7 @@ def test_everything_else_is_kept_as_it_was() -> None:
 
 
 def test_without_texts_ids_scores_and_settings_stay() -> None:
-    found = kept(receipt(), ReceiptKeep.NO_TEXTS)
+    found = redacted(receipt(), ReceiptKeep.NO_TEXTS)
     said = [found.request.message, found.request.task_description, found.query, *found.recalls]
     assert not any(said)
     assert found.request.recent_messages == ()
@@ -73,8 +73,8 @@ def test_without_texts_ids_scores_and_settings_stay() -> None:
     assert found.kept is ReceiptKeep.NO_TEXTS
 
 
-def test_numbers_alone_name_nobody() -> None:
-    found = kept(receipt(), ReceiptKeep.NUMBERS)
+def test_numbers_only_keeps_no_names() -> None:
+    found = redacted(receipt(), ReceiptKeep.NUMBERS)
     written = found.model_dump_json()
     assert PLAIN not in written
     assert "oscar" not in written
@@ -83,7 +83,7 @@ def test_numbers_alone_name_nobody() -> None:
     assert Receipt.model_validate_json(written) == found
 
 
-def test_a_very_long_text_keeps_its_ends_and_no_secret_at_the_cut() -> None:
+def test_a_very_long_text_is_cut_without_leaking_a_secret() -> None:
     half = MOST_CHARS // 2
     text = "a b " * (half // 4 - 5) + f" password: {SECRET} " + "c d " * MOST_CHARS + "the end"
     found = without_secrets(text)

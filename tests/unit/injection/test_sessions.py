@@ -1,4 +1,4 @@
-"""What each event does to ledgers."""
+"""Effects of session events on ledgers."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from worker.settings.injection import InjectionConfig
 
 
 class Sessions:
-    """Sessions of tenant t: turns that bring one memory each, and events."""
+    """Sessions of tenant t: turns that show one memory each, and events."""
 
     def __init__(self, **config: Any) -> None:
         self.ledger = MemoryLedger()
@@ -46,7 +46,7 @@ async def three_turns(**config: Any) -> Sessions:
 
 
 @pytest.mark.parametrize("kind", ["session.started", "session.cleared"])
-async def test_a_session_that_begins_anew_has_been_shown_nothing(kind: str) -> None:
+async def test_a_restarted_session_has_an_empty_ledger(kind: str) -> None:
     sessions = await three_turns(on_compaction="keep")
     await sessions.turn("x", agent="scout")
     result = await sessions.event(kind)
@@ -54,7 +54,7 @@ async def test_a_session_that_begins_anew_has_been_shown_nothing(kind: str) -> N
     assert await sessions.shown() | await sessions.shown(agent="scout") == set()
 
 
-async def test_one_agent_may_begin_anew_alone() -> None:
+async def test_a_single_agent_can_restart() -> None:
     sessions = await three_turns()
     await sessions.turn("x", agent="scout")
     await sessions.event("agent.started", agent_id="scout")
@@ -62,14 +62,14 @@ async def test_one_agent_may_begin_anew_alone() -> None:
     assert await sessions.shown() == {"m1", "m2", "m3"}
 
 
-async def test_a_resumed_session_keeps_what_it_has_been_shown() -> None:
+async def test_a_resumed_session_keeps_its_ledger() -> None:
     sessions = await three_turns()
     result = await sessions.event("session.resumed")
     assert (result.forgotten, result.adopted) == (0, 0)
     assert await sessions.shown() == {"m1", "m2", "m3"}
 
 
-async def test_a_resumed_session_is_corrected_by_what_it_still_sees() -> None:
+async def test_visible_blocks_correct_a_resumed_session() -> None:
     sessions = await three_turns()
     await sessions.turn("far", session="lost")
     result = await sessions.event("session.resumed", visible_blocks=["b1", "bfar"])
@@ -77,7 +77,7 @@ async def test_a_resumed_session_is_corrected_by_what_it_still_sees() -> None:
     assert await sessions.shown() == {"m1", "mfar"}
 
 
-async def test_a_fork_has_been_shown_what_its_parent_had() -> None:
+async def test_a_fork_copies_its_parents_ledger() -> None:
     sessions = await three_turns()
     result = await sessions.event("session.forked", "child", parent_session_id="s")
     again = await sessions.event("session.forked", "child", parent_session_id="s")
@@ -88,21 +88,21 @@ async def test_a_fork_has_been_shown_what_its_parent_had() -> None:
     assert (await sessions.ledger.peek(LedgerKey("t", "child", "main"))).turn == 4
 
 
-async def test_a_fork_from_an_earlier_point_has_only_what_it_sees() -> None:
+async def test_a_fork_is_limited_to_its_visible_blocks() -> None:
     sessions = await three_turns()
     await sessions.event("session.forked", "child", parent_session_id="s", visible_blocks=["b1"])
     assert await sessions.shown("child") == {"m1"}
 
 
 @pytest.mark.parametrize("parent", [None, "never-seen"])
-async def test_a_fork_of_an_unknown_parent_is_rebuilt_from_what_it_sees(parent: str | None) -> None:
+async def test_a_fork_of_an_unknown_parent_uses_visible_blocks(parent: str | None) -> None:
     sessions = await three_turns()
     result = await sessions.event("session.forked", "child", parent_session_id=parent, visible_blocks=["b2", "none"])
     assert result.adopted == 1
     assert await sessions.shown("child") == {"m2"}
 
 
-async def test_a_fork_of_nothing_known_has_been_shown_nothing() -> None:
+async def test_a_fork_without_known_blocks_is_empty() -> None:
     sessions = await three_turns()
     assert (await sessions.event("session.forked", "child")).adopted == 0
     assert await sessions.shown("child") == set()
@@ -119,7 +119,7 @@ async def test_a_fork_of_nothing_known_has_been_shown_nothing() -> None:
         ("keep", {}, {"m1", "m2", "m3", "ms"}),
     ],
 )
-async def test_compaction_forgets_as_the_setting_says(policy: str, fields: dict[str, Any], left: set[str]) -> None:
+async def test_compaction_follows_the_setting(policy: str, fields: dict[str, Any], left: set[str]) -> None:
     sessions = await three_turns(on_compaction=policy)
     await sessions.turn("s", lasting=True)
     result = await sessions.event("context.compacted", **fields)
@@ -128,19 +128,19 @@ async def test_compaction_forgets_as_the_setting_says(policy: str, fields: dict[
 
 
 @pytest.mark.parametrize("policy", ["dropped", "reset", "keep"])
-async def test_clearing_forgets_everything_whatever_the_setting_says(policy: str) -> None:
+async def test_clearing_drops_everything(policy: str) -> None:
     sessions = await three_turns(on_compaction=policy)
     await sessions.turn("s", lasting=True)
     assert (await sessions.event("session.cleared")).forgotten == 4
 
 
-async def test_a_compaction_that_only_begins_forgets_nothing() -> None:
+async def test_a_started_compaction_drops_nothing() -> None:
     sessions = await three_turns()
     assert (await sessions.event("context.compacting")).forgotten == 0
     assert await sessions.shown() == {"m1", "m2", "m3"}
 
 
-async def test_what_came_while_the_context_was_compacted_is_still_there() -> None:
+async def test_memories_shown_during_compaction_stay() -> None:
     sessions = await three_turns()
     await sessions.event("context.compacting")
     await sessions.turn("4")
@@ -150,7 +150,7 @@ async def test_what_came_while_the_context_was_compacted_is_still_there() -> Non
     assert await sessions.shown() == set()
 
 
-async def test_a_compaction_that_was_called_off_long_ago_does_not_count() -> None:
+async def test_an_old_unfinished_compaction_is_ignored() -> None:
     sessions = await three_turns()
     await sessions.event("context.compacting")
     for number in range(PENDING_TURNS + 1):
@@ -159,20 +159,20 @@ async def test_a_compaction_that_was_called_off_long_ago_does_not_count() -> Non
     assert await sessions.shown() == set()
 
 
-async def test_pruned_blocks_may_come_again() -> None:
+async def test_pruned_blocks_are_dropped() -> None:
     sessions = await three_turns(on_compaction="keep")
     result = await sessions.event("context.pruned", removed_blocks=["b1", "b2"])
     assert result.forgotten == 2
     assert await sessions.shown() == {"m3"}
 
 
-async def test_what_a_failed_turn_brought_was_not_shown() -> None:
+async def test_a_failed_turn_is_withdrawn() -> None:
     sessions = await three_turns()
     assert (await sessions.event("turn.failed", turn_id="2")).forgotten == 1
     assert await sessions.shown() == {"m1", "m3"}
 
 
-async def test_tenants_and_sessions_do_not_touch_each_other() -> None:
+async def test_tenants_and_sessions_are_separate() -> None:
     sessions = await three_turns()
     await sessions.turn("x", "other")
     await sessions.event("session.cleared", "other")
@@ -184,12 +184,12 @@ async def test_tenants_and_sessions_do_not_touch_each_other() -> None:
     ("kind", "fault"),
     [("agent.started", "needs agent_id"), ("turn.failed", "needs turn_id"), ("context.pruned", "needs visible_blocks")],
 )
-def test_an_event_that_says_too_little_is_refused(kind: str, fault: str) -> None:
+def test_an_incomplete_event_is_rejected(kind: str, fault: str) -> None:
     with pytest.raises(ValidationError, match=fault):
         SessionEvent.model_validate({"type": kind, "session_id": "s"})
 
 
-async def test_what_a_session_has_been_shown_can_be_read() -> None:
+async def test_the_ledger_of_a_session_can_be_read() -> None:
     sessions = await three_turns()
     (main,) = shown_in(await sessions.service.show("t", "s"))
     assert (main["agent_id"], main["turn"]) == ("main", 3)

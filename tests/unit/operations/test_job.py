@@ -1,4 +1,4 @@
-"""The wrapper of jobs: deadlines, errors that become answers, and text that is always valid."""
+"""The wrapper around handlers: decoding, deadlines, errors and encoding."""
 
 import asyncio
 import json
@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 from hooks.contract import Reason
 from worker.domain import errors
 from worker.domain.deadline import Deadline
-from worker.domain.operation import Operation, OperationAnswer
+from worker.domain.operation import AnyHandler, JsonObject, Operation, Undelivered
 from worker.operations.job import answer, job_function
 
 
 class Channel:
-    """A way back that remembers; every job was put `age` seconds ago."""
+    """Records answers; every job was enqueued `age` seconds ago."""
 
     def __init__(self, age: float = 0.0) -> None:
         self.age = age
@@ -30,23 +30,27 @@ class Channel:
         self.sent.append({"to": job_id, **json.loads(answer.decode("ascii"))})
 
 
-async def echo(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-    return OperationAnswer({"payload": payload, "left": deadline.remaining()}, commit=("key", "turn"))
+ANY = Operation("any", JsonObject, JsonObject)
 
 
-def failing(error: Exception) -> Operation:
-    async def run(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+@ANY.bind
+async def echo(request: JsonObject, deadline: Deadline) -> Undelivered[JsonObject]:
+    return Undelivered(JsonObject({"payload": request.root, "left": deadline.remaining()}), ("key", "turn"))
+
+
+def failing(error: Exception) -> AnyHandler:
+    async def run(request: JsonObject, deadline: Deadline) -> JsonObject:
         raise error
 
-    return run
+    return ANY.bind(run)
 
 
-async def answered(operation: Operation, payload: object = None, budget: float = 1.0) -> dict[str, Any]:
-    raw = await answer(operation, {} if payload is None else payload, Deadline.after(budget), budget)
+async def answered(handler: AnyHandler, payload: object = None, budget: float = 1.0) -> dict[str, Any]:
+    raw = await answer(handler, {} if payload is None else payload, Deadline.after(budget), budget)
     return dict(json.loads(raw.decode("ascii")))
 
 
-async def test_the_answer_carries_result_and_commit() -> None:
+async def test_an_answer_contains_result_and_commit() -> None:
     channel = Channel()
     await job_function(echo, channel)({"job_id": "j"}, payload={"a": 1}, budget_ms=1000)
     (sent,) = channel.sent
@@ -68,7 +72,7 @@ async def test_a_job_whose_deadline_has_passed_is_not_run() -> None:
 
 
 @pytest.mark.parametrize("budget_ms", [None, "soon", -1, True])
-async def test_a_job_without_a_budget_gets_the_default(budget_ms: object) -> None:
+async def test_a_job_without_a_valid_budget_gets_the_default(budget_ms: object) -> None:
     channel = Channel()
     await job_function(echo, channel)({"job_id": "j"}, payload={}, budget_ms=budget_ms)
     assert 2.5 < channel.sent[0]["ok"]["left"] <= 2.85
@@ -80,8 +84,24 @@ async def test_budgets_are_bounded() -> None:
     assert 59 < channel.sent[0]["ok"]["left"] < 60
 
 
-async def test_an_operation_that_never_ends_is_cut_off_before_the_deadline() -> None:
-    async def hang(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+class Optional(BaseModel):
+    name: str
+    note: str | None = None
+
+
+@pytest.mark.parametrize(("omit_unset", "body"), [(False, {"name": "n", "note": None}), (True, {"name": "n"})])
+async def test_unset_fields_are_sent_unless_the_operation_omits_them(omit_unset: bool, body: dict[str, Any]) -> None:
+    @Operation("optional", Optional, Optional, omit_unset=omit_unset).bind
+    async def same(request: Optional, deadline: Deadline) -> Optional:
+        return request
+
+    assert (await answered(same, {"name": "n"}))["ok"] == body
+    assert (await answered(same, {"name": 7}))["error"]["message"].startswith("name: ")
+
+
+async def test_a_hanging_handler_is_cancelled_before_the_deadline() -> None:
+    @ANY.bind
+    async def hang(request: JsonObject, deadline: Deadline) -> JsonObject:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -91,10 +111,11 @@ async def test_an_operation_that_never_ends_is_cut_off_before_the_deadline() -> 
     assert deadline.remaining() > 0
 
 
-async def test_an_operation_that_uses_all_of_its_time_still_answers() -> None:
-    async def punctual(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+async def test_a_handler_that_uses_all_its_time_still_answers() -> None:
+    @ANY.bind
+    async def punctual(request: JsonObject, deadline: Deadline) -> JsonObject:
         await asyncio.sleep(deadline.remaining())
-        return OperationAnswer({"done": True})
+        return JsonObject({"done": True})
 
     assert (await answered(punctual))["ok"] == {"done": True}
 
@@ -132,26 +153,30 @@ async def test_errors_become_reasons(error: Exception, reason: str) -> None:
 
 
 async def test_a_validation_error_names_the_field_and_not_the_input() -> None:
-    told = (await answered(failing(invalid())))["error"]
-    assert told["reason"] == "bad_request"
-    assert told["message"].startswith("number: ")
-    assert "private" not in told["message"]
+    found = (await answered(failing(invalid())))["error"]
+    assert found["reason"] == "bad_request"
+    assert found["message"].startswith("number: ")
+    assert "private" not in found["message"]
 
 
-async def test_a_crash_is_answered_and_its_text_kept_to_itself() -> None:
+async def test_a_crash_is_answered_without_its_message() -> None:
     with capture_logs() as lines:
-        told = await answered(failing(ZeroDivisionError("private words")))
-    assert told["error"] == {"reason": "internal", "message": "ZeroDivisionError"}
+        found = await answered(failing(ZeroDivisionError("private words")))
+    assert found["error"] == {"reason": "internal", "message": "ZeroDivisionError"}
     assert [line["event"] for line in lines] == ["job_crashed"]
     assert "private" not in str(lines)
 
 
-@pytest.mark.parametrize("body", [{"x": object()}, {"x": float("nan")}])
-async def test_a_result_that_is_not_json_is_a_crash(body: dict[str, Any]) -> None:
-    async def odd(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        return OperationAnswer(body)
+class Number(BaseModel):
+    value: float
 
-    assert (await answered(odd))["error"]["reason"] == "internal"
+
+@pytest.mark.parametrize("result", [JsonObject({"x": object()}), Number(value=float("nan"))])
+async def test_a_result_that_is_not_json_is_a_crash(result: BaseModel) -> None:
+    async def odd(request: JsonObject, deadline: Deadline) -> BaseModel:
+        return result
+
+    assert (await answered(Operation("odd", JsonObject, BaseModel).bind(odd)))["error"]["reason"] == "internal"
 
 
 @pytest.mark.parametrize("payload", ["text", 7, [1]])
@@ -159,16 +184,17 @@ async def test_only_objects_are_payloads(payload: object) -> None:
     assert (await answered(echo, payload))["error"]["reason"] == "bad_request"
 
 
-async def test_surrogates_are_cleaned_on_both_ways() -> None:
+async def test_lone_surrogates_are_replaced_in_requests_and_results() -> None:
     seen: list[dict[str, Any]] = []
 
-    async def keep(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        seen.append(payload)
-        return OperationAnswer({"text": ["\udfff"]})
+    @ANY.bind
+    async def keep(request: JsonObject, deadline: Deadline) -> JsonObject:
+        seen.append(request.root)
+        return JsonObject({"text": ["\udfff"]})
 
-    told = await answered(keep, {"a\ud800": ["b\ud800", {"c": "\ud83d\ude00"}]})
+    found = await answered(keep, {"a\ud800": ["b\ud800", {"c": "\ud83d\ude00"}]})
     assert seen == [{"a\ufffd": ["b\ufffd", {"c": "\U0001f600"}]}]
-    assert told["ok"] == {"text": ["\ufffd"]}
+    assert found["ok"] == {"text": ["\ufffd"]}
 
 
 async def test_a_cancelled_job_stays_cancelled() -> None:

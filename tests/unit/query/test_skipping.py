@@ -170,7 +170,7 @@ def test_languages_limit_what_is_understood() -> None:
 def test_a_bad_regular_expression_is_named(tmp_path: Path, key: str) -> None:
     file = tmp_path / "meeseeks.toml"
     file.write_text(f'[memory_injection]\n{key} = ["ok", "(unclosed"]\n', encoding="utf-8")
-    with pytest.raises(SettingsError, match=rf"{key}.*\(unclosed.*not a regular expression"):
+    with pytest.raises(SettingsError, match=rf"{key}.*\(unclosed.*not a valid regular expression"):
         Settings.load({}, file)
 
 

@@ -1,4 +1,4 @@
-"""Scores, thresholds, boosts and the deterministic choice."""
+"""Scores, thresholds, boosts and selection by search scores."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -33,7 +33,7 @@ from worker.recall.ranking import (
 from worker.settings.injection import InjectionConfig
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-GATED = EmbedderProfile(
+WITH_QUERY_THRESHOLD = EmbedderProfile(
     "tiny", "1", 4, candidate_threshold=0.1, confident=0.5, duplicate=0.92, keyword=2.0, query_threshold=0.4
 )
 PROFILE = EmbedderProfile("tiny", "1", 4, candidate_threshold=0.25, confident=0.5, duplicate=0.92)
@@ -70,14 +70,14 @@ def order(hits: list[Hit], config: InjectionConfig) -> list[str]:
     return [candidate.memory.id for candidate in rank(hits, config)[0]]
 
 
-def test_weighted_fusion_adds_both_legs() -> None:
+def test_relevance_combines_cosine_and_keywords() -> None:
     (first, second), _ = rank([hit("a", 0.6), hit("b", 0.5, 8.0)], plain())
     assert (first.memory.id, second.memory.id) == ("b", "a")
     assert first.relevance == pytest.approx(0.6 * 0.5 + 0.4 * 0.5)
     assert second.relevance == pytest.approx(0.36)
 
 
-def test_floor_is_on_the_raw_cosine_and_a_strong_keyword_match_passes_it() -> None:
+def test_candidates_need_a_cosine_or_a_strong_keyword_match() -> None:
     candidates, dropped = rank([hit("a", 0.24), hit("b", 0.26), hit("c", 0.1, 10.5)], plain())
     assert {candidate.memory.id for candidate in candidates} == {"b", "c"}
     assert [(entry.candidate.memory.id, entry.verdict) for entry in dropped] == [
@@ -85,13 +85,13 @@ def test_floor_is_on_the_raw_cosine_and_a_strong_keyword_match_passes_it() -> No
     ]
 
 
-def test_configured_floor_goes_before_the_embedders() -> None:
+def test_configured_candidate_threshold_overrides_the_profile() -> None:
     assert order([hit("a", 0.3)], plain(contextual_min_score=0.4)) == []
     assert order([hit("a", 0.1)], plain(contextual_min_score=0.0)) == ["a"]
 
 
 def test_keyword_scores_mean_the_same_in_small_and_large_stores() -> None:
-    """A word that one memory has scores about ln N, whatever N."""
+    """A word in one memory scores about ln N for any N."""
     for size in (10, 1_000, 100_000):
         one_rare_word, three = math.log(1 + size), 3 * math.log(1 + size)
         candidates, dropped = rank([hit("a", 0.1, one_rare_word), hit("b", 0.1, three)], plain(), size)
@@ -100,17 +100,17 @@ def test_keyword_scores_mean_the_same_in_small_and_large_stores() -> None:
         assert dropped[0].candidate.keyword == pytest.approx(one_rare_word)
 
 
-def test_configured_keyword_floor_goes_before_the_embedders() -> None:
+def test_configured_keyword_threshold_overrides_the_profile() -> None:
     rare = math.log(1 + USUAL_SIZE)
     assert order([hit("a", 0.1, 2.0 * rare)], plain(keyword_min_score=2.1)) == []
     assert order([hit("a", 0.1, 0.5 * rare)], plain(keyword_min_score=0.5)) == ["a"]
 
 
-def test_the_gate_is_on_the_best_candidate_by_either_score() -> None:
+def test_the_query_threshold_applies_to_the_best_of_either_score() -> None:
     rare = math.log(1 + USUAL_SIZE)
 
     def kept(*hits: Hit, **settings: Any) -> list[str]:
-        pool = Pool(RankingContext(plain(**settings), GATED, NOW))
+        pool = Pool(RankingContext(plain(**settings), WITH_QUERY_THRESHOLD, NOW))
         pool.add(hits, SearchKind.MESSAGE)
         return [candidate.memory.id for candidate in pool.ranked()[0]]
 
@@ -121,21 +121,21 @@ def test_the_gate_is_on_the_best_candidate_by_either_score() -> None:
     assert kept(hit("a", 0.5), recall_min_score=0.6) == []
 
 
-def test_something_of_the_time_that_was_asked_for_opens_the_gate() -> None:
-    pool = Pool(RankingContext(plain(), GATED, NOW))
+def test_a_hit_from_the_named_time_passes_the_query_threshold() -> None:
+    pool = Pool(RankingContext(plain(), WITH_QUERY_THRESHOLD, NOW))
     pool.add([hit("a", 0.2), hit("b", 0.05)], SearchKind.MESSAGE)
     assert pool.ranked()[0] == ()
     pool.add([hit("a", 0.2)], SearchKind.DATED)
     assert [candidate.memory.id for candidate in pool.ranked()[0]] == ["a"]
 
 
-def test_what_is_known_besides_orders_and_never_lifts_over_the_floor() -> None:
+def test_boosts_affect_ranking_only() -> None:
     config = InjectionConfig(importance_weight=1.0, recency_weight=0.1)
     hits = [hit("a", 0.50, importance=0.0), hit("b", 0.40, importance=1.0), hit("c", 0.24, importance=1.0)]
     assert order(hits, config) == ["b", "a"]
 
 
-def test_recency_halves_with_each_half_life_and_the_future_gains_nothing() -> None:
+def test_recency_halves_per_half_life_and_is_zero_for_the_future() -> None:
     config = plain(recency_weight=0.1, recency_half_life_days=90.0)
     fresh = hit("new", 0.5, created_at=NOW)
     older = hit("old", 0.5, created_at=NOW - timedelta(days=90))
@@ -146,7 +146,7 @@ def test_recency_halves_with_each_half_life_and_the_future_gains_nothing() -> No
     assert scores["future"] == pytest.approx(0.3)
 
 
-def test_channel_and_time_add_to_the_order() -> None:
+def test_channel_and_time_add_to_the_score() -> None:
     config = plain(channel_weight=0.05, dated_weight=0.2)
     hits = [hit("here", 0.5, channel="#rigs"), hit("there", 0.5, channel="#ops"), hit("nowhere", 0.5)]
     (here, *others), _ = rank(hits, config, channel="#rigs")
@@ -163,7 +163,7 @@ def test_the_best_of_several_searches_counts() -> None:
     assert first.legs == (SearchKind.MESSAGE, SearchKind.WORDING)
 
 
-def test_links_add_to_the_order_and_vouch_for_what_has_no_score_of_its_own() -> None:
+def test_links_add_to_the_score_and_admit_unscored_memories() -> None:
     pool = pool_of(
         [hit("a", 0.95), hit("b", 0.3), hit("c", 0.1), hit("d", 0.1)], relation_weight=0.5, entity_weight=0.2
     )
@@ -174,7 +174,7 @@ def test_links_add_to_the_order_and_vouch_for_what_has_no_score_of_its_own() -> 
     assert [entry.candidate.memory.id for entry in dropped] == ["d"]
 
 
-def test_a_successor_takes_the_scores_of_what_it_replaced() -> None:
+def test_a_successor_takes_the_scores_of_its_predecessor() -> None:
     pool = pool_of([hit("old", 0.9, 5.0, superseded_by="new"), hit("new", 0.2)])
     old = pool.entries["old"]
     pool.hand_over({"new": [old], "gone": [old]})
@@ -190,7 +190,7 @@ def test_superseded_from_its_time_on() -> None:
     assert not is_superseded(timed, NOW - timedelta(seconds=1))
 
 
-def test_the_pool_is_cut_after_what_is_pinned() -> None:
+def test_pinned_memories_do_not_count_towards_the_pool() -> None:
     pinned = pinned_candidates([hit("p1", None), hit("p2", None)], NOW, 90.0)
     found, _ = rank([hit(f"m{n}", 0.9 - n / 10) for n in range(4)], plain())
     kept, over = within_pool((*pinned, *found), 3)
@@ -203,14 +203,14 @@ def test_ties_are_cut_by_id() -> None:
     assert order([hit("b", 0.5), hit("a", 0.5), hit("c", 0.5)], plain()) == ["a", "b", "c"]
 
 
-def test_without_a_dense_leg_keywords_decide_alone() -> None:
+def test_without_vectors_keywords_decide_alone() -> None:
     candidates, dropped = rank([hit("a", None, 8.0), hit("b", None, 2.0), hit("c", None, None)], plain())
     assert [candidate.memory.id for candidate in candidates] == ["a"]
     assert candidates[0].relevance == pytest.approx(0.5)
     assert len(dropped) == 2
 
 
-def test_choice_without_a_model_keeps_the_confident_ones_near_the_best() -> None:
+def test_search_only_keeps_confident_candidates_near_the_best() -> None:
     hits = [hit("a", 0.95), hit("b", 0.9), hit("c", 0.7, 2.0), hit("d", 0.3)]
     candidates, _ = rank(hits, plain())
     selection = choose(Recalled("q", candidates), plain(), PROFILE)
@@ -219,7 +219,7 @@ def test_choice_without_a_model_keeps_the_confident_ones_near_the_best() -> None
     assert is_unsure(selection)
 
 
-def test_choice_without_a_model_keeps_at_most_max_items() -> None:
+def test_search_only_keeps_at_most_max_items() -> None:
     candidates, _ = rank([hit(f"m{n}", 0.9) for n in range(8)], plain())
     selection = choose(Recalled("q", candidates), plain(max_items=3), PROFILE)
     assert len(selection.chosen) == 3
@@ -229,7 +229,7 @@ def test_choice_without_a_model_keeps_at_most_max_items() -> None:
 @given(
     st.lists(st.tuples(st.floats(-1, 1) | st.none(), st.floats(0, 100) | st.none(), st.floats(0, 1)), max_size=20),
 )
-def test_every_hit_is_accounted_for_once_in_falling_order(
+def test_every_hit_appears_once_in_descending_order(
     raw: list[tuple[float | None, float | None, float]],
 ) -> None:
     hits = [hit(f"m{n}", cosine, keyword, importance=weight) for n, (cosine, keyword, weight) in enumerate(raw)]

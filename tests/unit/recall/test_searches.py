@@ -1,5 +1,6 @@
-"""Which searches a recall makes, and what its best hits lead to."""
+"""The searches of a recall, and the neighbours of its best hits."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,13 +28,8 @@ NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 WHERE = MemoryFilter(Visibility(users=("u1",), valid_at=NOW))
 
 
-def legs(query: RecallQuery, **settings: Any) -> dict[SearchKind, int]:
-    wants = plan_of(query, WHERE, NOW, InjectionConfig(**settings)).wants
-    return {
-        search_kind: sum(want.search_kind is search_kind for want in wants)
-        for search_kind in SearchKind
-        if any(want.search_kind is search_kind for want in wants)
-    }
+def searches(query: RecallQuery, **settings: Any) -> Counter[SearchKind]:
+    return Counter(one.search_kind for one in plan_of(query, WHERE, NOW, InjectionConfig(**settings)).searches)
 
 
 def request(message: str, **fields: Any) -> InjectionRequest:
@@ -46,7 +42,7 @@ def first(message: str, **fields: Any) -> RecallQuery:
 
 
 def entry(key: str, relevance: float = 0.5, content: str = "text", **fields: Any) -> Entry:
-    return Entry(Memory(id=key, content=content, **fields), None, relevance, None, relevance, relevance)
+    return Entry(Memory(id=key, content=content, **fields), None, relevance, None, relevance)
 
 
 def relations(*targets: str, kind: str = "related_to") -> list[dict[str, str]]:
@@ -55,40 +51,40 @@ def relations(*targets: str, kind: str = "related_to") -> list[dict[str, str]]:
 
 def test_a_low_budget_searches_the_message_alone() -> None:
     query = RecallQuery("what did Imre say last week", also=("Imre's report",))
-    assert legs(query, recall_budget="low") == {SearchKind.MESSAGE: 1}
-    assert legs(RecallQuery(query.query, budget=Budget.LOW)) == {SearchKind.MESSAGE: 1}
-    assert legs(query) == {SearchKind.MESSAGE: 1, SearchKind.WORDING: 1, SearchKind.DATED: 1, SearchKind.NAMED: 1}
+    assert searches(query, recall_budget="low") == {SearchKind.MESSAGE: 1}
+    assert searches(RecallQuery(query.query, budget=Budget.LOW)) == {SearchKind.MESSAGE: 1}
+    assert searches(query) == {SearchKind.MESSAGE: 1, SearchKind.WORDING: 1, SearchKind.DATED: 1, SearchKind.NAMED: 1}
 
 
 def test_a_high_budget_searches_for_each_part_of_the_message() -> None:
     query = RecallQuery("Book the ferry for Solveig. Order sailcloth from Varg.")
-    assert SearchKind.WORDING not in legs(query)
-    assert legs(query, recall_budget="high")[SearchKind.WORDING] == 2
+    assert SearchKind.WORDING not in searches(query)
+    assert searches(query, recall_budget="high")[SearchKind.WORDING] == 2
 
 
-def test_every_leg_has_the_search_limit_and_the_filter() -> None:
+def test_every_search_has_the_limit_and_the_filter() -> None:
     plan = plan_of(
         RecallQuery("Imre's report of last week", also=("x y",)), WHERE, NOW, InjectionConfig(search_limit=7)
     )
-    assert {want.limit for want in plan.wants} == {7}
-    assert all(want.where.visibility == WHERE.visibility for want in plan.wants)
-    assert len(plan.wants) == 4
+    assert {search.limit for search in plan.searches} == {7}
+    assert all(search.where.visibility == WHERE.visibility for search in plan.searches)
+    assert len(plan.searches) == 4
 
 
-def test_a_time_in_the_message_narrows_one_leg() -> None:
+def test_a_time_in_the_message_adds_a_narrowed_search() -> None:
     plan = plan_of(RecallQuery("what went wrong last week"), WHERE, NOW, InjectionConfig())
-    (dated,) = [want for want in plan.wants if want.search_kind is SearchKind.DATED]
+    (dated,) = [search for search in plan.searches if search.search_kind is SearchKind.DATED]
     assert dated.where.since == datetime(2026, 3, 9, tzinfo=UTC)
     assert dated.where.until is not None
     assert NOW > dated.where.until > datetime(2026, 3, 15, 23, tzinfo=UTC)
 
 
-def test_explicit_filters_go_before_those_of_the_message() -> None:
+def test_explicit_filters_override_those_of_the_message() -> None:
     query = RecallQuery("Imre last week", since=NOW - timedelta(days=1), entities=("Imre",))
-    assert legs(query) == {SearchKind.MESSAGE: 1}
+    assert searches(query) == {SearchKind.MESSAGE: 1}
 
 
-def test_filters_are_those_of_the_query() -> None:
+def test_filters_come_from_the_query() -> None:
     query = RecallQuery("x", (MemoryType.TODO,), ("ÉMILE",), NOW, NOW, ("#ops",))
     where = filter_of(query, Visibility(users=("u1",)))
     assert where == MemoryFilter(
@@ -96,7 +92,7 @@ def test_filters_are_those_of_the_query() -> None:
     )
 
 
-def test_a_request_recalls_its_task_in_its_own_words_too() -> None:
+def test_a_request_recalls_its_task_too() -> None:
     query = first("go", task_description="Renew the harbour permit", source="cron")
     assert (query.query, query.pinned, query.history) == ("go Renew the harbour permit", True, False)
     assert query.also == ("Renew the harbour permit",)
@@ -128,7 +124,7 @@ def test_messages_that_only_sound_like_the_past(text: str) -> None:
     assert not about_the_past(text)
 
 
-def test_history_is_for_the_past_and_for_times_at_which_a_memory_held() -> None:
+def test_superseded_memories_are_kept_for_questions_about_the_past() -> None:
     old = Memory(id="m", content="x", superseded_by="n", superseded_at=NOW - timedelta(days=2))
     plan = plan_of(RecallQuery("the numbers of last week"), WHERE, NOW, InjectionConfig())
     assert plan.span is not None
@@ -139,13 +135,13 @@ def test_history_is_for_the_past_and_for_times_at_which_a_memory_held() -> None:
     assert not kept_for_history(before, RecallQuery("x"), plan.span, NOW)
 
 
-def test_links_that_are_followed() -> None:
+def test_followed_links() -> None:
     seed = entry("a", relations=[*relations("b", "c", "d"), *relations("old", kind="supersedes")])
     assert linked_ids([seed], {"b": None}, 10) == ("c", "d")
     assert linked_ids([seed], {}, 2) == ("b", "c")
 
 
-def test_names_that_are_followed() -> None:
+def test_followed_names() -> None:
     seeds = [
         entry("a", content="Mirela Stanek is coeliac", entities=("Mirela", "Canteen", "Team")),
         entry("b", content="x", entities=("Team",)),
@@ -154,7 +150,7 @@ def test_names_that_are_followed() -> None:
     assert shared_names(seeds) == ("canteen",)
 
 
-def test_links_count_in_both_directions_by_the_best_and_names_add_up() -> None:
+def test_links_count_both_ways_and_names_add_up() -> None:
     entries = {
         one.memory.id: one
         for one in (
@@ -169,6 +165,6 @@ def test_links_count_in_both_directions_by_the_best_and_names_add_up() -> None:
     assert found.by_name == pytest.approx({"c": 0.8 * 0.5})
 
 
-def test_a_name_that_everything_has_says_nothing() -> None:
+def test_a_name_in_every_memory_is_ignored() -> None:
     entries = {f"m{n}": entry(f"m{n}", entities=("Harbour",)) for n in range(COMMON_NAME + 1)}
     assert links([entries["m0"]], entries).by_name == {}

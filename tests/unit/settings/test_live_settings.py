@@ -109,8 +109,8 @@ async def test_agents_with_values_of_their_own_are_marked(live: LiveSettings) ->
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"max_total": -1}, r"memory_injection\.max_total: Input should be greater"),
-        ({"max_items": 2, "max_chars": "many"}, r"memory_injection\.max_chars: Input should be a valid integer"),
+        ({"max_total": -1}, r"memory_injection\.max_total: must be between 1 and 100"),
+        ({"max_items": 2, "max_chars": "many"}, r"memory_injection\.max_chars: must be a whole number"),
         ({"max_totl": 1}, r"memory_injection\.max_totl: unknown key; did you mean max_total\?"),
     ],
 )
@@ -139,7 +139,7 @@ async def test_values_are_saved_in_their_plain_form(live: LiveSettings, shelf: S
 async def test_without_a_store_nothing_can_be_saved(file: Path) -> None:
     live = LiveSettings(Settings.load({}, file))
     await live.refresh()
-    with pytest.raises(SettingsError, match="change the settings file"):
+    with pytest.raises(SettingsError, match="edit the settings file"):
         await live.patch(None, {"max_total": 5})
 
 
@@ -186,7 +186,7 @@ async def test_saved_values_of_another_version_are_left_out_and_kept(live: LiveS
     assert (live.for_agent("any").max_total, live.for_agent("any").max_items) == (2, 4)
     told = live.status()["faults"]["saved"]
     assert "memory_injection.from_the_future: unknown key" in told
-    assert "memory_injection.max_items: Input" in told
+    assert "memory_injection.max_items: must be" in told
     await live.patch(None, {"max_chars": 1000})
     assert shelf.saved.general == {"max_total": 2, "from_the_future": 1, "max_items": 0, "max_chars": 1000}
     await live.patch(None, {"max_items": 2}, ["from_the_future"])
@@ -242,7 +242,7 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
 
 async def test_types_that_do_not_exist_are_left_out_of_what_is_saved(live: LiveSettings, shelf: Shelf) -> None:
     dropped = await live.patch("scout", {"pinned_types": ["goal", "todos"]})
-    told = "agents.scout.pinned_types: 'todos' is no type of memory and is left out; did you mean todo?"
+    told = "agents.scout.pinned_types: ignoring unknown memory type 'todos'; did you mean todo?"
     assert dropped == [told]
     assert shelf.saved.agents == {"scout": {"pinned_types": ["goal"]}}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hooks.contract import Mode
-from hooks.wire import default_redis_url, socket_path, unix_url
+from hooks.protocol.wire import default_redis_url, socket_path, unix_url
 from worker.domain.errors import SettingsError
 from worker.domain.memory import MemoryType
 from worker.settings.injection import InjectionConfig, Settings
@@ -46,7 +46,7 @@ def test_agents_override_single_keys(tmp_path: Path) -> None:
         ('[[agents]]\nid = "a"\nmax_items = "many"\n', "agents.a.max_items"),
         ("[[agents]]\nmax_items = 1\n", "needs an id"),
         ("[inject]\nx = 1\n", "unknown table"),
-        ("[memory_injection\n", "line 1"),
+        ("[memory_injection\n", ":1: not valid TOML"),
     ],
 )
 def test_wrong_settings_are_named(tmp_path: Path, text: str, message: str) -> None:
@@ -79,16 +79,24 @@ def fault(tmp_path: Path, text: str, **environ: str) -> str:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("[service]\n\n[memory_injection]\n# limit\nsearch_limit = 0\n", 5, "memory_injection.search_limit: Input"),
+        (
+            "[service]\n\n[memory_injection]\n# limit\nsearch_limit = 0\n",
+            5,
+            "search_limit: must be between 1 and 200",
+        ),
         ("[memory_injection]\nserch_limit = 5\n", 2, "unknown key; did you mean search_limit?"),
         ("[service]\nmax_jbos = 5\n", 2, "service.max_jbos: unknown key; did you mean max_jobs?"),
-        ('[[agents]]\nid = "a"\n[[agents]]\nid = "b"\nmax_items = "many"\n', 5, "agents.b.max_items: Input"),
-        ('[[agents]]\nid = "a"\n[[agents]]\nid = "a"\n', 4, "two [[agents]] tables with the id 'a'"),
+        (
+            '[[agents]]\nid = "a"\n[[agents]]\nid = "b"\nmax_items = "many"\n',
+            5,
+            "b.max_items: must be a whole number",
+        ),
+        ('[[agents]]\nid = "a"\n[[agents]]\nid = "a"\n', 4, "two [[agents]] tables have the id 'a'"),
         ('[[agents]]\nid = "a"\n[[agents]]\nmax_items = 1\n', 3, "needs an id"),
         ("\n[memory_injektion]\n", 2, "unknown table memory_injektion; did you mean memory_injection?"),
-        ("memory_injection.max_items = 0\n", 1, "memory_injection.max_items: Input"),
+        ("memory_injection.max_items = 0\n", 1, "memory_injection.max_items: must be between 1 and 50"),
         ("memory_injection = 5\n", 1, "memory_injection must be a table"),
-        ('[agents.a]\nid = "a"\n', 0, "agents must be tables with an id"),
+        ('[agents.a]\nid = "a"\n', 0, "agents must be a list of tables with an id"),
     ],
 )
 def test_faults_name_file_line_and_key(tmp_path: Path, text: str, line: int, message: str) -> None:
@@ -152,9 +160,9 @@ def test_types_that_do_not_exist_are_left_out_with_a_warning_each(tmp_path: Path
     assert settings.for_agent("a").pinned_types == ()
     file = tmp_path / "meeseeks.toml"
     assert settings.warnings == (
-        f"{file}:2: memory_injection.pinned_types: 'todos' is no type of memory and is left out; did you mean todo?",
-        f"{file}:2: memory_injection.pinned_types: 'x' is no type of memory and is left out",
-        f"{file}:5: agents.a.pinned_types: 'gaol' is no type of memory and is left out; did you mean goal?",
+        f"{file}:2: memory_injection.pinned_types: ignoring unknown memory type 'todos'; did you mean todo?",
+        f"{file}:2: memory_injection.pinned_types: ignoring unknown memory type 'x'",
+        f"{file}:5: agents.a.pinned_types: ignoring unknown memory type 'gaol'; did you mean goal?",
     )
 
 

@@ -1,12 +1,11 @@
-"""Writers held back, and operations exchanged under way."""
+"""The write barrier, and replacing handlers while requests run."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from worker.domain.deadline import Deadline
-from worker.domain.operation import OperationAnswer
+from worker.domain.operation import Handlers, JsonObject, Operation, by_name
 from worker.store.switching import OperationSwitch, WriteBarrier
 
 
@@ -16,7 +15,7 @@ async def soon(event: asyncio.Event) -> bool:
     return event.is_set()
 
 
-async def test_the_gate_waits_for_writers_and_then_makes_writers_wait() -> None:
+async def test_the_barrier_waits_for_writers_and_then_makes_writers_wait() -> None:
     write_barrier, wrote, closed, release = WriteBarrier(), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def first() -> None:
@@ -45,7 +44,7 @@ async def test_the_gate_waits_for_writers_and_then_makes_writers_wait() -> None:
     assert wrote.is_set()
 
 
-async def test_the_gate_opens_again_when_what_it_was_closed_for_fails() -> None:
+async def test_the_barrier_opens_again_after_a_failure() -> None:
     write_barrier, written = WriteBarrier(), False
     with pytest.raises(KeyError):
         async with write_barrier.closed():
@@ -55,39 +54,42 @@ async def test_the_gate_opens_again_when_what_it_was_closed_for_fails() -> None:
     assert written
 
 
-async def test_calls_go_to_the_table_of_their_beginning_and_the_former_one_says_when_it_is_idle() -> None:
+READ, WRITE = Operation("read", JsonObject, JsonObject), Operation("write", JsonObject, JsonObject, writes=True)
+
+
+async def test_calls_use_the_handlers_of_their_beginning_and_former_handlers_become_idle() -> None:
     release = asyncio.Event()
 
-    def answering(name: str, slow: bool) -> Any:
-        async def operation(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
+    def answering(name: str, slow: bool) -> Handlers:
+        async def run(request: JsonObject, deadline: Deadline) -> JsonObject:
             if slow:
                 await release.wait()
-            return OperationAnswer({"from": name})
+            return JsonObject({"from": name})
 
-        return operation
+        return by_name([READ.bind(run)])
 
-    switch = OperationSwitch(WriteBarrier(), {"write"}, {"read": answering("old", True)})
-    read = switch.table()["read"]
-    running = asyncio.create_task(read({}, Deadline.after(5)))
+    switch = OperationSwitch(WriteBarrier(), answering("old", True))
+    read = READ.handler_in(switch.handlers()).run
+    running = asyncio.ensure_future(read(JsonObject({}), Deadline.after(5)))
     await asyncio.sleep(0)
-    idle = switch.use({"read": answering("new", False)})
-    assert (await read({}, Deadline.after(5))).body == {"from": "new"}
+    idle = switch.use(answering("new", False))
+    assert await read(JsonObject({}), Deadline.after(5)) == JsonObject({"from": "new"})
     assert not idle.is_set()
     release.set()
-    assert (await running).body == {"from": "old"}
+    assert await running == JsonObject({"from": "old"})
     assert idle.is_set()
     assert switch.use({}).is_set()
 
 
-async def test_only_writes_wait_at_the_gate() -> None:
-    async def operation(payload: dict[str, Any], deadline: Deadline) -> OperationAnswer:
-        return OperationAnswer({})
+async def test_only_writes_wait_for_the_barrier() -> None:
+    async def run(request: JsonObject, deadline: Deadline) -> JsonObject:
+        return request
 
     write_barrier = WriteBarrier()
-    table = OperationSwitch(write_barrier, {"write"}, {"read": operation, "write": operation}).table()
+    handlers = OperationSwitch(write_barrier, by_name([READ.bind(run), WRITE.bind(run)])).handlers()
     async with write_barrier.closed():
-        await asyncio.wait_for(table["read"]({}, Deadline.after(5)), 1)
-        writing = asyncio.create_task(table["write"]({}, Deadline.after(5)))
+        await asyncio.wait_for(handlers["read"].run(JsonObject({}), Deadline.after(5)), 1)
+        writing = asyncio.ensure_future(handlers["write"].run(JsonObject({}), Deadline.after(5)))
         await asyncio.sleep(0.01)
         assert not writing.done()
     await asyncio.wait_for(writing, 1)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooks.blocks import FRAMES, NOTICE, block_id, find_blocks, strip_blocks
 from hooks.contract import BlockFormat, InjectionResult, ItemSource, Outcome
+from hooks.contract.blocks import FRAMES, NOTICE, block_id, find_blocks, strip_blocks
 from worker.domain.memory import Candidate, CandidateVerdict, Memory, MemoryType
 from worker.injection.budget import BlockLimits, fit
 from worker.text.rendering import RenderedMemory, block, body, flatten, shown_text

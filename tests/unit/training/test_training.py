@@ -1,4 +1,4 @@
-"""Fitting the relevance model: on small data with a known answer, and twice to the same bytes."""
+"""Training the relevance model: correct on small data, and reproducible."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ SMALL = Recipe(Growth(trees=12, depth=3), seeds=1)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    """Two worlds, as the product's recall brings them."""
+    """Return two worlds with candidates from the service's recall."""
     folder = tmp_path_factory.mktemp("worlds")
     for name in PAIR:
         (folder / name).symlink_to((WORLDS / name).resolve())
@@ -44,7 +44,7 @@ def _tasks() -> int:
 
 
 class TestTrees:
-    def test_they_learn_a_rule_of_two_columns(self) -> None:
+    def test_they_learn_a_rule_on_two_columns(self) -> None:
         random = np.random.default_rng(1)
         rows = random.normal(size=(3000, 6)).astype(np.float32)
         wanted = ((rows[:, 1] > 0.3) & (rows[:, 4] < 0.5)).astype(np.float32)
@@ -55,7 +55,7 @@ class TestTrees:
         assert share_of_pairs(right, trees(fresh)) > 0.98
         assert {1, 4} <= set(trees.columns[:5].ravel().tolist())
 
-    def test_the_seed_alone_decides(self) -> None:
+    def test_the_same_seed_gives_the_same_trees(self) -> None:
         random = np.random.default_rng(2)
         rows = random.normal(size=(400, 5)).astype(np.float32)
         wanted = (rows[:, 0] > 0).astype(np.float32)
@@ -64,7 +64,7 @@ class TestTrees:
         assert np.array_equal(same[0].leaves, same[1].leaves)
         assert not np.array_equal(same[0].columns, same[2].columns)
 
-    def test_the_last_bit_of_a_score_changes_nothing(self) -> None:
+    def test_rounding_differences_do_not_change_trees(self) -> None:
         random = np.random.default_rng(2)
         rows = random.normal(size=(400, 3)).astype(np.float32)
         other = np.where(random.random(rows.shape) < 0.1, np.nextafter(rows, np.float32(9.0)), rows)
@@ -74,7 +74,7 @@ class TestTrees:
         for name in ("columns", "limits", "leaves"):
             assert np.array_equal(getattr(one, name), getattr(same, name))
 
-    def test_a_column_of_one_value_is_never_asked_about(self) -> None:
+    def test_constant_columns_are_not_used(self) -> None:
         random = np.random.default_rng(3)
         rows = np.stack([np.full(200, 4.0), random.normal(size=200)], axis=1).astype(np.float32)
         wanted = (rows[:, 1] > 0).astype(np.float32)
@@ -82,8 +82,8 @@ class TestTrees:
         assert set(trees.columns.ravel().tolist()) == {1}
 
 
-class TestHead:
-    def test_it_tells_tasks_apart_by_words_and_by_vector(self) -> None:
+class TestNeedModel:
+    def test_it_separates_tasks_by_words_and_vector(self) -> None:
         random = np.random.default_rng(4)
         texts = [f"explain {word}" if place % 2 else f"remind {word}" for place, word in enumerate("abcdefghij" * 12)]
         vectors = random.normal(size=(120, 8)).astype(np.float32)
@@ -94,7 +94,7 @@ class TestHead:
         assert share_of_pairs(wanted[100:] > 0, scores[100:]) == 1.0
 
 
-def test_calibration_finds_the_line() -> None:
+def test_calibration_finds_scale_and_shift() -> None:
     random = np.random.default_rng(5)
     scores = random.normal(size=20_000).astype(np.float32)
     relevant = (random.random(20_000) < 1.0 / (1.0 + np.exp(-(1.7 * scores - 0.6)))).astype(np.float32)
@@ -111,7 +111,7 @@ def test_auroc_is_the_share_of_pairs(wanted: list[int], scores: list[float], sha
     assert share_of_pairs(np.array(wanted, dtype=bool), np.array(scores, dtype=np.float32)) == share
 
 
-def test_a_second_reader_is_measured_like_a_judge(tmp_path: Path) -> None:
+def test_a_second_reader_is_measured_against_labels(tmp_path: Path) -> None:
     world = read_world(WORLDS / "newsroom")
     wanting = [task for task in world.tasks if task.essential]
     empty = [task for task in world.tasks if not task.relevant]
@@ -130,19 +130,19 @@ def test_a_second_reader_is_measured_like_a_judge(tmp_path: Path) -> None:
     assert read_readings(path) == (Reading("newsroom", "t01", frozenset(["m001"]), frozenset()),)
 
 
-def test_the_second_readings_are_of_tasks_that_there_are() -> None:
+def test_the_second_readings_match_existing_tasks() -> None:
     found = agreement(read_worlds(WORLDS), read_readings(SECOND_READING))
     assert found.tasks >= 24
     assert found.kappa > 0.5
 
 
 @pytest.mark.parametrize(("key", "added"), [("t50", False), ("t51", True), ("t100", True), ("case-99", False)])
-def test_added_tasks_are_told_by_their_ids(key: str, added: bool) -> None:
+def test_added_tasks_are_recognized_by_id(key: str, added: bool) -> None:
     assert is_added(key) is added
 
 
 class TestVariants:
-    def test_small_stores_hold_what_their_tasks_are_about(self) -> None:
+    def test_small_stores_hold_the_memories_of_their_tasks(self) -> None:
         world = read_world(WORLDS / "newsroom")
         plain_notes, *others = variants_of(world, 0)
         small = others[:-5]
@@ -156,7 +156,7 @@ class TestVariants:
             assert {task.request.scope.tenant for task in one.tasks} == {one.name}
         assert min(len(one.memories) for one in small) < 10
 
-    def test_tiny_stores_and_those_with_holes_are_asked_everything(self) -> None:
+    def test_tiny_stores_and_holes_have_all_tasks(self) -> None:
         world = read_world(WORLDS / "newsroom")
         *tiny, holes = list(variants_of(world, 0))[-5:]
         assert [len(one.memories) for one in tiny] == [1, 3, 5, 10]
@@ -168,7 +168,7 @@ class TestVariants:
         wanting = [sum(bool(task.relevant) for task in one.tasks) for one in (world, holes)]
         assert 0 < wanting[1] < wanting[0]
 
-    def test_plain_notes_have_their_text_and_owner_alone(self) -> None:
+    def test_plain_notes_have_only_text_and_owner(self) -> None:
         world = read_world(WORLDS / "newsroom")
         notes = next(variants_of(world, 0)).memories
         assert {(note.type, note.importance, note.entities, note.channel) for note in notes} == {
@@ -177,13 +177,13 @@ class TestVariants:
         assert [note.content for note in notes] == [memory.content for memory in world.memories]
         assert [note.scope for note in notes] == [memory.scope for memory in world.memories]
 
-    def test_the_seed_decides(self) -> None:
+    def test_variants_depend_on_the_seed(self) -> None:
         world = read_world(WORLDS / "newsroom")
         one, same, other = (list(variants_of(world, seed)) for seed in (3, 3, 4))
         assert one == same
         assert one != other
 
-    def test_measuring_takes_a_part(self, data: Data) -> None:
+    def test_data_can_be_reduced_to_some_tasks(self, data: Data) -> None:
         written, rows = data.only(data.written)
         assert len(written.cases) == _tasks()
         assert np.array_equal(written.rows.table, data.rows.table[rows])
@@ -191,7 +191,7 @@ class TestVariants:
 
 
 class TestOnWorlds:
-    def test_labels_and_candidates_meet(self, data: Data) -> None:
+    def test_candidates_have_their_labels(self, data: Data) -> None:
         assert data.worlds == ("newsroom", "photographer")
         number = _tasks()
         assert data.written.sum() == number
@@ -206,14 +206,14 @@ class TestOnWorlds:
         )
         assert (data.rows.relevant[data.rows.essential] == 1.0).all()
 
-    def test_an_unseen_world_is_scored_by_a_judge_of_the_other(self, data: Data) -> None:
+    def test_an_unseen_world_is_scored_by_a_model_of_the_other(self, data: Data) -> None:
         scores = unseen_scores(data, np.array([True, True]), 2, SMALL)
         other = fit(data, np.array([False, True]), SMALL)
         rows = rows_of(data, np.array([True, False]))
         assert np.array_equal(scores[rows], other.scores(data, rows))
         assert share_of_pairs(data.rows.relevant > 0, scores) > 0.7
 
-    def test_thresholds_keep_what_they_promise_where_they_are_taken(self, data: Data) -> None:
+    def test_thresholds_reach_their_targets(self, data: Data) -> None:
         both = np.array([True, True])
         everywhere = unseen_scores(data, both, 2, SMALL)
         data, rows = data.only(data.written)
@@ -226,7 +226,7 @@ class TestOnWorlds:
         nothing = counts(data, chosen(data, scores, Threshold(99.0, 99.0))).measures()
         assert (nothing.clean, nothing.recall, nothing.items) == (1.0, 0.0, 0.0)
 
-    def test_a_part_is_measured_with_thresholds_of_the_others(self, data: Data) -> None:
+    def test_a_part_uses_thresholds_of_the_others(self, data: Data) -> None:
         scores = unseen_scores(data, np.array([True, True]), 2, SMALL)
         parts = folds(2, 2, 0)
         picked, thresholds = unseen_choice(data, scores, parts, 0.9, 0.5)
@@ -237,19 +237,19 @@ class TestOnWorlds:
         low, high = counts(data, picked).interval("clean")
         assert 0.0 <= low <= high <= 1.0
 
-    def test_the_report_tells_what_becomes_of_the_essential(self, data: Data, tmp_path: Path) -> None:
+    def test_the_report_shows_outcomes_of_essential_memories(self, data: Data, tmp_path: Path) -> None:
         outcome = make(data, read_relevance_model().table, fitted_worlds(data.cases, PAIR), SMALL, 2)
         (tmp_path / "img").mkdir()
         write_report(outcome, [Step(1, 0.8, 0.8, 0.8, 0.2, 0.9)], Agreement(1, 1, 1.0, 1.0, 1.0, 1.0), tmp_path)
         lines = (tmp_path / "relevance-results.md").read_text(encoding="utf-8").splitlines()
         tables = {line.split(" | ")[0].removeprefix("| "): line.removesuffix(" |").split(" | ")[1:] for line in lines}
-        first, added = tables["the first 50 of each world"], tables["added where it erred"]
+        first, added = tables["the first 50 of each world"], tables["added where it was wrong"]
         assert [int(first[0]), int(added[0])] == [100, _tasks() - 100]
-        groups = [[float(value) for value in tables[name]] for name in ("no word", "one", "two and more")]
+        groups = [[float(value) for value in tables[name]] for name in ("none", "one", "two or more")]
         every = [float(value) for value in tables["all candidates"]]
         assert sum(group[0] for group in groups) == pytest.approx(every[0], abs=0.002)
-        for _, *fates in (*groups, every):
-            assert sum(fates) == pytest.approx(1.0, abs=0.002)
+        for _, *shares in (*groups, every):
+            assert sum(shares) == pytest.approx(1.0, abs=0.002)
 
     def test_the_same_seed_makes_the_same_bytes(self, data: Data) -> None:
         table = read_relevance_model().table

@@ -32,8 +32,8 @@ def test_lines_become_memories_and_bad_ones_say_why() -> None:
     assert list(entries) == [1, 3, 4, 5, 6, 7]
     assert isinstance(entries[1], Memory)
     reasons = [entry.reason for entry in entries.values() if isinstance(entry, Rejected)]
-    assert "not JSON" in reasons[0]
-    assert "expected a JSON object, found list" in reasons[1]
+    assert "not valid JSON" in reasons[0]
+    assert "not a JSON object" in reasons[1]
     assert "blank" in reasons[2]
     assert reasons[3].startswith("colour")
     assert "nested too deeply" in reasons[4]

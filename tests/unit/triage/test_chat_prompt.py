@@ -89,5 +89,5 @@ def test_a_prompt_that_triage_cannot_use_is_refused() -> None:
     with pytest.raises(PromptError, match="'# Search' is missing"):
         LlmSelector(ScriptedModel([]), parse_prompt(text, "t.md"), CircuitBreaker(), present=str)
     text += "# Search\na\n# Results\na\n# Final\na\n# Repair\na\n"
-    with pytest.raises(PromptError, match="no variable 'weather'"):
+    with pytest.raises(PromptError, match="unknown variable 'weather'"):
         LlmSelector(ScriptedModel([]), parse_prompt(text, "t.md"), CircuitBreaker(), present=str)

@@ -142,7 +142,7 @@ async def test_a_planted_instruction_moves_one_probability_at_most() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "state", "fault"),
-    [("candidate", "", "# State"), ("candidates", "# State\nx\n", "no variable 'candidates'")],
+    [("candidate", "", "# State"), ("candidates", "# State\nx\n", "unknown variable 'candidates'")],
 )
 def test_a_prompt_that_cannot_be_used_is_refused(variable: str, state: str, fault: str) -> None:
     head = f"---\nid: decision\nversion: 1\nvariables: [{variable}]\n---\n"
@@ -191,7 +191,7 @@ def test_without_a_task_that_needs_nothing_precision_and_recall_decide() -> None
 
 
 def test_too_few_labels_are_refused() -> None:
-    with pytest.raises(SettingsError, match="too few to fit to"):
+    with pytest.raises(SettingsError, match="too few for a fit"):
         fitted([Answered("t", 0.5, False)] * 500 + [Answered("t", 0.5, True)] * 5)
 
 
@@ -209,5 +209,5 @@ def test_scales_are_kept_by_model(tmp_path: Path) -> None:
     assert read_scales(tmp_path)["ollama/tev1"] == DecisionScale(2.0, -1.0, 0.7)
     assert set(read_scales(tmp_path)) == {"ollama/tev1", "ollama/nimble"}
     (tmp_path / FILE).write_text(json.dumps({"x": {"slop": 1}}))
-    with pytest.raises(SettingsError, match="delete it or run the command again"):
+    with pytest.raises(SettingsError, match="delete it or run"):
         read_scales(tmp_path)

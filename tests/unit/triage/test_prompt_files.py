@@ -53,7 +53,7 @@ def test_values_are_never_expanded_again() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("---\nid", "id", "must begin with front matter"),
+        ("---\nid", "id", "must start with front matter"),
         ("version: 2", "version: two", "version: Input should be a valid integer"),
         ("version: 2", "", "version: Field required"),
         ("id: demo", "id: Demo Prompt", "id: String should match"),
@@ -66,10 +66,10 @@ def test_values_are_never_expanded_again() -> None:
         ("id: demo", f"id: {'[' * 5000}", "the front matter is not YAML"),
         ("variables: [task]", "variables: [task, spare]", "the variable 'spare' is declared but not used"),
         ("Do {{task}}", "Do {{tusk}}", "the variable 'tusk' is used but not declared"),
-        ("Rules.", "Rules {{task}}.", "'# System' must not hold variables"),
+        ("Rules.", "Rules {{task}}.", "'# System' must not use variables"),
         ("# User", "# Users", "needs the sections"),
         ("# Example: assistant\ntwo\n", "", "examples must come in pairs"),
-        ("# Repair", "# User", "the section '# User' is there twice"),
+        ("# Repair", "# User", "the section '# User' appears twice"),
         ("# System", "hello\n# System", "text before the first heading"),
     ],
 )
@@ -85,7 +85,7 @@ def test_a_folder_is_loaded_by_id(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("not a prompt")
     assert list(load_prompts(tmp_path)) == ["demo"]
     (tmp_path / "two.md").write_text(GOOD)
-    with pytest.raises(PromptError, match=r"two\.md: the id 'demo' is taken"):
+    with pytest.raises(PromptError, match=r"two\.md: another file has the id 'demo'"):
         load_prompts(tmp_path)
 
 
@@ -93,7 +93,7 @@ def test_a_missing_or_unreadable_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(PromptError, match="no folder of prompts"):
         load_prompts(tmp_path / "none")
     (tmp_path / "bad.md").write_bytes(b"\xff\xfe")
-    with pytest.raises(PromptError, match=r"bad\.md: cannot be read"):
+    with pytest.raises(PromptError, match=r"cannot read .*bad\.md"):
         load_prompts(tmp_path)
 
 
@@ -220,11 +220,11 @@ def test_a_prompt_that_extends_its_own_id_means_the_shipped_one(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("extends: demo", "extends: nobody", "there is no prompt by that id"),
-        ("extends: demo", "extends: terse", "extends nothing itself"),
+        ("extends: demo", "extends: nobody", "no prompt with that id exists"),
+        ("extends: demo", "extends: terse", "or it extends another one"),
         ("Only {{task}}.", "Only {{nothing}}.", "'nothing' is used but not declared"),
         ("Only {{task}}.", "", "the section '# User' is empty"),
-        ("# User", "# System", "must not hold variables"),
+        ("# User", "# System", "must not use variables"),
     ],
 )
 def test_what_is_wrong_with_a_partial_prompt_is_said(tmp_path: Path, old: str, new: str, fault: str) -> None:

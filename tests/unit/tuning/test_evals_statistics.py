@@ -13,6 +13,7 @@ from hooks.contract import Engine, Outcome
 from worker.tuning.evals.acceptance import MeasureComparison, accept
 from worker.tuning.evals.comparison import Direction, EvaluationComparison, compare
 from worker.tuning.evals.measures import QUANTILES, Measure, MeasureTable, summary
+from worker.tuning.evals.number_text import difference, number
 from worker.tuning.evals.resampling import interval, quantile, quantile_draws, ratio_draws, task_weights
 from worker.tuning.evals.results import Report, Setup, TaskRun
 
@@ -220,7 +221,7 @@ def test_only_what_both_have_is_compared() -> None:
     ("before", "after", "words"),
     [
         (report([run("t")]), report([run("u")]), "no task in common"),
-        (report([run("t")], worlds={"w": "1"}), report([run("t")], worlds={"w": "2"}), "the world has changed"),
+        (report([run("t")], worlds={"w": "1"}), report([run("t")], worlds={"w": "2"}), "changed between the two"),
     ],
 )
 def test_what_cannot_be_compared_is_said(before: Report, after: Report, words: str) -> None:
@@ -236,19 +237,19 @@ def standings(found: EvaluationComparison) -> dict[Measure, MeasureComparison]:
     return {one.difference.measure: one.standing for one in accept(found).findings}
 
 
-def test_the_gate_lets_pass_what_is_better_and_nowhere_worse() -> None:
+def test_a_prompt_passes_that_is_better_and_nowhere_worse() -> None:
     found = compared(many(["a", "b"]), many(["a"]))
     assert standings(found)[Measure.PRECISION] is MeasureComparison.BETTER
     assert accept(found).passes
 
 
-def test_the_gate_holds_what_is_better_here_and_worse_there() -> None:
+def test_a_prompt_fails_that_is_better_here_and_worse_there() -> None:
     found = compared(many(["a", "b"]), many(["a"])[:40] + many([])[40:])
     assert standings(found)[Measure.RECALL] is MeasureComparison.WORSE
     assert accept(found).reasons == ("recall_essential: worse",)
 
 
-def test_the_gate_wants_proof_on_every_measure() -> None:
+def test_a_prompt_needs_proof_on_every_measure() -> None:
     """Recall is a point the same: as many are found as are lost. Its interval does not show that it holds."""
     before = many(["a", "b"])[:70] + many([])[70:]
     after = many([])[:10] + many(["a"])[10:]
@@ -264,4 +265,15 @@ def test_a_time_is_held_against_a_prompt_only_when_it_is_plainly_longer() -> Non
     assert accept(compared(faster, slower)).passes
     much = many(["a"], elapsed_ms=1900.0)
     assert set(accept(compared(faster, much)).reasons) == {"p50_ms: worse", "p95_ms: worse"}
-    assert accept(compared(much, many(["a"], elapsed_ms=10.0))).reasons == ("no measure is shown to be better",)
+    assert accept(compared(much, many(["a"], elapsed_ms=10.0))).reasons == ("no measure is better",)
+
+
+def test_numbers_are_shown_in_their_units() -> None:
+    assert number(Measure.PRECISION, 0.5) == "0.500"
+    assert number(Measure.P95, 812.4) == "812 ms"
+    assert number(Measure.COST, 0.0002) == "0.200"
+    assert number(Measure.RECALL, math.nan) == "?"
+    assert number(Measure.TOKENS, -3, signed=True) == "-3"
+    before, after = report([run("t", essential=("a",))]), report([run("t", ["a"], essential=("a",))])
+    found = {one.measure: one for one in compare(before, after, rng(), 50).differences}
+    assert difference(found[Measure.RECALL]) == "+1.000 (+1.000 to +1.000)"

@@ -45,14 +45,14 @@ WITHOUT_EXAMPLES = HEAD + "# User\n" + REST.partition("# User\n")[2]
         ),
         (WITHOUT_EXAMPLES, Severity.WARNING, "there is no example"),
         (changed("max_tokens: 120", "max_tokens: 8"), Severity.WARNING, "may be cut off"),
-        (changed("temperature: 0.0", "temperature: 1.0"), Severity.WARNING, "is answered differently"),
+        (changed("temperature: 0.0", "temperature: 1.0"), Severity.WARNING, "different answers"),
         (
             changed('{"relevant":[numbers, most useful first],"sufficient":true}\nSet', "numbers\nSet"),
             Severity.WARNING,
-            "shape",
+            "answer format",
         ),
         (changed("data", "text"), Severity.WARNING, "are data"),
-        (TEXT.replace("{{candidates}}", "none", 1), Severity.ERROR, "does not show {{candidates}}"),
+        (TEXT.replace("{{candidates}}", "none", 1), Severity.ERROR, "does not use {{candidates}}"),
     ],
 )
 def test_what_is_doubtful_is_said(text: str, severity: Severity, words: str) -> None:
@@ -61,17 +61,17 @@ def test_what_is_doubtful_is_said(text: str, severity: Severity, words: str) -> 
 
 
 def test_a_small_context_is_told_of() -> None:
-    assert "candidates will be left out" in told(TEXT, 1024)[0][1]
+    assert "some candidates will not fit" in told(TEXT, 1024)[0][1]
 
 
 def test_a_prompt_that_does_not_know_the_time_is_told_of() -> None:
     text = TEXT.replace("variables: [now, task", "variables: [task").replace("Now: {{now}}\n", "")
     assert [words for _, words in told(text)] == [
-        "no section shows {{now}}, so the model cannot tell what is out of date"
+        "no section uses {{now}}, so the model cannot recognise outdated memories"
     ]
 
 
 def test_a_question_without_its_note_cannot_be_asked() -> None:
     text = (default_prompts_dir() / "decision.md").read_text(encoding="utf-8")
     broken = text.replace("Note: {{candidate}}", "Yes?").replace("{{task}}", "{{task}} {{candidate}}")
-    assert told(broken) == [(Severity.ERROR, "'# User' does not show {{candidate}}, so the model cannot know it")]
+    assert told(broken) == [(Severity.ERROR, "'# User' does not use {{candidate}}, so the model does not see it")]

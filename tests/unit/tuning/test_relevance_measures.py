@@ -36,8 +36,8 @@ def case(
         for place, value in enumerate(cosines)
     )
     labels = (frozenset(f"m{place}" for place in ids) for ids in (essential, useful, forbidden))
-    judged = RelevanceInput(SelectionTask("m", None, (), "m", NOW), found, 10, np.ones(1, np.float32))
-    return RelevanceCase("w", LabelledTask("t", "single", REQUEST, *labels), None, judged if found else None)
+    inputs = RelevanceInput(SelectionTask("m", None, (), "m", NOW), found, 10, np.ones(1, np.float32))
+    return RelevanceCase("w", LabelledTask("t", "single", REQUEST, *labels), None, inputs if found else None)
 
 
 def rated(values: Sequence[float], essential: Sequence[int], **labels: Sequence[int]) -> Rated:
@@ -79,7 +79,7 @@ class TestMeasures:
 
 
 class TestStandings:
-    def test_scores_of_the_search_are_granted_as_many_clean_turns_as_the_judge_has(self) -> None:
+    def test_scores_of_the_search_are_granted_as_many_clean_turns_as_the_model_has(self) -> None:
         wanting = [Rated(case([0], [0.5 + n / 100]), np.array([0.9], np.float32)) for n in range(10)]
         empty = [Rated(case([], [0.52 + n / 100]), np.array([0.7 if n == 3 else 0.1], np.float32)) for n in range(10)]
         found = rater_scores([*wanting, *empty], Threshold(0.5, 0.5), 5)
@@ -149,7 +149,7 @@ class TestLabelsToFit:
         assert found.change.scale < 1.0
 
 
-def test_a_change_of_nothing_rates_as_the_judge_ships() -> None:
+def test_a_change_of_nothing_rates_as_the_model_ships() -> None:
     one = scored(True, 2.0)
     values = one.rated(Adjustment()).values
     assert values is not None

@@ -37,7 +37,7 @@ def test_quantiles_lie_between_neighbours() -> None:
     assert quantile([7.0], 0.2) == 7.0
 
 
-def test_off_topic_tasks_set_the_gate_and_leave_what_needs_labels() -> None:
+def test_off_topic_tasks_set_the_query_threshold_and_leave_what_needs_labels() -> None:
     observed = [task(n / 100, n / 50) for n in range(41)]
     found = from_off_topic(observed, NOW)
     assert found == Thresholds(candidate_threshold=0.25, query_threshold=0.3, keyword=1.0, confident=0.5)

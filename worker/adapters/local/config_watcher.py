@@ -1,7 +1,7 @@
-"""Watches what may change while the service runs: the settings file, the folder of prompts, saved settings.
+"""Watch the settings file, the prompts folder and saved settings for changes.
 
-Files are looked at by polling, which works on every file system, through links and in containers. A change is taken
-up once a file has stayed the same between two looks, so that a file that is being written is not read half.
+Files are polled, which works on every file system, through links and in containers. A changed file is reloaded once it
+is the same in two polls in a row, so that a file being written is not read early.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from pathlib import Path
 import structlog
 
 LOOK_S = 0.25
-"""Seconds between two looks at files: a change is in force after twice that."""
+"""Seconds between polls of files; a change takes effect after two polls."""
 
 ASK_S = 0.5
-"""Seconds between two questions for saved settings."""
+"""Seconds between polls of saved settings."""
 
 CANCEL_S = 0.1
-"""Seconds after which a step that still runs is cancelled again."""
+"""Seconds before a step that still runs is cancelled again."""
 
 log = structlog.get_logger()
 
@@ -26,23 +26,23 @@ Signature = tuple[tuple[str, int, int, int, int], ...]
 
 
 class FileWatch:
-    """Calls `reload` when a file, or a `*.md` in a folder, has changed; the first time in any case."""
+    """Call `reload` at first, and whenever the file, or a `*.md` in the folder, has changed."""
 
     def __init__(self, path: Path, reload: Step) -> None:
         self._path = path
         self._reload = reload
-        self._used: Signature | None = None
+        self._loaded: Signature | None = None
         self._seen: Signature | None = None
 
     async def step(self) -> None:
         before, self._seen = self._seen, await asyncio.to_thread(_signature, self._path)
-        if self._seen == before and self._seen != self._used:
-            self._used = self._seen
+        if self._seen == before and self._seen != self._loaded:
+            self._loaded = self._seen
             await self._reload()
 
 
 def _signature(path: Path) -> Signature:
-    """Name, inode, size and times of what is there; links are followed."""
+    """Return name, inode, size and times of each file, following links."""
     try:
         files = sorted(path.glob("*.md")) if path.is_dir() else [path]
         stats = [(file.name, file.stat()) for file in files]
@@ -52,9 +52,9 @@ def _signature(path: Path) -> Signature:
 
 
 class ConfigWatcher:
-    """Takes each of `steps` again and again, at its own interval in seconds, until it is closed.
+    """Run each of `steps` repeatedly, at its interval in seconds, until closed.
 
-    Whatever goes wrong in a step is logged once and hurts nothing: what was in force stays in force.
+    A failing step is logged once; the previous settings stay in effect.
     """
 
     def __init__(self, steps: dict[str, tuple[Step, float]]) -> None:
@@ -70,19 +70,19 @@ class ConfigWatcher:
         while tasks:
             for task in tasks:
                 task.cancel()
-            # asyncio.wait_for, which Redis clients send commands with, loses a cancellation that comes as it ends
+            # asyncio.wait_for, used by Redis clients, loses a cancellation that arrives as it ends
             _, tasks = await asyncio.wait(tasks, timeout=CANCEL_S)
 
 
 async def _watch(name: str, step: Step, seconds: float) -> None:
-    trouble: str | None = None
+    reported: str | None = None
     while True:
         try:
             await step()
             found = None
-        except Exception as error:  # noqa: BLE001 - a watcher that ends would leave settings frozen without a word
+        except Exception as error:  # noqa: BLE001 - a watcher must not end silently
             found = type(error).__name__
-        if found != trouble:
-            trouble = found
+        if found != reported:
+            reported = found
             log.warning("watcher_failed" if found else "watcher_recovered", watching=name, error=found)
         await asyncio.sleep(seconds)

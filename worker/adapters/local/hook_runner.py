@@ -1,4 +1,4 @@
-"""Runs a hook as its host does: a command through a shell with the event on standard input, or a POST of the event."""
+"""Run a hook as its host does: as a shell command with the event on standard input, or as an HTTP POST."""
 
 import asyncio
 import os
@@ -16,9 +16,9 @@ MOST_OUTPUT_BYTES = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """What a hook did: its output, what it wrote to standard error, exit code or HTTP status, and seconds taken.
+    """The result of a hook; `code` is its exit code or HTTP status.
 
-    `code` is `None` where it did not end within its limit, or could not be asked at all; `errors` then says why.
+    If it timed out or could not be reached, `code` is `None` and `errors` says why.
     """
 
     output: bytes
@@ -30,8 +30,8 @@ class CommandRun:
 async def run_command(
     command: str, event: bytes, *, shell: tuple[str, ...], limit_s: float, variables: Mapping[str, str]
 ) -> CommandRun:
-    """The command in a process group of its own, which is ended at the limit."""
-    begun = time.monotonic()
+    """Run the command in its own process group and kill that after `limit_s` seconds."""
+    started = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         *shell,
         command,
@@ -44,10 +44,10 @@ async def run_command(
     try:
         async with asyncio.timeout(limit_s):
             output, errors = await process.communicate(event)
-        told = errors[:MOST_OUTPUT_BYTES].decode("utf-8", "replace")
-        return CommandRun(output[:MOST_OUTPUT_BYTES], told, process.returncode, time.monotonic() - begun)
+        text = errors[:MOST_OUTPUT_BYTES].decode("utf-8", "replace")
+        return CommandRun(output[:MOST_OUTPUT_BYTES], text, process.returncode, time.monotonic() - started)
     except TimeoutError:
-        return CommandRun(b"", "it did not end in time", None, time.monotonic() - begun)
+        return CommandRun(b"", "the command timed out", None, time.monotonic() - started)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -55,21 +55,18 @@ async def run_command(
 
 
 async def post(url: str, event: bytes, *, headers: Mapping[str, str], limit_s: float) -> CommandRun:
-    """The event as the body of a request, with a connection of its own."""
-    begun = time.monotonic()
+    """Send the event on a new connection."""
+    started = time.monotonic()
     try:
         async with asyncio.timeout(limit_s), httpx.AsyncClient(timeout=limit_s) as client:
             answer = await client.post(url, content=event, headers={**headers, "Content-Type": "application/json"})
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-        return CommandRun(b"", f"the address does not answer: {type(error).__name__}", None, time.monotonic() - begun)
-    return CommandRun(answer.content[:MOST_OUTPUT_BYTES], "", answer.status_code, time.monotonic() - begun)
+        return CommandRun(b"", f"the URL is unreachable: {type(error).__name__}", None, time.monotonic() - started)
+    return CommandRun(answer.content[:MOST_OUTPUT_BYTES], "", answer.status_code, time.monotonic() - started)
 
 
 def filled(value: str, allowed: tuple[str, ...], environ: Mapping[str, str]) -> str:
-    """A header's value with `$NAME` and `${NAME}` replaced, by nothing where the host may not pass that variable on.
-
-    Blanks around it are dropped, as every client does.
-    """
+    """Replace `$NAME` and `${NAME}` in a header's value, with nothing for variables that are not allowed."""
 
     def replaced(match: re.Match[str]) -> str:
         name = match[1] or match[2]

@@ -1,4 +1,4 @@
-"""A ledger in this process's memory, for commands that run without Redis: it is gone with the process."""
+"""A ledger in memory, for commands that run without Redis."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class _Session:
     shown: dict[str, LedgerEntry] = field(default_factory=dict)
     pending: int | None = None
 
-    def number(self, turn_key: str) -> int:
+    def begin(self, turn_key: str) -> int:
         turn_id = turn_id_of(turn_key)
         if turn_id not in self.turns:
             self.turn += 1
@@ -24,7 +24,7 @@ class _Session:
 
 
 class MemoryLedger:
-    """Same behaviour as the ledger in Redis, see `worker.ports.models.Ledger`."""
+    """Implement `worker.ports.state.Ledger` with the same behaviour as `RedisLedger`."""
 
     def __init__(self) -> None:
         self._sessions: dict[LedgerKey, _Session] = {}
@@ -32,7 +32,7 @@ class MemoryLedger:
 
     async def view(self, key: LedgerKey, turn_key: str, *, depth: int) -> LedgerView:
         session = self._sessions.setdefault(key, _Session())
-        turn = session.number(turn_key)
+        turn = session.begin(turn_key)
         for memory_id, entry in list(session.shown.items()):
             if not entry.lasting and entry.turn <= session.turn - depth:
                 del session.shown[memory_id]
@@ -44,7 +44,7 @@ class MemoryLedger:
 
     async def offer(self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry]) -> None:
         session = self._sessions.setdefault(key, _Session())
-        session.number(turn_key)
+        session.begin(turn_key)
         if turn_key not in session.answers:
             session.answers[turn_key] = answer
             session.offered[turn_key] = shown
@@ -74,7 +74,7 @@ class MemoryLedger:
             del session.shown[memory_id]
         return len(gone)
 
-    async def pend(self, key: LedgerKey) -> None:
+    async def begin_compaction(self, key: LedgerKey) -> None:
         if key in self._sessions:
             self._sessions[key].pending = self._sessions[key].turn
 

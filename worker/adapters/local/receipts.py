@@ -1,4 +1,4 @@
-"""Receipts as files, for commands that run without Redis. Several processes may share a folder."""
+"""Receipts in files, for commands that run without Redis. Several processes can share a folder."""
 
 import asyncio
 import hashlib
@@ -13,13 +13,13 @@ from worker.domain.receipt import Receipt, ReceiptPage, TurnOf, turn_of
 from worker.settings.atomic_file import write_atomically
 
 KEPT = 200
-"""Receipts that are kept per tenant; the oldest go first."""
+"""Maximum receipts per tenant; the oldest are deleted."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class FileReceipts:
-    """One JSON file per receipt below `folder`, in a folder per tenant; kept for `ttl_s` seconds, if that is given."""
+    """One JSON file per receipt, in a subfolder of `folder` per tenant; `ttl_s` seconds of lifetime, if given."""
 
     def __init__(self, folder: Path, ttl_s: float | None = None) -> None:
         self._folder = folder
@@ -29,7 +29,6 @@ class FileReceipts:
         await asyncio.to_thread(self._write, receipt)
 
     async def read(self, tenant: str, receipt_id: str) -> Receipt:
-        """Raises `NotFound`, also for a receipt that another version wrote in another form."""
         receipt = await asyncio.to_thread(_parsed, self._path(tenant, receipt_id))
         if receipt is None:
             raise NotFound(f"there is no receipt {receipt_id}")
@@ -66,14 +65,14 @@ class FileReceipts:
 
 
 def _name(given: str) -> str:
-    """A file's name for a tenant or an id, another one for every other."""
+    """Return a unique file name for a tenant or an id."""
     if len(given) <= 128 and not _UNSAFE.search(given):
         return given
     return f"{_UNSAFE.sub('_', given)[:64]}.{hashlib.sha256(given.encode()).hexdigest()[:16]}"
 
 
 def _ages(folder: Path) -> dict[Path, float]:
-    """The receipts of a folder, newest first, with their age in seconds; another process may be removing some."""
+    """Return a folder's receipts, newest first, with their age in seconds; another process may be deleting some."""
     written: dict[Path, int] = {}
     for path in folder.glob("*.json"):
         try:

@@ -1,4 +1,4 @@
-"""Waiting tasks of subagents in this process's memory, for commands that run without Redis."""
+"""Pending subagent tasks in memory, for commands that run without Redis."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from worker.hosts.profile import SubagentKind, SubagentTask
 from worker.hosts.subagents import MOST_WAITING, WAIT_S
 
 MOST_KINDS = 1_000
-"""Kinds that are kept; the one that has waited longest goes first."""
+"""Maximum kinds; the oldest is dropped."""
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class _Waiting:
 
 
 class MemorySubagents:
-    """Same behaviour as in Redis, see `worker.hosts.subagents.PendingSubagents`."""
+    """Implement `worker.hosts.subagents.PendingSubagents` with the same behaviour as `RedisSubagents`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Counts of use in a file, for commands that run without Redis. One process at a time changes it."""
+"""Usage counts in a file, for commands that run without Redis."""
 
 import asyncio
 import fcntl
@@ -14,13 +14,13 @@ from worker.domain.usage import Usage
 from worker.settings.atomic_file import write_atomically
 
 MOST_COUNTED = 10_000
-"""Answers of which it is known that they have been counted; the oldest go first."""
+"""Maximum number of counted answers to remember."""
 
 Content = dict[str, Any]
 
 
 class FileUsage:
-    """Implements `worker.ports.models.UsageStore`: a JSON file with every tenant's counts, replaced as a whole."""
+    """Implement `worker.ports.state.UsageStore` in one JSON file, locked for changes and replaced atomically."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,10 +29,10 @@ class FileUsage:
         return bool(used) and await asyncio.to_thread(self._count, tenant, receipt_id, used, at)
 
     async def read(self, tenant: str, ids: Sequence[str]) -> dict[str, Usage]:
-        known = await self.everything(tenant)
+        known = await self.read_all(tenant)
         return {key: known[key] for key in ids if key in known}
 
-    async def everything(self, tenant: str) -> dict[str, Usage]:
+    async def read_all(self, tenant: str) -> dict[str, Usage]:
         content = await asyncio.to_thread(self._read)
         return {key: _usage(raw) for key, raw in content["tenants"].get(tenant, {}).items()}
 

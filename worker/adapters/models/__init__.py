@@ -1,1 +1,1 @@
-"""Chat models, embedders and the relevance model's file."""
+"""Chat models, decision models, embedders and the relevance model's file."""

@@ -1,4 +1,4 @@
-"""An embedder that remembers the vectors of recent queries."""
+"""A cache of query vectors around an embedder."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ QUERIES_KEPT = 1024
 
 
 class CachingEmbedder:
-    """Wraps an embedder; the least recently used query is forgotten first. Passages and failures are not kept."""
+    """Wrap an embedder and cache the most recently used queries, but no passages or failures."""
 
     def __init__(self, inner: Embedder, *, capacity: int = QUERIES_KEPT) -> None:
         self._inner = inner

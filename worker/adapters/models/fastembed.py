@@ -1,76 +1,50 @@
 """Embedding models of the optional package fastembed, run in this process."""
 
-import asyncio
 import hashlib
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnxruntime.capi.onnxruntime_pybind11_state import (
-    EPFail,
-    Fail,
-    InvalidArgument,
-    InvalidGraph,
-    InvalidProtobuf,
-    NoSuchFile,
-    RuntimeException,
-)
 
 from hooks.contract import clean_text
 from worker.domain.errors import EmbedderError
 from worker.domain.memory import EmbedderProfile, Vector
 
-FLOOR, CONFIDENT, DUPLICATE = 0.25, 0.70, 0.97
-"""For models that nobody measured: only what is off topic on any known scale is dropped, and without a chat model
-only a near repetition of the query is injected. The scales of cosine differ too much for more."""
+from .threaded_embedder import RUN_FAULTS, ThreadedEmbedder
 
 _FAMILIES = (
     ("nomic-embed-text", "search_query: ", "search_document: "),
     ("e5-", "query: ", "passage: "),
     ("snowflake-arctic-embed", "Represent this sentence for searching relevant passages: ", ""),
 )
-"""Part of the model's name, and the prefixes it was trained with (from the models' own cards)."""
+"""Part of a model's name, and its query and passage prefixes from the model card."""
 
 BATCH = 16
 QUERY_CHARACTERS = 4_096
 PASSAGE_CHARACTERS = 32_768
 
-_FAULTS = (
-    EPFail,
-    Fail,
-    InvalidArgument,
-    InvalidGraph,
-    InvalidProtobuf,
-    NoSuchFile,
-    RuntimeException,
-    RuntimeError,
-    ValueError,
-    KeyError,
-    OSError,
-)
-"""What loading and running raise: the runtime's own errors, missing files (`ValueError`, `OSError`) and failed
-downloads (`OSError`, of which the hub's errors are made; `ValueError` when every source failed)."""
+_FAULTS = (*RUN_FAULTS, KeyError, OSError)
+"""Errors of loading and running, including missing files and failed downloads."""
 
 
-class FastEmbedEmbedder:
-    """A model by fastembed's name for it, such as `BAAI/bge-small-en-v1.5`.
+class FastEmbedEmbedder(ThreadedEmbedder):
+    """A model by fastembed's name, such as `BAAI/bge-small-en-v1.5`.
 
     `model_path` is a folder with the model's files (`model.onnx`, `tokenizer.json`, `tokenizer_config.json`); without
-    it the files are downloaded at first use. The revision is the digest of the weights where there is a folder, else
-    of the address that they come from. Raises `EmbedderError`, at once when the package or the model is unknown.
+    it they are downloaded on first use. The revision is a digest of the weights in the folder, else of their URL. Raise
+    `EmbedderError` if the package is not installed or the model is unknown.
     """
 
     def __init__(self, model: str, *, model_path: Path | None = None, threads: int = 2) -> None:
+        super().__init__("fastembed")
         self._name = model
         self._path = model_path
         self._threads = threads
         self._class = _text_embedding()
         self._profile = _profile(model, _description(self._class, model), model_path)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fastembed")
-        self._passage_turn = asyncio.Lock()
         self._model: Any = None
 
     @property
@@ -79,37 +53,24 @@ class FastEmbedEmbedder:
 
     async def embed_query(self, text: str) -> Vector:
         text = self._profile.query_prefix + text[:QUERY_CHARACTERS]
-        return (await self._run([text], lambda model, texts: model.query_embed(texts)))[0]
+        return (await self._run(partial(self._embed, [text], lambda model, texts: model.query_embed(texts))))[0]
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector per text, in the order given."""
+        """Return one vector per text."""
         vectors: list[Vector] = []
         for start in range(0, len(texts), BATCH):
             batch = [self._profile.passage_prefix + text[:PASSAGE_CHARACTERS] for text in texts[start : start + BATCH]]
             async with self._passage_turn:
-                vectors += await self._run(batch, lambda model, texts: model.passage_embed(texts, batch_size=BATCH))
+                vectors += await self._run(
+                    partial(self._embed, batch, lambda model, texts: model.passage_embed(texts, batch_size=BATCH))
+                )
         return vectors
 
-    async def warm(self) -> None:
-        """Loads the model, downloading it where it has to be, and runs it once."""
-        await self.embed_query("warm")
-
-    async def aclose(self) -> None:
-        """Ends the thread; what is still waiting for it is cancelled."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    async def _run(self, texts: list[str], call: Callable[[Any, list[str]], Iterable[Any]]) -> list[Vector]:
-        try:
-            future = self._thread.submit(self._embed, texts, call)
-        except RuntimeError as error:
-            raise EmbedderError("the embedder is closed") from error
-        return await asyncio.wrap_future(future)
-
     def _embed(self, texts: list[str], call: Callable[[Any, list[str]], Iterable[Any]]) -> list[Vector]:
-        """Runs in the thread."""
         try:
             if self._model is None:
-                self._model = self._class(self._name, threads=self._threads, **_source(self._path))
+                source = {} if self._path is None else {"specific_model_path": str(self._path)}
+                self._model = self._class(self._name, threads=self._threads, **source)
             rows = [np.asarray(row) for row in call(self._model, [str(clean_text(text)) for text in texts])]
         except _FAULTS as error:
             raise EmbedderError(f"{self._name}: loading or running failed ({type(error).__name__})") from error
@@ -117,7 +78,7 @@ class FastEmbedEmbedder:
 
 
 def _text_embedding() -> Any:
-    """The class that loads models; imported here because the package is optional."""
+    """Import the class that loads models, since the package is optional."""
     try:
         return importlib.import_module("fastembed").TextEmbedding
     except ImportError as error:
@@ -129,7 +90,7 @@ def _description(text_embedding: Any, model: str) -> dict[str, Any]:
     for description in known:
         if description["model"].lower() == model.lower():
             return description
-    raise EmbedderError(f"fastembed does not know the model {model}")
+    raise EmbedderError(f"fastembed does not support the model {model}")
 
 
 def _profile(model: str, description: dict[str, Any], path: Path | None) -> EmbedderProfile:
@@ -138,9 +99,6 @@ def _profile(model: str, description: dict[str, Any], path: Path | None) -> Embe
         name=f"fastembed/{model}",
         revision=_revision(description, path),
         dimension=int(description["dim"]),
-        candidate_threshold=FLOOR,
-        confident=CONFIDENT,
-        duplicate=DUPLICATE,
         query_prefix=prefixes[0],
         passage_prefix=prefixes[1],
     )
@@ -154,15 +112,11 @@ def _revision(description: dict[str, Any], path: Path | None) -> str:
         with (path / file).open("rb") as weights:
             return hashlib.file_digest(weights, "sha256").hexdigest()[:12]
     except OSError as error:
-        raise EmbedderError(f"there is no {file} in {path}") from error
-
-
-def _source(path: Path | None) -> dict[str, Any]:
-    return {} if path is None else {"specific_model_path": str(path)}
+        raise EmbedderError(f"{path} has no readable {file}") from error
 
 
 def _unit(profile: EmbedderProfile, row: Any) -> Vector:
     length = float(np.linalg.norm(row))
     if row.shape != (profile.dimension,) or not np.isfinite(length) or length == 0:
-        raise EmbedderError(f"{profile.name}: the model gave no usable vector")
+        raise EmbedderError(f"{profile.name}: the model returned an unusable vector")
     return tuple((row / length).tolist())

@@ -1,17 +1,15 @@
-"""Chat models through litellm. `prepare_environment` has to run before this module is imported."""
+"""Chat models through LiteLLM. Call `prepare_environment` before importing this module."""
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 import httpx
 import litellm
-import structlog
-from openai import APIConnectionError, APIStatusError, OpenAIError
+from openai import APIConnectionError, APIStatusError
 
 from hooks.contract import Reason
 from worker.domain.deadline import Deadline
@@ -19,45 +17,21 @@ from worker.domain.errors import ModelError
 from worker.domain.model_calls import ChatReply, ChatRequest, ModelUsage, ToolCall
 from worker.domain.model_profile import ModelAbilities, SchemaKind
 
-from .litellm_clients import close_clients
-
-_log = structlog.get_logger()
-
-_CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
-"""Libraries that write whole requests, and so memory texts, to the log at debug or info level."""
-
-CLIENT_TIMEOUT = 60.0
-"""Seconds litellm itself may take; constant, because litellm makes a new client, and so a new connection, for every
-other value. The deadline is kept by the timeout around the call."""
+from .litellm_clients import FAULTS, LiteLLMClient, causes
 
 _SCHEMA_PROVIDERS = frozenset({"openai", "ollama_chat", "hosted_vllm", "lm_studio", "llamafile", "azure"})
-"""Providers whose models take a JSON schema even where litellm's list does not know the model."""
+"""Providers whose models support JSON schemas even if LiteLLM does not list the model."""
 
 _NO_REASONING_PROVIDERS = frozenset({"gemini", "vertex_ai"})
-"""Providers for which litellm turns reasoning effort "none" into a thinking budget of zero."""
-
-FAULTS = (
-    OpenAIError,
-    httpx.HTTPError,
-    aiohttp.ClientError,
-    OSError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-)
-"""What a failed call is known to raise: litellm's own errors all derive from OpenAI's; the rest come from answers
-that are out of shape."""
+"""Providers for which LiteLLM translates reasoning effort "none" to a thinking budget of 0."""
 
 
-class LiteLLMModel:
-    """A chat model by litellm's name for it, such as `ollama_chat/qwen3:1.7b` or `openai/gpt-5.4-nano`.
+class LiteLLMModel(LiteLLMClient):
+    """A chat model by LiteLLM's name, such as `ollama_chat/qwen3:1.7b` or `openai/gpt-5.4-nano`.
 
-    `num_ctx` is the context window in tokens that Ollama is asked for, `keep_alive` how long it keeps the model
-    loaded, `max_concurrent` how many calls run at a time; waiting for a turn counts against the deadline.
-    `extra_body` is merged into the request of servers that speak OpenAI's protocol. `ollama/` is read as
-    `ollama_chat/`, whose protocol has roles and tools. `tools` and `output` say what the model can do where litellm's
-    list is not to decide; with `stream`, what has arrived at the deadline is an answer that is `cut`.
+    `num_ctx` (tokens) and `keep_alive` are for Ollama, `extra_body` for servers that speak OpenAI's protocol. `ollama/`
+    becomes `ollama_chat/`, whose protocol has roles and tools. `tools` and `output` override LiteLLM's list of
+    abilities. With `stream`, a partial answer at the deadline is returned as `cut`.
     """
 
     def __init__(
@@ -76,73 +50,53 @@ class LiteLLMModel:
         may_only_veto: bool = False,
         stream: bool = False,
     ) -> None:
-        quieten()
-        self._name = "ollama_chat/" + name.removeprefix("ollama/") if name.startswith("ollama/") else name
-        self._slots = asyncio.Semaphore(max_concurrent)
-        self._warm_timeout = warm_timeout
+        name = "ollama_chat/" + name.removeprefix("ollama/") if name.startswith("ollama/") else name
+        super().__init__(name, api_base, api_key, max_concurrent, warm_timeout)
         known, options = _capabilities(self._name, num_ctx, keep_alive)
         takes_tools = known.tools if tools is None else tools
         self._abilities = ModelAbilities(takes_tools, output or known.output, may_only_veto)
         self._stream = stream
-        self._options: dict[str, Any] = {**options, "api_base": api_base, "api_key": api_key}
-        if api_base and not api_key and self._name.startswith("openai/"):
-            self._options["api_key"] = "none"
+        self._options |= options
         if extra_body:
             self._options["extra_body"] = dict(extra_body)
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     @property
     def abilities(self) -> ModelAbilities:
         return self._abilities
 
     async def complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
-        """One upstream request, never more. Raises `ModelError` with the reason, within the deadline."""
-        if deadline.remaining() <= 0:
-            raise ModelError(Reason.MODEL_NO_TIME, f"{self._name}: no time left for a call")
-        arrived = _Arrived(self._name)
+        """Send one upstream request. Raise `ModelError` within the deadline."""
+        left = self._seconds_left(deadline)
+        partial = _PartialReply(self._name)
         try:
-            async with asyncio.timeout(deadline.remaining()), self._slots:
+            async with asyncio.timeout(left), self._slots:
                 response = await litellm.acompletion(**self._arguments(request))
                 if not self._streams(request):
-                    return _reply(self._name, response, arrived.elapsed_ms)
-                await arrived.take(response)
-            return arrived.reply()
+                    return _reply(self._name, response, partial.elapsed_ms)
+                await partial.take(response)
+            return partial.reply()
         except TimeoutError:
-            if arrived.parts:
-                return arrived.reply(cut=True)
+            if partial.parts:
+                return partial.reply(cut=True)
             raise ModelError(Reason.MODEL_TIMEOUT, f"{self._name}: no answer within the deadline") from None
         except FAULTS as error:
             raise translate(self._name, error) from None
 
     def _streams(self, request: ChatRequest) -> bool:
-        """A tool call is of no use before it is whole."""
+        # a partial tool call is useless
         return self._stream and not request.tools
 
     async def warm(self) -> None:
-        """Loads the model with one tiny call; a failure is only logged."""
+        """Load the model with one tiny call; log a failure."""
         request = ChatRequest(messages=({"role": "user", "content": "Say ok."},), max_tokens=1)
-        try:
-            await self.complete(request, Deadline.after(self._warm_timeout))
-        except ModelError as error:
-            _log.warning("model_warm_failed", model=self._name, reason=error.reason.value)
-
-    async def aclose(self) -> None:
-        """Closes the connections of every litellm client in this process."""
-        await close_clients()
+        await self._warm(lambda deadline: self.complete(request, deadline))
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             **self._options,
-            "model": self._name,
             "messages": [dict(message) for message in request.messages],
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
-            "timeout": CLIENT_TIMEOUT,
-            "num_retries": 0,
-            "max_retries": 0,
             "drop_params": True,
         }
         if request.tools:
@@ -156,8 +110,8 @@ class LiteLLMModel:
 
 
 @dataclass
-class _Arrived:
-    """What of a streamed answer has arrived."""
+class _PartialReply:
+    """The part of a streamed answer received so far."""
 
     name: str
     parts: list[str] = field(default_factory=list)
@@ -170,7 +124,6 @@ class _Arrived:
         return (time.monotonic() - self.started) * 1000
 
     async def take(self, chunks: AsyncIterator[Any]) -> None:
-        """All chunks, in their order."""
         async for chunk in chunks:
             if getattr(chunk, "usage", None):
                 self.last = chunk
@@ -185,16 +138,8 @@ class _Arrived:
         return ChatReply("".join(self.parts), (), self.finish_reason, usage, cut=cut)
 
 
-def quieten() -> None:
-    """Keeps prompts out of logs whatever the root logger's level, and litellm's hints off stdout."""
-    litellm.suppress_debug_info = True
-    for name in _CHATTY_LOGGERS:
-        logger = logging.getLogger(name)
-        logger.setLevel(max(logger.level, logging.WARNING))
-
-
 def _capabilities(name: str, num_ctx: int, keep_alive: str) -> tuple[ModelAbilities, dict[str, Any]]:
-    """What the model is known to take, and the options that fit it."""
+    """Return the model's known abilities and matching call options."""
     provider = name.partition("/")[0]
     if provider == "ollama_chat":
         register_ollama(name, num_ctx)
@@ -208,13 +153,13 @@ def _capabilities(name: str, num_ctx: int, keep_alive: str) -> tuple[ModelAbilit
 
 
 def _known(name: str, provider: str) -> Mapping[str, Any]:
-    """litellm's entry for the model, where it has one; some providers' models are listed without their prefix."""
+    """Return LiteLLM's entry for the model, if any; it lists some models without the provider's prefix."""
     bare: Mapping[str, Any] = litellm.model_cost.get(name.partition("/")[2], {})
     return litellm.model_cost.get(name) or (bare if bare.get("litellm_provider") == provider else {})
 
 
 def _reasoning_off(provider: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The least reasoning that the model is known to judge; nothing where it is not known to reason."""
+    """Return the lowest supported reasoning effort, if the model is known to reason."""
     if not known.get("supports_reasoning"):
         return {}
     if known.get("supports_none_reasoning_effort") or provider in _NO_REASONING_PROVIDERS:
@@ -223,7 +168,7 @@ def _reasoning_off(provider: str, known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def register_ollama(name: str, num_ctx: int) -> None:
-    """Tells litellm the model's facts; it would ask Ollama for them in a call that blocks the event loop."""
+    """Register the model, because LiteLLM would otherwise query Ollama in a call that blocks the event loop."""
     facts = {
         "litellm_provider": name.partition("/")[0],
         "mode": "chat",
@@ -264,7 +209,7 @@ def usage_of(name: str, response: Any, elapsed_ms: float) -> ModelUsage:
 
 
 def translate(name: str, error: Exception) -> ModelError:
-    """The error by its kind; vendors' messages may hold response bodies and are left out."""
+    """Convert a vendor's error without its message, which may contain the response body."""
     if isinstance(error, litellm.exceptions.ContentPolicyViolationError):
         return ModelError(Reason.MODEL_REFUSED, f"{name}: the provider refused the content")
     if isinstance(error, litellm.exceptions.RateLimitError):
@@ -276,15 +221,6 @@ def translate(name: str, error: Exception) -> ModelError:
     status = error.status_code if isinstance(error, APIStatusError | litellm.exceptions.APIError) else None
     detail = f"HTTP {status}" if status else type(error).__name__
     return ModelError(Reason.MODEL_ERROR, f"{name}: the call failed ({detail})")
-
-
-def causes(error: BaseException) -> Iterator[BaseException]:
-    current: BaseException | None = error
-    for _ in range(20):
-        if current is None:
-            return
-        yield current
-        current = current.__cause__ or current.__context__
 
 
 def _is_unreachable(error: BaseException) -> bool:

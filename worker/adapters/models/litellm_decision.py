@@ -1,7 +1,7 @@
-"""Decision models through litellm: `POST /v1/systemone`. `prepare_environment` has to run before this is imported.
+"""Decision models through LiteLLM's `POST /v1/systemone`. Call `prepare_environment` before importing this module.
 
-Each question is of the kind that answers yes or no with one probability ("noul"); the request and the answer have the
-shapes that litellm's types `DecisionsRequestBody` and `DecisionsResponse` describe.
+Questions are of type "noul", answered with one probability. LiteLLM's types `DecisionsRequestBody` and
+`DecisionsResponse` describe the formats.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import litellm
-import structlog
 from litellm.llms.base_llm.decisions.transformation import DecisionsResponseValidationError
 
 from hooks.contract import Reason
@@ -19,20 +18,17 @@ from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError
 from worker.domain.model_calls import DecisionReply, DecisionRequest, ModelUsage
 
-from .litellm_chat import CLIENT_TIMEOUT, FAULTS, causes, quieten, register_ollama, translate
-from .litellm_clients import close_clients
-
-_log = structlog.get_logger()
+from .litellm_chat import register_ollama, translate
+from .litellm_clients import FAULTS, LiteLLMClient, causes
 
 _CONTEXT = 2048
-"""Tokens that litellm is told an Ollama model has; it asks no server for them, then, and does nothing else with it."""
+"""Context size in tokens registered for Ollama models, only so that LiteLLM does not query the server for it."""
 
 
-class LiteLLMDecisionModel:
-    """A decision model by litellm's name for it, such as `ollama/tev1:0.8b`.
+class LiteLLMDecisionModel(LiteLLMClient):
+    """A decision model by LiteLLM's name, such as `ollama/tev1:0.8b`.
 
-    `max_concurrent` calls run at a time; waiting for a turn counts against the deadline. Servers that speak OpenAI's
-    protocol besides (llama.cpp, vLLM) are `hosted_vllm/<name>` or `lm_studio/<name>` with an `api_base`.
+    For llama.cpp or vLLM, use `hosted_vllm/<name>` or `lm_studio/<name>` with an `api_base`.
     """
 
     def __init__(
@@ -44,25 +40,16 @@ class LiteLLMDecisionModel:
         max_concurrent: int = 8,
         warm_timeout: float = 60.0,
     ) -> None:
-        quieten()
-        self._name = name
-        self._slots = asyncio.Semaphore(max_concurrent)
-        self._warm_timeout = warm_timeout
-        self._options: dict[str, Any] = {"api_base": api_base, "api_key": api_key}
+        super().__init__(name, api_base, api_key, max_concurrent, warm_timeout)
         if name.startswith(("ollama/", "ollama_chat/")):
             register_ollama(name, _CONTEXT)
 
-    @property
-    def name(self) -> str:
-        return self._name
-
     async def decide(self, request: DecisionRequest, deadline: Deadline) -> DecisionReply:
-        """One upstream request, never more. Raises `ModelError` with the reason, within the deadline."""
-        if deadline.remaining() <= 0:
-            raise ModelError(Reason.MODEL_NO_TIME, f"{self._name}: no time left for a call")
+        """Send one upstream request. Raise `ModelError` within the deadline."""
+        left = self._seconds_left(deadline)
         started = time.monotonic()
         try:
-            async with asyncio.timeout(deadline.remaining()), self._slots:
+            async with asyncio.timeout(left), self._slots:
                 response = await litellm.asystemone(**self._arguments(request))
         except TimeoutError:
             raise ModelError(Reason.MODEL_TIMEOUT, f"{self._name}: no answer within the deadline") from None
@@ -74,28 +61,13 @@ class LiteLLMDecisionModel:
         return DecisionReply(probabilities, _usage(self._name, response, elapsed_ms))
 
     async def warm(self) -> None:
-        """Loads the model with one tiny call; a failure is only logged."""
+        """Load the model with one tiny call; log a failure."""
         request = DecisionRequest("The light is on.", ("Is the light on?",))
-        try:
-            await self.decide(request, Deadline.after(self._warm_timeout))
-        except ModelError as error:
-            _log.warning("model_warm_failed", model=self._name, reason=error.reason.value)
-
-    async def aclose(self) -> None:
-        """Closes the connections of every litellm client in this process."""
-        await close_clients()
+        await self._warm(lambda deadline: self.decide(request, deadline))
 
     def _arguments(self, request: DecisionRequest) -> dict[str, Any]:
         questions = {_key(n): {"type": "noul", "instructions": text} for n, text in enumerate(request.questions)}
-        return {
-            **self._options,
-            "model": self._name,
-            "state": request.state,
-            "questions": questions,
-            "timeout": CLIENT_TIMEOUT,
-            "num_retries": 0,
-            "max_retries": 0,
-        }
+        return {**self._options, "state": request.state, "questions": questions}
 
 
 def _key(number: int) -> str:
@@ -103,16 +75,16 @@ def _key(number: int) -> str:
 
 
 def _probability(name: str, answer: Any) -> float:
-    """The probability of "yes"; an answer that is missing, of another kind or no probability cannot be used."""
+    """Return the probability of "yes". Raise `ModelError` if the answer is missing or invalid."""
     value = getattr(answer, "noul", None)
     if not isinstance(value, int | float) or not math.isfinite(value) or not 0.0 <= value <= 1.0:
-        raise ModelError(Reason.MODEL_UNPARSEABLE, f"{name}: an answer is missing or is no probability")
+        raise ModelError(Reason.MODEL_UNPARSEABLE, f"{name}: an answer is missing or not a probability")
     return float(value)
 
 
 def _translated(name: str, error: Exception) -> ModelError:
     if any(isinstance(cause, DecisionsResponseValidationError) for cause in causes(error)):
-        return ModelError(Reason.MODEL_UNPARSEABLE, f"{name}: the answer is out of shape")
+        return ModelError(Reason.MODEL_UNPARSEABLE, f"{name}: the answer is malformed")
     return translate(name, error)
 
 

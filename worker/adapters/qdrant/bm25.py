@@ -1,9 +1,9 @@
-"""BM25 term vectors without downloads, for both engines, made by Qdrant Edge's own encoder.
+"""BM25 term vectors for both engines, made by Qdrant Edge's encoder without downloads.
 
-Three tokenisations meet in one vector. Words and stems of the configured language share a term's weight, so that
-scores stay on the scale of plain BM25: the very word counts whole, another form of it a little less. Runs of scripts
-without spaces between words, or with particles on them, are cut both into pairs of characters, which do not depend on
-what stands around them, and into words. (The segmenting tokenizer drops bare numbers, so it is given only those runs.)
+A vector combines several tokenizations. Words and their stems in the configured language share a term's weight, so that
+scores stay on BM25's scale: an exact word counts fully, another form of it a little less. Text in scripts without
+spaces, or with particles attached to words, is split into pairs of characters, which do not depend on their context,
+and into words. The segmenting tokenizer gets only such text, because it drops bare numbers.
 """
 
 import hashlib
@@ -21,23 +21,23 @@ from worker.domain.errors import SettingsError
 from worker.domain.memory import SparseVector
 
 RECIPE_VERSION = 3
-"""Counts the changes of this encoder and of what texts it is given (`worker.text.names.keyword_text`)."""
+"""Version of this encoder and of its input, `worker.text.names.keyword_text`."""
 
 AVERAGE_LENGTH = 40.0
-"""Tokens of an average memory; BM25 weighs longer texts down."""
+"""Tokens of an average memory; BM25 gives longer texts less weight."""
 
 STOPPED = ("dutch", "english", "french", "german", "italian", "portuguese", "spanish", "swedish")
-"""Languages whose stop words are always left out, for stores that mix languages: a foreign "le" or "und" is rare there,
-so that it would weigh like a name."""
+"""Languages whose stop words are always removed; in a store of mixed languages, a rare "le" or "und" would weigh
+as much as a name."""
 
 WORD_SHARE = 0.3
-"""Share of a term's weight that goes to the word as written, the rest goes to its stem."""
+"""Share of a term's weight for the exact word; the rest is for its stem."""
 
 PAIR_SHARE = 0.5
-"""Share of a term's weight that goes to a pair of characters, the rest goes to the segmented word."""
+"""Share of a term's weight for a pair of characters; the rest is for the segmented word."""
 
 MAX_CHARS = 100_000
-"""Longest text that is taken in; what is beyond is left out."""
+"""Length to which texts are truncated."""
 
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -48,14 +48,14 @@ _HIRAGANA = re.compile("[\u3040-\u309f]+")
 
 
 def languages() -> tuple[str, ...]:
-    """Languages whose stop words, and mostly stems, are known; "none" stands for words alone."""
+    """Return the supported languages; "none" means exact words only."""
     known = (name for name in dir(qdrant_edge.Language) if name[:1].isupper())
     return ("none", *sorted(name.lower() for name in known))
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
-    """One tokenisation: of which part of a text, and with which share of a term's weight."""
+class _Tokenization:
+    """A tokenization of a part of the text, with its share of a term's weight."""
 
     part: Callable[["_Parts"], str]
     encoder: qdrant_edge.Bm25
@@ -63,20 +63,17 @@ class _Cut:
 
 
 class Bm25Encoder:
-    """A `SparseEncoder`: k1 1.2, b 0.75; weights of inverse document frequency are the store's part.
-
-    Raises `SettingsError` for an unknown language.
-    """
+    """A `SparseEncoder` with k1 = 1.2 and b = 0.75; the store applies inverse document frequency."""
 
     def __init__(self, language: str = "english") -> None:
         self._language = language.strip().lower()
         if self._language not in languages():
-            raise SettingsError(f"language: {language!r} is not known; known are {', '.join(languages())}")
-        self._cuts = (*_spaced_cuts(self._language), *_unspaced_cuts())
+            raise SettingsError(f"language: unknown language {language!r}; use one of {', '.join(languages())}")
+        self._tokenizations = (*_spaced_tokenizations(self._language), *_unspaced_tokenizations())
 
     @property
     def config_hash(self) -> str:
-        """Twelve hexadecimal digits of the recipe: vectors of different recipes do not compare well."""
+        """Return twelve hexadecimal digits that identify the recipe; other recipes give different scores."""
         recipe = {
             "version": RECIPE_VERSION,
             "language": self._language,
@@ -89,56 +86,56 @@ class Bm25Encoder:
         return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:12]
 
     def query(self, text: str) -> SparseVector:
-        """Every term of `text` with weight 1; empty where it has none."""
+        """Return the terms of `text`, each with weight 1."""
         parts = _split(text)
-        found = (cut.encoder.embed_query(cut.part(parts)).indices for cut in self._cuts)
+        found = (each.encoder.embed_query(each.part(parts)).indices for each in self._tokenizations)
         indices = tuple(sorted(set(chain.from_iterable(found))))
         return SparseVector(indices, (1.0,) * len(indices))
 
     def passage(self, text: str) -> SparseVector:
-        """The terms of `text` with BM25's weight of term frequency and length; empty where it has none."""
+        """Return the terms of `text`, weighted by term frequency and length."""
         parts = _split(text)
         terms: dict[int, float] = {}
-        for cut in self._cuts:
-            found = cut.encoder.embed_document(cut.part(parts))
+        for each in self._tokenizations:
+            found = each.encoder.embed_document(each.part(parts))
             for index, value in zip(found.indices, found.values, strict=True):
-                terms[index] = terms.get(index, 0.0) + cut.share * value
+                terms[index] = terms.get(index, 0.0) + each.share * value
         indices = tuple(sorted(terms))
         return SparseVector(indices, tuple(terms[index] for index in indices))
 
 
-def _spaced_cuts(language: str) -> tuple[_Cut, ...]:
+def _spaced_tokenizations(language: str) -> tuple[_Tokenization, ...]:
     word = qdrant_edge.TokenizerType.Word
     if language == "none":
-        return (_Cut(_spaced, _neutral(word, set()), 1.0),)
-    stopped = {getattr(qdrant_edge.Language, name.capitalize()) for name in (*STOPPED, language)}
+        return (_Tokenization(_spaced, _neutral(word, set()), 1.0),)
+    stop_languages = {getattr(qdrant_edge.Language, name.capitalize()) for name in (*STOPPED, language)}
     stems = qdrant_edge.Bm25Config(
         tokenizer=word,
         ascii_folding=True,
         language=language,
-        stopwords=qdrant_edge.StopwordsSet(languages=stopped),
+        stopwords=qdrant_edge.StopwordsSet(languages=stop_languages),
         avg_len=AVERAGE_LENGTH,
     )
     return (
-        _Cut(_spaced, _neutral(word, stopped), WORD_SHARE),
-        _Cut(_spaced, qdrant_edge.Bm25(stems), 1.0 - WORD_SHARE),
+        _Tokenization(_spaced, _neutral(word, stop_languages), WORD_SHARE),
+        _Tokenization(_spaced, qdrant_edge.Bm25(stems), 1.0 - WORD_SHARE),
     )
 
 
-def _unspaced_cuts() -> tuple[_Cut, ...]:
-    stopped = {qdrant_edge.Language.Chinese, qdrant_edge.Language.Japanese}
+def _unspaced_tokenizations() -> tuple[_Tokenization, ...]:
+    stop_languages = {qdrant_edge.Language.Chinese, qdrant_edge.Language.Japanese}
     return (
-        _Cut(_pairs, _neutral(qdrant_edge.TokenizerType.Whitespace, set()), PAIR_SHARE),
-        _Cut(_runs, _neutral(qdrant_edge.TokenizerType.Multilingual, stopped), 1.0 - PAIR_SHARE),
+        _Tokenization(_pairs, _neutral(qdrant_edge.TokenizerType.Whitespace, set()), PAIR_SHARE),
+        _Tokenization(_runs, _neutral(qdrant_edge.TokenizerType.Multilingual, stop_languages), 1.0 - PAIR_SHARE),
     )
 
 
-def _neutral(tokenizer: qdrant_edge.TokenizerType, stopped: set[qdrant_edge.Language]) -> qdrant_edge.Bm25:
+def _neutral(tokenizer: qdrant_edge.TokenizerType, stop_languages: set[qdrant_edge.Language]) -> qdrant_edge.Bm25:
     config = qdrant_edge.Bm25Config(
         tokenizer=tokenizer,
         ascii_folding=True,
         stemmer=qdrant_edge.DisabledStemmer(),
-        stopwords=qdrant_edge.StopwordsSet(languages=stopped),
+        stopwords=qdrant_edge.StopwordsSet(languages=stop_languages),
         avg_len=AVERAGE_LENGTH,
     )
     return qdrant_edge.Bm25(config)
@@ -146,7 +143,7 @@ def _neutral(tokenizer: qdrant_edge.TokenizerType, stopped: set[qdrant_edge.Lang
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A text without its unspaced runs, and those."""
+    """A text without its unspaced runs, and the runs."""
 
     spaced: str
     runs: tuple[str, ...]
@@ -168,6 +165,6 @@ def _runs(parts: _Parts) -> str:
 
 
 def _pairs(parts: _Parts) -> str:
-    """Every two neighbouring characters of each run, a single one alone; pure Hiragana is grammar for the most part."""
+    """Return the pairs of adjacent characters of each run, except pure Hiragana, which is mostly grammar."""
     found = (run[start : start + 2] for run in parts.runs for start in range(max(1, len(run) - 1)))
     return " ".join(pair for pair in found if not _HIRAGANA.fullmatch(pair))

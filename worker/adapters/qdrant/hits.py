@@ -1,32 +1,37 @@
-"""From the points that the legs of a search found to hits: exact cut of ties, merging, missing cosines."""
+"""Conversion of found points to hits: exact limits despite ties, merged searches, missing cosines."""
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import neg
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
 from worker.domain.errors import StoreError
-from worker.domain.memory import Hit, Listed, Memory, Vector
-from worker.domain.vectors import _cosine, norm
+from worker.domain.memory import Hit, HybridQuery, Listed, Listing, Memory, Page, Vector
+from worker.domain.vectors import cosine_similarity, norm
 
-from .payload import TENANT, memory_of
+from .payload import DENSE, SPARSE, TENANT, memory_of
 
 SPARE = 12
-"""Points asked for beyond the limit, so that equal scores at the cut can be put in order."""
+"""Extra points to request, so that equal scores at the limit can be sorted by id."""
 
 MOST_ASKED = 512
-"""Points asked for, without their content, when equal scores run on beyond the spare ones; more memories than this
-with one and the same score are cut in the engine's order."""
+"""Points to request, without content, if ties go beyond `SPARE`; the engine decides between more ties than that."""
+
+SearchId: TypeAlias = tuple[int, str]
+"""A query's position in its batch, and `DENSE` or `SPARSE`."""
+
+Requests: TypeAlias = dict[SearchId, dict[str, Any]]
+"""Arguments of an engine's query, per search."""
 
 logger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class RawHit:
-    """A point that a leg found, with the leg's raw score."""
+    """A point found by a search, with its raw score."""
 
     point_id: str
     score: float
@@ -34,94 +39,130 @@ class RawHit:
     vector: Vector | None
 
 
-def check_askable(requests: Collection[object]) -> None:
-    """Raise `StoreError` when no query of a search has anything to be asked by."""
+def all_requests(queries: Sequence[HybridQuery], requests_of: Callable[[int, HybridQuery], Requests]) -> Requests:
+    """Return the requests of all queries. Raise `StoreError` if there are none."""
+    requests: Requests = {}
+    for place, query in enumerate(queries):
+        requests |= requests_of(place, query)
     if not requests:
-        raise StoreError("neither leg of the search can be used: there are no terms and no usable dense vector")
+        raise StoreError("nothing to search by: the query has no terms and no usable dense vector")
+    return requests
+
+
+def first_limits(requests: Requests) -> dict[SearchId, int]:
+    """Return how many points to request for each search."""
+    return {key: min(MOST_ASKED, request["limit"] + SPARE) for key, request in requests.items()}
+
+
+def tied(
+    requests: Requests, scores: Mapping[SearchId, Sequence[float]], asked: Mapping[SearchId, int]
+) -> dict[SearchId, dict[str, Any]]:
+    """Return the requests whose results may be cut off within a tie."""
+    return {key: requests[key] for key in scores if not settled(scores[key], requests[key]["limit"], asked[key])}
 
 
 def settled(scores: Sequence[float], limit: int, asked: int) -> bool:
-    """Whether the best `limit` of what a leg found, best first, are certain: equal scores at the cut do not go on
-    beyond what was asked for."""
+    """Return whether the best `limit` scores, best first, are certain: no tie at the limit reaches the end."""
     if len(scores) < asked or asked >= MOST_ASKED or limit == 0:
         return True
     return scores[limit - 1] > scores[-1]
 
 
 def contenders(scores: Sequence[float], limit: int) -> int:
-    """How many from the front of `scores`, best first, may be among the best `limit`: those, and ties with the last."""
+    """Return how many of `scores`, best first, belong to the best `limit` or tie with the last of them."""
     if limit == 0 or len(scores) <= limit:
         return min(limit, len(scores))
     return bisect_right(scores, -scores[limit - 1], lo=limit, key=neg)
 
 
 def best(found: Iterable[RawHit], limit: int) -> list[RawHit]:
-    """The best `limit` points, equal scores by id."""
+    """Return the best `limit` points, ties by id."""
     return sorted(found, key=lambda point: (-point.score, point.point_id))[:limit]
 
 
 def missing(chosen: Iterable[RawHit], known: Iterable[RawHit]) -> list[str]:
-    """Ids of chosen points whose content is not known yet, each once."""
+    """Return the distinct ids of chosen points that are not in `known`."""
     have = {point.point_id for point in known}
     return list(dict.fromkeys(point.point_id for point in chosen if point.point_id not in have))
 
 
 def filled(chosen: Iterable[RawHit], content: Mapping[str, RawHit]) -> list[RawHit]:
-    """The chosen points with what `content` has by their ids, and their own scores."""
+    """Return the chosen points with their own scores and the payload and vector from `content`."""
     found = ((point, content.get(point.point_id)) for point in chosen)
     return [RawHit(point.point_id, point.score, known.payload, known.vector) for point, known in found if known]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResults:
-    """The legs of one search: its dense query where that can be used, and what each leg found."""
-
-    query: Vector | None
-    dense: list[RawHit]
-    sparse: list[RawHit]
-
-    def hits(self) -> list[Hit]:
-        """Both legs as hits; a keyword score of nothing is none."""
-        return merge(self.query, self.dense, [point for point in self.sparse if point.score > 0.0])
+def hits_per_query(
+    queries: Sequence[HybridQuery],
+    found: Mapping[SearchId, list[RawHit]],
+    usable: Callable[[Vector | None], Vector | None],
+) -> list[list[Hit]]:
+    """Merge the results of each query's searches; a keyword score of 0 is no match."""
+    return [
+        merge(
+            usable(query.dense),
+            found.get((place, DENSE), []),
+            [point for point in found.get((place, SPARSE), []) if point.score > 0.0],
+        )
+        for place, query in enumerate(queries)
+    ]
 
 
 def merge(query: Vector | None, dense: list[RawHit], sparse: list[RawHit]) -> list[Hit]:
-    """Hits of both legs: those of the dense leg best first, then those that only the sparse leg found, best first.
+    """Return the hits of the dense search, then those that only the keyword search found, each best first.
 
-    Where `query` is given, hits of the sparse leg get their cosine from the stored vector.
+    With `query`, hits of the keyword search get their cosine from the stored vector.
     """
     keywords = {point.point_id: point.score for point in sparse}
     seen = {point.point_id for point in dense}
     length = 0.0 if query is None else norm(query)
     hits = [_hit(point, point.score, keywords.get(point.point_id)) for point in dense]
     hits += [
-        _hit(point, _cosine(query, point.vector, length), point.score) for point in sparse if point.point_id not in seen
+        _hit(point, cosine_similarity(query, point.vector, length), point.score)
+        for point in sparse
+        if point.point_id not in seen
     ]
     return [hit for hit in hits if hit is not None]
 
 
 def _hit(point: RawHit, cosine: float | None, keyword: float | None) -> Hit | None:
-    memory = readable(point.point_id, point.payload)
+    memory = _memory(point)
     return None if memory is None else Hit(memory, cosine, keyword, point.vector)
 
 
-def unscored(point: RawHit) -> Hit | None:
-    """A point that no query found."""
-    memory = readable(point.point_id, point.payload)
-    return None if memory is None else Hit(memory, None, None, point.vector)
+def unscored(points: Iterable[RawHit]) -> list[Hit]:
+    """Return hits without scores, for results in a fixed order."""
+    hits = (_hit(point, None, None) for point in points)
+    return [hit for hit in hits if hit is not None]
 
 
-def readable(point_id: str, payload: Mapping[str, Any] | None) -> Memory | None:
-    """The memory of a point; one that cannot be read is logged and left out, so that the others still serve."""
+def memories_by_id(points: Iterable[RawHit], ids: Sequence[str]) -> list[Memory]:
+    """Return the memories in the order of `ids`, leaving out missing ones."""
+    found = {point.point_id: _memory(point) for point in points}
+    return [memory for memory in map(found.get, ids) if memory is not None]
+
+
+def page_of(points: Iterable[RawHit], following: object) -> Page:
+    """Return a page, given the engine's offset of the next one."""
+    memories = (memory for memory in map(_memory, points) if memory is not None)
+    return Page(tuple(memories), None if following is None else str(following))
+
+
+def listing_of(points: Sequence[RawHit], following: object) -> Listing:
+    """Return a page of a whole store, given the engine's offset of the next one."""
+    kept = tuple(entry for entry in map(_listed, points) if entry is not None)
+    return Listing(kept, None if following is None else str(following), len(points) - len(kept))
+
+
+def _listed(point: RawHit) -> Listed | None:
+    memory, tenant = _memory(point), (point.payload or {}).get(TENANT)
+    return Listed(tenant, memory, point.vector) if memory is not None and isinstance(tenant, str) else None
+
+
+def _memory(point: RawHit) -> Memory | None:
+    """Return the point's memory; log and leave out one that cannot be read, so that the others are served."""
     try:
-        return memory_of(payload)
+        return memory_of(point.payload)
     except StoreError as error:
-        logger.error("memory_unreadable", point_id=point_id, fault=str(error))
+        logger.error("memory_unreadable", point_id=point.point_id, fault=str(error))
         return None
-
-
-def listed(point_id: str, payload: Mapping[str, Any] | None, dense: Vector | None) -> Listed | None:
-    """A point as an entry of a listing; one that cannot be read is logged and left out."""
-    memory = readable(point_id, payload)
-    tenant = (payload or {}).get(TENANT)
-    return Listed(tenant, memory, dense) if memory is not None and isinstance(tenant, str) else None

@@ -1,12 +1,11 @@
-"""How memories lie in a store, whichever engine keeps it: point ids, payload, filter conditions, the store's record.
+"""How both engines store memories: point ids and payload.
 
-Times are whole microseconds since 1970, which 64-bit floats hold exactly until 2255; engines compare ranges in floats.
+Times are whole microseconds since 1970. Engines compare them as 64-bit floats, which are exact until 2255.
 """
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -16,8 +15,7 @@ from pydantic import ValidationError
 from hooks.contract import clean_text
 from worker.domain.errors import BadCursor, StoreError
 from worker.domain.kinds import SortKey
-from worker.domain.memory import Memory, MemoryFilter, StoredMemory, Visibility
-from worker.ports.store_record import EmbedderRecord
+from worker.domain.memory import Memory, StoredMemory
 from worker.text.names import name_keys
 
 DENSE = "dense"
@@ -28,95 +26,29 @@ TENANT = "tenant"
 KEYWORD_KEYS = (TENANT, "user", "agent", "project", "type", "entities", "names", "channel", "points_at")
 NUMBER_KEYS = ("created_ts", "superseded_ts", "valid_until_ts", "times")
 FRACTION_KEYS = ("importance",)
-"""Every key that a filter or an order may name; both engines need an index on each of them."""
+"""Keys to filter or sort by; both engines need an index on each."""
 
 SORT_KEYS = {SortKey.RECENT: "created_ts", SortKey.IMPORTANCE: "importance"}
 
 EVERYBODY = ""
-"""Stored as the owner of a memory that has none, so that "everybody or one of these" is a single condition."""
+"""Stored as the owner of a memory without one, so that "everyone or one of these" is a single condition."""
 
 FAR_FUTURE = 2**53 - 1
 LONG_AGO = -FAR_FUTURE
 
 PARSED = 16_384
-"""Memories that are kept parsed, some kilobytes each."""
+"""Parsed memories to cache, a few kilobytes each."""
 
 POINT_IDS = 16_384
-"""Point ids that are kept: what a search has found, the next one leaves out by id."""
+"""Point ids to cache; a search excludes by id what the previous one found."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _NAMESPACE = uuid.UUID("7d0f5d0e-5b0c-5c39-9d8d-3f2b6a1c4e71")
 
 
-@dataclass(frozen=True, slots=True)
-class Equals:
-    """The value of `key` is `value`."""
-
-    key: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class AnyOf:
-    """The value of `key`, or one of its values, is among `values`."""
-
-    key: str
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AtLeast:
-    """The number under `key` is `bound` or more."""
-
-    key: str
-    bound: float
-
-
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """The number under `key` is `bound` or less."""
-
-    key: str
-    bound: int
-
-
-@dataclass(frozen=True, slots=True)
-class Above:
-    """The number under `key` is more than `bound`."""
-
-    key: str
-    bound: int
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """The number under `key`, or one of them, is from `low` to `high`, both included."""
-
-    key: str
-    low: int
-    high: int
-
-
-@dataclass(frozen=True, slots=True)
-class IsPoint:
-    """The point's id is among `points`."""
-
-    points: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class IsNotPoint:
-    """The point's id is not among `points`."""
-
-    points: tuple[str, ...]
-
-
-Condition = Equals | AnyOf | AtLeast | AtMost | Above | Within | IsPoint | IsNotPoint
-
-
 def tenant_name(name: str) -> str:
-    """A tenant's name as it is stored. Raises `StoreError` when it is empty: there is no search over all tenants."""
+    """Return the tenant's name as stored. Raise `StoreError` if it is empty; no search covers all tenants."""
     cleaned = str(clean_text(name))
     if not cleaned:
         raise StoreError("a tenant needs a name")
@@ -125,26 +57,30 @@ def tenant_name(name: str) -> str:
 
 @lru_cache(maxsize=POINT_IDS)
 def point_id(tenant: str, memory_id: str) -> str:
-    """The id under which a memory is stored: a UUID (version 5) of tenant and memory id; puts are idempotent by it."""
+    """Return a memory's point id, a UUID (version 5) of tenant and memory id, which makes puts idempotent."""
     return str(uuid.uuid5(_NAMESPACE, json.dumps([tenant, clean_text(memory_id)])))
 
 
+def point_ids(tenant: str, ids: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(point_id(tenant, key) for key in ids))
+
+
 def page_start(cursor: str | None) -> str | None:
-    """The point id that a listing goes on from. Raises `BadCursor` for one that no page gave."""
+    """Return the point id at which a page starts. Raise `BadCursor` if the cursor is not from a page."""
     try:
         return None if cursor is None else str(uuid.UUID(cursor))
     except ValueError as error:
-        raise BadCursor("cursor: no page of a listing gave it") from error
+        raise BadCursor("cursor: unknown; use the cursor of the previous page") from error
 
 
 def timestamp(moment: datetime) -> int:
-    """Microseconds since 1970, kept within what floats hold exactly; naive times are UTC."""
+    """Return microseconds since 1970, limited to exact floats; naive times are UTC."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     return max(LONG_AGO, min(FAR_FUTURE, (aware - _EPOCH) // _MICROSECOND))
 
 
 def payload_of(tenant: str, memory: Memory) -> dict[str, Any]:
-    """The payload of a memory: flat values to filter by, and the memory itself as JSON under `memory`."""
+    """Return a memory's payload: values to filter by, and the memory itself as JSON under `memory`."""
     return {
         TENANT: tenant,
         "user": memory.scope.user or EVERYBODY,
@@ -165,98 +101,33 @@ def payload_of(tenant: str, memory: Memory) -> dict[str, Any]:
 
 
 def _pointed_at(memory: Memory) -> list[str]:
-    """Every id that a memory names."""
     targets = [relation.target for relation in memory.relations]
     return list(dict.fromkeys([*targets, *([memory.superseded_by] if memory.superseded_by else [])]))
 
 
 def _superseded(memory: Memory) -> int:
-    """A memory that is superseded at an unknown time has been so for ever."""
+    """Return the time it was superseded; the distant past if that is unknown."""
     if memory.superseded_at is not None:
         return timestamp(memory.superseded_at)
     return FAR_FUTURE if memory.superseded_by is None else LONG_AGO
 
 
 def memory_of(payload: Mapping[str, Any] | None) -> Memory:
-    """The memory of a payload. Raises `StoreError` when it cannot be read."""
+    """Return the memory in a payload. Raise `StoreError` if it cannot be read."""
     text = (payload or {}).get(MEMORY)
     if not isinstance(text, str):
-        raise StoreError("a stored point holds no memory")
+        raise StoreError("a stored point has no memory")
     return _parsed(text)
 
 
 @lru_cache(maxsize=PARSED)
 def _parsed(text: str) -> Memory:
-    """The same text is the same memory; several legs of a search, and the next one, read the same ones."""
     try:
         return Memory.model_validate_json(text)
     except ValidationError as error:
-        raise StoreError(f"a stored memory cannot be read: {error.error_count()} faults") from error
-
-
-def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]:
-    """What a point must fulfil, all of it; the tenant comes first and always."""
-    found: list[Condition] = [Equals(TENANT, tenant_name(tenant))]
-    if where is None:
-        return tuple(found)
-    if where.visibility is not None:
-        found += _visible(where.visibility)
-    if where.user is not None:
-        found.append(Equals("user", str(clean_text(where.user))))
-    if where.importance is not None:
-        found.append(AtLeast("importance", where.importance))
-    if where.ids:
-        found.append(IsPoint(tuple(point_id(tenant_name(tenant), key) for key in where.ids)))
-    if where.other_than:
-        found.append(IsNotPoint(tuple(point_id(tenant_name(tenant), key) for key in where.other_than)))
-    return (*found, *_narrowed(where), *_dated(where.since, where.until))
-
-
-def _narrowed(where: MemoryFilter) -> Iterator[Condition]:
-    wanted = {
-        "type": [kind.value for kind in where.types],
-        "entities": [str(clean_text(entity)).casefold() for entity in where.entities],
-        "names": where.names,
-        "channel": map(clean_text, where.channels),
-        "points_at": map(clean_text, where.pointing_at),
-    }
-    for key, values in wanted.items():
-        allowed = tuple(map(str, values))
-        if allowed:
-            yield AnyOf(key, allowed)
-
-
-def _visible(visibility: Visibility) -> list[Condition]:
-    found: list[Condition] = [
-        AnyOf("user", _owners(visibility.users)),
-        AnyOf("agent", _owners(visibility.agents)),
-        AnyOf("project", _owners(visibility.projects)),
-    ]
-    if visibility.valid_at is not None:
-        now = timestamp(visibility.valid_at)
-        found.append(Above("valid_until_ts", now))
-        if not visibility.superseded:
-            found.append(Above("superseded_ts", now))
-    if visibility.created_until is not None:
-        found.append(AtMost("created_ts", timestamp(visibility.created_until)))
-    return found
-
-
-def _owners(names: tuple[str, ...]) -> tuple[str, ...]:
-    return (EVERYBODY, *(str(clean_text(name)) for name in names))
-
-
-def _dated(since: datetime | None, until: datetime | None) -> list[Condition]:
-    """A search narrowed by time brings what was noted or happened then."""
-    if since is None and until is None:
-        return []
-    low = LONG_AGO if since is None else timestamp(since)
-    return [Within("times", low, FAR_FUTURE if until is None else timestamp(until))]
-
-
-UNKNOWN_EMBEDDER = EmbedderRecord("an unknown embedder", "", 0)
+        raise StoreError(f"a stored memory cannot be read: {error.error_count()} invalid fields") from error
 
 
 def by_point(tenant: str, memories: Sequence[StoredMemory]) -> dict[str, StoredMemory]:
-    """Memories by point id; of several with one id the last one counts."""
+    """Return memories by point id; the last of several with one id wins."""
     return {point_id(tenant, stored.memory.id): stored for stored in memories}

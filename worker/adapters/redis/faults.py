@@ -1,4 +1,4 @@
-"""What every adapter of Redis does about faults and time."""
+"""Errors and timeouts of the Redis adapters."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,13 +11,10 @@ from worker.domain.errors import QueueError
 
 
 @asynccontextmanager
-async def in_reach(what: str, timeout_s: float) -> AsyncIterator[None]:
-    """Within the block, a fault of Redis becomes a `QueueError` that begins with `what`: "the ledger is", "counts are".
-
-    So does a block that takes longer than `timeout_s` seconds.
-    """
+async def redis_errors(timeout_s: float) -> AsyncIterator[None]:
+    """Raise Redis errors and timeouts (in seconds) within the block as `QueueError`."""
     try:
         async with asyncio.timeout(timeout_s):
             yield
     except (RedisError, OSError) as error:
-        raise QueueError(Reason.QUEUE_UNAVAILABLE, f"{what} out of reach: {type(error).__name__}") from error
+        raise QueueError(Reason.QUEUE_UNAVAILABLE, f"Redis is unreachable: {type(error).__name__}") from error

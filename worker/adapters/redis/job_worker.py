@@ -1,16 +1,16 @@
-"""The arq worker, made to answer within milliseconds and to outlive Redis.
+"""An arq worker that starts jobs within milliseconds and survives outages of Redis.
 
-arq polls the queue and re-reads every job in progress each time. Here a blocking read of the wake list starts a job
-at once, one script claims it and acknowledges it to the caller, and arq's own `run_job` runs it. Twice a second one
-more script says that a worker is alive, drops ids that nobody waits for any more, and finds jobs whose wake-up call
-was lost or that a plain `ArqRedis.enqueue_job` has put. All times are of Redis' clock.
+arq polls the queue and re-reads every running job each time. Here a blocking read of the wake list starts a job at
+once: a script claims it and acknowledges it to the caller, and arq's `run_job` runs it. Twice a second another script
+marks the worker as alive, removes expired jobs, and finds jobs without a wake-up, as plain `ArqRedis.enqueue_job` adds
+them. All times are from Redis' clock.
 """
 
 import asyncio
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
@@ -20,21 +20,21 @@ from arq.typing import WorkerCoroutine
 from arq.worker import Function, Worker, func
 from redis.exceptions import RedisError
 
-from hooks import wire
 from hooks.contract import MAX_DEADLINE_MS, Reason
+from hooks.protocol import wire
 from hooks.queue import connect, dump_json, load_json
 from worker.domain.errors import QueueError
-from worker.domain.operation import Operation
+from worker.domain.operation import AnyHandler, Handlers
 from worker.operations.job import error_answer, job_function
 
 UPKEEP_S = 0.5
 ALIVE_MS = 2_000
 RECOVERY_S = 0.1
 DRAIN_S = 4.0
-"""Seconds that running jobs get to answer after the worker was told to stop."""
+"""Seconds for running jobs to finish after `stop`."""
 
 JOB_TIMEOUT_S = MAX_DEADLINE_MS // 1000 + 5
-"""arq's own limit of a job, behind the deadlines that jobs keep themselves."""
+"""arq's job timeout, longer than any job's own deadline."""
 
 SWEEP_LIMIT = 1_000
 
@@ -55,9 +55,10 @@ redis.call('RPUSH', KEYS[3], ARGV[3])
 redis.call('PEXPIRE', KEYS[3], ARGV[4])
 return math.max(0, now[1] * 1000 + math.floor(now[2] / 1000) - score)
 """
-"""KEYS: in progress, queue, reply, job. ARGV: id, life of the claim in ms, acknowledgement, life of the reply in ms.
+"""KEYS: in progress, queue, reply, job. ARGV: id, lifetime of the claim in ms, acknowledgement, lifetime of the reply
+in ms.
 
-The milliseconds since the job was put, or -1 when it is not to be run: taken, taken back, expired or unknown.
+Return the job's age in ms, or -1 if it must not run because it is claimed, withdrawn, expired or unknown.
 """
 
 UPKEEP = """
@@ -72,21 +73,21 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', due, 'LIMIT', 0
 end
 return waiting
 """
-"""KEYS: queue, alive. ARGV: life of alive in ms, most ids to look at, free slots, prefixes of claims and of jobs."""
+"""KEYS: queue, alive. ARGV: lifetime of alive in ms, maximum ids to check, free slots, prefixes of claims and jobs."""
 
 
 class MeeseeksWorker(Worker):
-    """Runs the `operations` by name, at most `max_jobs` at a time, for callers on the Redis at `redis_url`.
+    """Run operations by name from the queue at `redis_url`, at most `max_jobs` at a time.
 
-    `on_startup(ctx)` has ended before the first caller is told that a worker is there, and `on_serving()` is called
-    as soon as callers are; `on_shutdown(ctx)` always runs, after the last job; `ctx["redis"]` is the worker's client.
-    SIGTERM and SIGINT let running jobs answer, for at most `DRAIN_S` seconds; a second signal does not. While Redis is
-    away the worker waits for it. Raises `QueueError` when `redis_url` is not a valid address.
+    `on_startup(ctx)` completes before callers can see the worker, `on_serving()` is called once they can, and
+    `on_shutdown(ctx)` always runs after the last job. `ctx["redis"]` is the worker's client. On SIGTERM or SIGINT,
+    running jobs get `DRAIN_S` seconds to finish; a second signal ends them at once. The worker waits while Redis is
+    down. Raise `QueueError` if `redis_url` is invalid.
     """
 
     def __init__(
         self,
-        operations: Mapping[str, Operation],
+        handlers: Handlers,
         redis_url: str,
         *,
         max_jobs: int = 20,
@@ -98,12 +99,14 @@ class MeeseeksWorker(Worker):
         try:
             pool = connect(redis_url)
         except ValueError as error:
-            raise QueueError(Reason.QUEUE_UNAVAILABLE, "the address of Redis is not a valid URL") from error
+            raise QueueError(
+                Reason.QUEUE_UNAVAILABLE, "the Redis URL is invalid; use redis://, rediss:// or unix://"
+            ) from error
         _ensure_event_loop()
-        # arq logs the arguments of jobs at info level, which are people's messages
+        # arq logs job arguments, which contain messages, at info level
         logging.getLogger("arq.worker").setLevel(logging.WARNING)
         super().__init__(
-            [self._function(name, operation) for name, operation in operations.items()],
+            [self._function(handler) for handler in handlers.values()],
             queue_name=wire.QUEUE,
             redis_pool=pool,
             max_jobs=max_jobs,
@@ -125,14 +128,14 @@ class MeeseeksWorker(Worker):
         self._drain_until: float | None = None
 
     def run(self) -> None:
-        """Serve until a signal comes, and return. For programs that have no event loop yet."""
+        """Serve until a signal arrives, in a program without a running event loop."""
         try:
             self.loop.run_until_complete(self.serve())
         finally:
             self.loop.close()
 
     async def serve(self) -> None:
-        """Serve until a signal comes or `stop` is called, on the loop that the worker was made on."""
+        """Serve until a signal arrives or `stop` is called, on the loop the worker was created on."""
         for number in self._signals:
             self.loop.add_signal_handler(number, self.stop)
         self.main_task = self.loop.create_task(self.main())
@@ -147,11 +150,11 @@ class MeeseeksWorker(Worker):
             await self.close()
 
     def stop(self) -> None:
-        """Take no more jobs, and end once the running ones have answered; called again, end at once."""
+        """Start no more jobs, and end once the running ones finish; if called again, end at once."""
         first, self.allow_pick_jobs = self.allow_pick_jobs, False
         self._drain_until = self.loop.time() + (DRAIN_S if first else 0.0)
         if self.main_task is not None:
-            # a blocking read in progress ends by itself; cancelled, it might lose the job that it is about to bring
+            # wait for a blocking read: cancelling it could lose the job it is about to return
             self.loop.call_at(self._drain_until, self.main_task.cancel)
 
     async def main(self) -> None:
@@ -168,7 +171,7 @@ class MeeseeksWorker(Worker):
                 self._note_return()
 
     async def close(self) -> None:
-        """Wait for the running jobs, shut down what they used, and close the connections."""
+        """Wait for running jobs, run `on_shutdown` and close the connection."""
         if self._pool is None:
             return
         await self._drain()
@@ -181,8 +184,8 @@ class MeeseeksWorker(Worker):
             self._pool = None
 
     async def finish_failed_job(self, job_id: str, result_data: bytes | None) -> None:
-        """arq could not run the job: no operation has its name, or it is not JSON. Its caller is told."""
-        await self.send(job_id, error_answer(Reason.BAD_REQUEST, "no such operation, or the request is not JSON"))
+        """Send the caller an error for a job that arq cannot run."""
+        await self.send(job_id, error_answer(Reason.BAD_REQUEST, "unknown operation, or the request is not JSON"))
         await super().finish_failed_job(job_id, result_data)
 
     def enqueued_at(self, job_id: str) -> float:
@@ -198,18 +201,19 @@ class MeeseeksWorker(Worker):
         except (RedisError, OSError) as error:
             _log.warning("answer_lost", error=type(error).__name__)
 
-    def _function(self, name: str, operation: Operation) -> Function:
-        return func(cast("WorkerCoroutine", job_function(operation, self)), name=name, timeout=JOB_TIMEOUT_S)
+    def _function(self, handler: AnyHandler) -> Function:
+        run = cast("WorkerCoroutine", job_function(handler, self))
+        return func(run, name=handler.operation.name, timeout=JOB_TIMEOUT_S)
 
     async def _take_turn(self) -> None:
-        """One step: the upkeep when it is due, else a job when there is a free slot, else wait for one."""
+        """Do the upkeep if due, else start a job if there is a free slot, else wait for a slot."""
         left = self._upkeep_at - self.loop.time()
         if left <= 0:
             await self._keep_up()
         elif len(self.tasks) < self.max_jobs:
             await self._take_job(left)
         else:
-            # the jobs that wait meanwhile are left to other workers
+            # leave waiting jobs to other workers
             await asyncio.wait(tuple(self.tasks.values()), timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
     async def _take_job(self, seconds: float) -> None:
@@ -280,7 +284,7 @@ class MeeseeksWorker(Worker):
 
 
 def _ensure_event_loop() -> None:
-    """arq takes the current loop when it is made; a program that has none yet is given one."""
+    """Set an event loop if there is none, because arq takes the current one on creation."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,11 +1,14 @@
 """Ledgers in Redis: one hash per tenant, session and agent; every change is one script.
 
-Fields: `n` the number of turns; `u:<turn id>` the number of a turn, `i:<n>` the id of turn `n`; `t:<turn key>` an
-offer, `{"n": 3, "shown": {...}, "committed": false}`, `r:<turn key>` its answer; `m:<memory id>` what the session has
-been shown, `{"version": 1, "turn": 3, "block_id": "...", "text": "...", "vector": "<base64>"}`; `p` the turn after
-which a compaction began. Callers commit with `hooks.wire.COMMIT`.
+Fields:
+- `n`: number of turns
+- `u:<turn id>`: number of a turn; `i:<n>`: id of turn `n`
+- `t:<turn key>`: an offer, `{"n": 3, "shown": {...}, "committed": false}`; `r:<turn key>`: its answer
+- `m:<memory id>`: an entry, `{"version": 1, "turn": 3, "block_id": "...", "text": "...", "vector": "<base64>"}`
+- `p`: last turn before a pending compaction
 
-Beside them a set of the agents of each session, and what each offered block held, by which a fork is rebuilt.
+Callers commit with `hooks.protocol.wire.COMMIT`. Further keys hold the agents of each session, and the memories of each
+offered block, from which the ledger of a forked session is rebuilt.
 """
 
 import hashlib
@@ -15,17 +18,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from hooks import wire
+from hooks.protocol import wire
 from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView, turn_id_of
 
-from .faults import in_reach
+from .faults import redis_errors
 
 KEY_PREFIX = "meeseeks:ledger:"
 SESSION_PREFIX = "meeseeks:session:"
 BLOCK_PREFIX = "meeseeks:block:"
 READABLE_CHARS = 200
 KEPT_TURNS = 32
-"""Turns whose answers can be replayed or committed; older ones are forgotten."""
+"""Turns whose answers can be replayed or committed."""
 
 TIMEOUT_S = 2.0
 
@@ -59,7 +62,7 @@ local function keep(key, agents, agent, ttl)
   redis.call('EXPIRE', key, ttl)
 end
 """
-"""`begin`: the number of a turn, a new one where it is not known; turns that are `kept` back are forgotten."""
+"""`begin` returns the number of a turn, a new one if unknown, and forgets the turn `kept` turns back."""
 
 VIEW = (
     _FUNCTIONS
@@ -82,9 +85,9 @@ end
 return result
 """
 )
-"""KEYS: ledger, agents. ARGV: turn key, turn id, agent, time to live in s, turns kept, turns that count as shown.
+"""KEYS: ledger, agents. ARGV: turn key, turn id, agent, lifetime in s, turns kept, turns that count as shown.
 
-The turn's number, its answer or nil, the pending turn or nil, then id and entry of every memory shown.
+Return the turn's number, its answer or nil, the pending turn or nil, then pairs of memory id and entry.
 """
 
 PEEK = (
@@ -98,7 +101,7 @@ end
 return result
 """
 )
-"""KEYS: ledger. As `VIEW`, changing nothing; all nil where the ledger is not known."""
+"""KEYS: ledger. Return the same as `VIEW` without changes; all nil for an unknown ledger."""
 
 OFFER = (
     _FUNCTIONS
@@ -114,10 +117,7 @@ keep(key, KEYS[2], ARGV[3], ARGV[4])
 return 1
 """
 )
-"""KEYS: ledger, agents, block (where there is one). ARGV: as `VIEW`, without the last; answer, entries as JSON.
-
-A turn's first offer stands.
-"""
+"""KEYS: ledger, agents, block (if any). ARGV: the first five of `VIEW`, answer, entries as JSON."""
 
 DROP = """
 local gone = 0
@@ -131,7 +131,7 @@ for i = 1, #ARGV, 3 do
 end
 return gone
 """
-"""KEYS: ledger. ARGV: memory id, turn and block of each entry that is to go if it is still the same."""
+"""KEYS: ledger. ARGV: memory id, turn and block of each entry to remove if unchanged."""
 
 PEND = """
 local turn = redis.call('HGET', KEYS[1], 'n')
@@ -150,7 +150,7 @@ keep(KEYS[1], KEYS[2], ARGV[1], ARGV[2])
 return new
 """
 )
-"""KEYS: ledger, agents. ARGV: agent, time to live in s, turn, then id and entry of each memory."""
+"""KEYS: ledger, agents. ARGV: agent, lifetime in s, turn, then pairs of memory id and entry."""
 
 WITHDRAW = (
     _FUNCTIONS
@@ -178,7 +178,7 @@ return gone
 
 
 def ledger_key(key: LedgerKey) -> str:
-    """The name of a ledger in Redis: readable where that is short, else a hash. No two ledgers share one."""
+    """Return the unique key of a ledger: readable if short, else hashed."""
     return _name(KEY_PREFIX, key.tenant, key.session_id, key.agent_id)
 
 
@@ -186,7 +186,7 @@ def _name(prefix: str, *parts: str) -> str:
     readable = ":".join(quote(part, safe="") for part in parts)
     if len(readable) <= READABLE_CHARS:
         return prefix + readable
-    # no readable name holds "#", which is escaped there
+    # readable names escape "#"
     return prefix + "#" + hashlib.sha256(readable.encode()).hexdigest()
 
 
@@ -233,9 +233,9 @@ def _view(reply: Sequence[Any]) -> LedgerView:
 
 
 class RedisLedger:
-    """Implements `worker.ports.models.Ledger`. Methods raise `QueueError` within `TIMEOUT_S` seconds.
+    """Implement `worker.ports.state.Ledger`. Methods raise `QueueError` within `TIMEOUT_S` seconds.
 
-    `ttl_s` is the time in seconds that a session's ledger outlives its last turn.
+    A ledger expires `ttl_s` seconds after its last turn.
     """
 
     def __init__(self, redis: Any, ttl_s: int) -> None:
@@ -243,33 +243,27 @@ class RedisLedger:
         self._ttl_s = ttl_s
 
     async def view(self, key: LedgerKey, turn_key: str, *, depth: int) -> LedgerView:
-        """What the session has been shown. A new turn begins; a known one has its number and answer."""
         return _view(await self._eval(VIEW, self._keys(key), (*self._turn(key, turn_key), depth)))
 
     async def peek(self, key: LedgerKey) -> LedgerView:
-        """What the session has been shown, without beginning a turn."""
         return _view(await self._eval(PEEK, (ledger_key(key),)))
 
     async def offer(self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry]) -> None:
-        """Keep a turn's answer, and what it shows once that is committed. A turn's first offer stands."""
         entries = _json({memory_id: _encode(entry) for memory_id, entry in shown.items()})
         blocks = {entry.block_id for entry in shown.values()}
         keys = (*self._keys(key), *(_name(BLOCK_PREFIX, key.tenant, block_id) for block_id in blocks))
         await self._eval(OFFER, keys, (*self._turn(key, turn_key), answer, entries))
 
     async def commit(self, key: LedgerKey, turn_key: str) -> bool:
-        """Count what a turn offered as shown; `False` when the ledger knows no such offer."""
         return bool(await self._eval(wire.COMMIT, (ledger_key(key),), (turn_key,)))
 
     async def agents(self, tenant: str, session_id: str) -> tuple[str, ...]:
-        """The agents of a session that have a ledger."""
-        async with in_reach("the ledger is", TIMEOUT_S):
+        async with redis_errors(TIMEOUT_S):
             names = await self._redis.smembers(_agents_key(tenant, session_id))
         return tuple(sorted(name.decode() for name in names))
 
     async def reset(self, key: LedgerKey) -> int:
-        """Forget everything; the number of memories that counted as shown."""
-        async with in_reach("the ledger is", TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
+        async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
             pipe.eval(PEEK, 1, ledger_key(key))
             pipe.delete(ledger_key(key))
             pipe.srem(_agents_key(key.tenant, key.session_id), key.agent_id)
@@ -277,28 +271,23 @@ class RedisLedger:
         return len(_view(before).shown)
 
     async def drop(self, key: LedgerKey, entries: Mapping[str, LedgerEntry]) -> int:
-        """Forget these entries, as far as they are still as given; ends a pending compaction."""
         flat = [part for name, entry in entries.items() for part in (name, entry.turn, entry.block_id)]
         return int(await self._eval(DROP, (ledger_key(key),), flat))
 
-    async def pend(self, key: LedgerKey) -> None:
-        """A compaction of what was shown up to now has begun."""
+    async def begin_compaction(self, key: LedgerKey) -> None:
         await self._eval(PEND, (ledger_key(key),))
 
     async def adopt(self, key: LedgerKey, turn: int, entries: Mapping[str, LedgerEntry]) -> int:
-        """Count these as shown too and go on from that turn's number; entries that are there already stand."""
         flat = [part for name, entry in entries.items() for part in (name, _json(_encode(entry)))]
         return int(await self._eval(ADOPT, self._keys(key), (key.agent_id, self._ttl_s, turn, *flat)))
 
     async def withdraw(self, key: LedgerKey, turn_id: str) -> int:
-        """What a turn has committed was not shown after all; a later commit of it counts again."""
         return int(await self._eval(WITHDRAW, (ledger_key(key),), (turn_id,)))
 
     async def blocks(self, tenant: str, block_ids: Sequence[str]) -> dict[str, LedgerEntry]:
-        """The memories of blocks that were offered to any session of the tenant."""
         if not block_ids:
             return {}
-        async with in_reach("the ledger is", TIMEOUT_S):
+        async with redis_errors(TIMEOUT_S):
             kept = await self._redis.mget([_name(BLOCK_PREFIX, tenant, block_id) for block_id in block_ids])
         found = [json.loads(block) for block in kept if block is not None]
         return {name: _decode(entry) for block in found for name, entry in block.items()}
@@ -310,5 +299,5 @@ class RedisLedger:
         return turn_key, turn_id_of(turn_key), key.agent_id, self._ttl_s, KEPT_TURNS
 
     async def _eval(self, script: str, keys: Sequence[str], arguments: Iterable[Any] = ()) -> Any:
-        async with in_reach("the ledger is", TIMEOUT_S):
+        async with redis_errors(TIMEOUT_S):
             return await self._redis.eval(script, len(keys), *keys, *arguments)

@@ -1,6 +1,6 @@
-"""Saved settings in Redis: one hash with the version and all values, so that both always go together.
+"""Saved settings in Redis: one hash with the version and all values, which never expires.
 
-Fields: `version`, a number; `saved`, `{"general": {...}, "agents": {"<id>": {...}}}`. The key has no time to live.
+Fields: `version`, a number; `saved`, `{"general": {...}, "agents": {"<id>": {...}}}`.
 """
 
 import json
@@ -12,10 +12,10 @@ from hooks.contract import Reason
 from worker.domain.errors import QueueError
 from worker.settings.injection import SavedSettings
 
-from .faults import in_reach
+from .faults import redis_errors
 
 KEY = "meeseeks:settings"
-"""The only key without a time to live but the queue's own."""
+"""The only key that never expires besides the queue's."""
 
 TIMEOUT_S = 2.0
 
@@ -24,7 +24,7 @@ if tonumber(redis.call('HGET', KEYS[1], 'version') or '0') ~= tonumber(ARGV[1]) 
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'saved', ARGV[3])
 return 1
 """
-"""KEYS: settings. ARGV: the version that is to be there, the new version, the new values as JSON."""
+"""KEYS: settings. ARGV: expected version, new version, new values as JSON."""
 
 
 class _Tables(BaseModel):
@@ -33,14 +33,14 @@ class _Tables(BaseModel):
 
 
 class RedisOverrides:
-    """Implements `worker.settings.live.OverrideStore`. Methods raise `QueueError` within `TIMEOUT_S` seconds."""
+    """Implement `worker.settings.live.OverrideStore`. Methods raise `QueueError` within `TIMEOUT_S` seconds."""
 
     def __init__(self, redis: Any) -> None:
         self._redis = redis
 
     async def read(self, known: int) -> SavedSettings | None:
-        """What is saved, unless that is the version `known`; nothing at all is version 0."""
-        async with in_reach("settings are", TIMEOUT_S):
+        """Return the saved settings, `None` if their version is `known`. Version 0 means none."""
+        async with redis_errors(TIMEOUT_S):
             version = await self._redis.hget(KEY, "version")
             if int(version or 0) == known:
                 return None
@@ -48,9 +48,9 @@ class RedisOverrides:
         return _parsed(version, saved)
 
     async def write(self, expected: int, saved: SavedSettings) -> bool:
-        """Save, if the version that is there is `expected`; whether it was."""
+        """Save if the stored version is `expected`, and return whether it was."""
         values = json.dumps({"general": dict(saved.general), "agents": dict(saved.agents)})
-        async with in_reach("settings are", TIMEOUT_S):
+        async with redis_errors(TIMEOUT_S):
             return bool(await self._redis.eval(WRITE, 1, KEY, expected, saved.version, values))
 
 
@@ -61,4 +61,6 @@ def _parsed(version: bytes | None, saved: bytes | None) -> SavedSettings:
         tables = _Tables.model_validate_json(saved)
         return SavedSettings(int(version), tables.general, tables.agents)
     except ValueError as error:
-        raise QueueError(Reason.BAD_REPLY, f"what {KEY} holds in Redis are not saved settings") from error
+        raise QueueError(
+            Reason.BAD_REPLY, f"{KEY} in Redis has no valid settings; delete the key to start without saved settings"
+        ) from error

@@ -1,19 +1,19 @@
-"""A look at the queue in Redis, for those who watch it."""
+"""The state of the job queue in Redis."""
 
 import asyncio
 from typing import Any
 
 from redis.exceptions import RedisError
 
-from hooks import wire
+from hooks.protocol import wire
 from worker.operations.client import QueueState
 
 LIMIT_S = 1.0
-"""Seconds that a look may take."""
+"""Timeout in seconds."""
 
 
 async def look_at_queue(redis: Any) -> QueueState | None:
-    """How many jobs wait and whether a worker is alive; `None` while Redis does not answer."""
+    """Return the number of waiting jobs and whether a worker is alive, `None` if Redis does not answer."""
     try:
         async with asyncio.timeout(LIMIT_S), redis.pipeline(transaction=False) as pipe:
             pipe.llen(wire.WAKE)

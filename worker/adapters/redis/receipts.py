@@ -1,4 +1,4 @@
-"""Receipts in Redis: one value each, and per tenant the list of the newest ones."""
+"""Receipts in Redis: one key per receipt, a list of the newest per tenant, and a list per turn."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from worker.domain.errors import NotFound
 from worker.domain.receipt import Receipt, ReceiptPage, TurnOf, turn_of
 
-from .faults import in_reach
+from .faults import redis_errors
 
 RECEIPT_PREFIX = "meeseeks:receipt:"
 RECENT_PREFIX = "meeseeks:receipts:"
@@ -22,10 +22,9 @@ TIMEOUT_S = 2.0
 
 
 class RedisReceipts:
-    """Implements `worker.ports.models.ReceiptStore`. Methods raise `QueueError` within `TIMEOUT_S` seconds.
+    """Implement `worker.ports.state.ReceiptStore`. Methods raise `QueueError` within `TIMEOUT_S` seconds.
 
-    Receipts are kept for `ttl_s` seconds; `recent` knows the last `KEPT_RECENT` of a tenant. The receipts of a turn
-    are found by a list of its own, named by a hash of what the turn is called.
+    Receipts expire after `ttl_s` seconds; `recent` covers the last `KEPT_RECENT` of a tenant.
     """
 
     def __init__(self, redis: Any, ttl_s: int) -> None:
@@ -33,24 +32,19 @@ class RedisReceipts:
         self._ttl_s = ttl_s
 
     async def write(self, receipt: Receipt) -> None:
-        """Keep a receipt under the tenant of its request."""
         tenant = receipt.request.scope.tenant
         recent, turn = _recent_key(tenant), _turn_key(turn_of(receipt.request))
-        async with in_reach("receipts are", TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
+        async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
             pipe.set(_receipt_key(tenant, receipt.id), receipt.model_dump_json(), ex=self._ttl_s)
-            pipe.lrem(recent, 1, receipt.id)
-            pipe.lpush(recent, receipt.id)
-            pipe.ltrim(recent, 0, KEPT_RECENT - 1)
-            pipe.expire(recent, self._ttl_s)
-            pipe.lrem(turn, 1, receipt.id)
-            pipe.lpush(turn, receipt.id)
-            pipe.ltrim(turn, 0, KEPT_OF_TURN - 1)
-            pipe.expire(turn, self._ttl_s)
+            for listing, kept in ((recent, KEPT_RECENT), (turn, KEPT_OF_TURN)):
+                pipe.lrem(listing, 1, receipt.id)
+                pipe.lpush(listing, receipt.id)
+                pipe.ltrim(listing, 0, kept - 1)
+                pipe.expire(listing, self._ttl_s)
             await pipe.execute()
 
     async def read(self, tenant: str, receipt_id: str) -> Receipt:
-        """A receipt by its id. Raises `NotFound`, also for one that another version wrote in another form."""
-        async with in_reach("receipts are", TIMEOUT_S):
+        async with redis_errors(TIMEOUT_S):
             stored = await self._redis.get(_receipt_key(tenant, receipt_id))
         receipt = _parsed(stored)
         if receipt is None:
@@ -58,15 +52,14 @@ class RedisReceipts:
         return receipt
 
     async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage:
-        """The newest receipts first, at most `limit`, after the `offset` newest ones."""
         if limit <= 0:
             return ReceiptPage()
-        async with in_reach("receipts are", TIMEOUT_S):
+        async with redis_errors(TIMEOUT_S):
             ids = await self._redis.lrange(_recent_key(tenant), offset, offset + limit - 1)
             return ReceiptPage(receipts=tuple(await self._read(tenant, ids)), end=len(ids) < limit)
 
     async def of_turn(self, turn: TurnOf) -> list[Receipt]:
-        async with in_reach("receipts are", TIMEOUT_S):
+        async with redis_errors(TIMEOUT_S):
             ids = await self._redis.lrange(_turn_key(turn), 0, KEPT_OF_TURN - 1)
             return await self._read(turn.tenant, ids)
 

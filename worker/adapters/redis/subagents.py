@@ -1,7 +1,7 @@
-"""Waiting tasks of subagents in Redis, where several workers share them: one list per kind, changed by scripts.
+"""Pending subagent tasks in Redis, shared by workers: one list per kind, changed by scripts.
 
-`meeseeks:subagent:<hash>` is a list of tasks as JSON, oldest first; `<the same>:mixed` is there while several have
-waited and not all of them have started. Both expire.
+`meeseeks:subagent:<hash>` is a list of tasks as JSON, oldest first. `meeseeks:subagent:<hash>:mixed` exists from when
+several tasks are pending until all have started. Both expire.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any
 from worker.hosts.profile import SubagentKind, SubagentTask
 from worker.hosts.subagents import MOST_WAITING, WAIT_S
 
-from .faults import in_reach
+from .faults import redis_errors
 
 KEY_PREFIX = "meeseeks:subagent:"
 TIMEOUT_S = 1.0
@@ -23,7 +23,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
 return 1
 """
-"""KEYS: tasks, mixed. ARGV: task, time to live in ms, most tasks."""
+"""KEYS: tasks, mixed. ARGV: task, lifetime in ms, maximum tasks."""
 
 START = """
 local task = redis.call('LPOP', KEYS[1])
@@ -35,11 +35,11 @@ end
 if redis.call('DEL', KEYS[2]) == 1 then return false end
 return task
 """
-"""KEYS: tasks, mixed. ARGV: time to live in ms. The task, nil where none or several wait or have waited."""
+"""KEYS: tasks, mixed. ARGV: lifetime in ms. Return the task, nil if none or several are or were pending."""
 
 
 class RedisSubagents:
-    """Implements `worker.hosts.subagents.PendingSubagents`. Methods raise `QueueError` within `TIMEOUT_S` seconds."""
+    """Implement `worker.hosts.subagents.PendingSubagents`. Methods raise `QueueError` within `TIMEOUT_S` seconds."""
 
     def __init__(self, redis: Any) -> None:
         self._redis = redis
@@ -53,7 +53,7 @@ class RedisSubagents:
         return None if found is None else SubagentTask(**json.loads(found))
 
     async def _eval(self, script: str, kind: SubagentKind, *arguments: str | int) -> Any:
-        async with in_reach("tasks are", TIMEOUT_S):
+        async with redis_errors(TIMEOUT_S):
             return await self._redis.eval(script, 2, *_keys(kind), *arguments)
 
 

@@ -1,7 +1,7 @@
-"""Counts of use in Redis: one hash per tenant, a field per memory, changed by a script.
+"""Usage counts in Redis: one hash per tenant with a field per memory, changed by a script.
 
 A field holds `injected used last_injected last_used`, times in milliseconds since 1970, 0 for never. The hash expires
-`KEPT_S` after the last answer that was counted; so do the marks that say which answers have been, after `COUNTED_S`.
+`KEPT_S` seconds after its last change. One key per answer marks it as counted for `COUNTED_S` seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from worker.domain.usage import Usage
 
-from .faults import in_reach
+from .faults import redis_errors
 
 USAGE_PREFIX = "meeseeks:usage:"
 COUNTED_PREFIX = "meeseeks:usage-counted:"
@@ -32,11 +32,11 @@ end
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 return 1
 """
-"""KEYS: counts, mark. ARGV: now in ms, life of the counts and of the mark in s, then id and 1 (used) or 0 in turn."""
+"""KEYS: counts, mark. ARGV: now in ms, lifetimes of counts and mark in s, then pairs of memory id and 1 (used) or 0."""
 
 
 class RedisUsage:
-    """Implements `worker.ports.models.UsageStore`. Methods raise `QueueError` within `TIMEOUT_S` seconds."""
+    """Implement `worker.ports.state.UsageStore`. Methods raise `QueueError` within `TIMEOUT_S` seconds."""
 
     def __init__(self, redis: Any) -> None:
         self._redis = redis
@@ -45,7 +45,7 @@ class RedisUsage:
         if not used:
             return False
         pairs = [part for key, was in used.items() for part in (key, int(was))]
-        async with in_reach("counts are", TIMEOUT_S):
+        async with redis_errors(TIMEOUT_S):
             now = int(at.timestamp() * 1000)
             keys = (_key(tenant), f"{COUNTED_PREFIX}{quote(tenant, safe='')}:{quote(receipt_id, safe='')}")
             return bool(await self._redis.eval(COUNT, 2, *keys, now, KEPT_S, COUNTED_S, *pairs))
@@ -53,18 +53,18 @@ class RedisUsage:
     async def read(self, tenant: str, ids: Sequence[str]) -> dict[str, Usage]:
         if not ids:
             return {}
-        async with in_reach("counts are", TIMEOUT_S):
+        async with redis_errors(TIMEOUT_S):
             stored = await self._redis.hmget(_key(tenant), list(ids))
         return {key: _usage(raw) for key, raw in zip(ids, stored, strict=True) if raw is not None}
 
-    async def everything(self, tenant: str) -> dict[str, Usage]:
-        async with in_reach("counts are", TIMEOUT_S):
+    async def read_all(self, tenant: str) -> dict[str, Usage]:
+        async with redis_errors(TIMEOUT_S):
             stored = await self._redis.hgetall(_key(tenant))
         return {key.decode(): _usage(raw) for key, raw in stored.items()}
 
     async def forget(self, tenant: str, ids: Sequence[str]) -> None:
         if ids:
-            async with in_reach("counts are", TIMEOUT_S):
+            async with redis_errors(TIMEOUT_S):
                 await self._redis.hdel(_key(tenant), *ids)
 
 

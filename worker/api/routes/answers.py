@@ -1,4 +1,4 @@
-"""Endpoints of what workers answered: reports of answers, and which memories they used."""
+"""Endpoints for reported answers and the usage of memories."""
 
 from typing import Annotated
 
@@ -6,15 +6,14 @@ from fastapi import FastAPI, Query, Request
 from starlette.responses import Response
 
 from hooks.contract import Reason
-from hooks.usage_contract import AnswerReport, AnswerReportResult
-from hooks.wire import ACK_TIMEOUT, POST_EXECUTION
+from hooks.contract.usage import AnswerReport, AnswerReportResult
+from hooks.protocol.wire import ACK_TIMEOUT
 from worker.api.execution import Limit, LimitHeader, OperationExecutor, Tenant, seconds_left, shortest, tenant_of
 from worker.api.json_bodies import JsonAnswer
-from worker.api.problems import problem_of
-from worker.api.schemas import UsageList
 from worker.domain.errors import MeeseeksError
 from worker.operations.job import reason_of
-from worker.operations.receipts import MOST_LISTED, USAGE
+from worker.operations.registry import POST_EXECUTION, USAGE
+from worker.operations.requests import MOST_LISTED
 
 
 def add_answering(app: FastAPI, executor: OperationExecutor) -> None:
@@ -27,10 +26,10 @@ def _add_report(app: FastAPI, executor: OperationExecutor) -> None:
     async def report(
         request: Request, body: AnswerReport, deadline_ms: Limit = None, x_deadline_ms: LimitHeader = None
     ) -> Response:
-        """Tell what a worker answered, so that it is counted which memories of its block it used.
+        """Report an agent's answer, so that the memories it used are counted.
 
-        The answer is not kept. Trouble is `done: false` with the reason, never an error: only what the caller has to
-        change is one.
+        The answer is not stored. Failures of the service return `done: false` with the reason; only invalid requests
+        are errors.
         """
         limit = shortest(body.deadline_ms, deadline_ms, x_deadline_ms)
         left, _ = seconds_left(request, limit)
@@ -40,20 +39,22 @@ def _add_report(app: FastAPI, executor: OperationExecutor) -> None:
             answer = await executor.ask(request, POST_EXECUTION, payload, budget=left, ack=ACK_TIMEOUT)
         except MeeseeksError as error:
             if reason_of(error) is Reason.BAD_REQUEST:
-                raise problem_of(error) from error
+                raise
             return JsonAnswer(AnswerReportResult.failed(reason_of(error)).model_dump(mode="json"))
         return JsonAnswer(answer.body)
 
 
 def _add_usage(app: FastAPI, executor: OperationExecutor) -> None:
-    @app.get("/v1/usage", tags=["memories"], operation_id="list_usage", response_model=UsageList)
+    @app.get("/v1/usage", tags=["memories"], operation_id="list_usage", response_model=USAGE.result)
     async def usage(
         request: Request,
         tenant: Tenant = "default",
-        never_used: Annotated[bool, Query(description="Only those that no answer used.")] = False,
-        min_injected: Annotated[int, Query(ge=1, le=1 << 31, description="Only those injected so often.")] = 1,
+        never_used: Annotated[bool, Query(description="Only memories that no answer used.")] = False,
+        min_injected: Annotated[
+            int, Query(ge=1, le=1 << 31, description="Only memories injected at least this often.")
+        ] = 1,
         limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
     ) -> Response:
-        """How often memories were injected and used, the most neglected first, as far as answers were reported."""
+        """List how often memories were injected and used by reported answers, the least useful first."""
         payload = {"tenant": tenant_of(request, tenant), "never_used": never_used, "min_injected": min_injected}
         return await executor.answer(request, USAGE, {**payload, "limit": limit})

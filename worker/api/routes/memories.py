@@ -1,4 +1,4 @@
-"""Endpoints of single memories: list, remember, show, change, relate, forget."""
+"""Endpoints of single memories: list, remember, show, update, relate, forget."""
 
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -9,37 +9,31 @@ from starlette.responses import Response
 from hooks.contract import Key, Reason, Text
 from worker.api.execution import OperationExecutor, Tenant, tenant_of
 from worker.api.json_bodies import JsonAnswer
-from worker.api.problems import Problem, problem_of
-from worker.api.schemas import (
-    NULLABLE,
-    ForgetView,
-    MemoryChanges,
-    MemoryHistory,
-    MemoryPage,
-    MemoryView,
-    RelateBody,
-    RememberBody,
-    RememberView,
-    UpdateBody,
-)
-from worker.domain.errors import MeeseeksError
+from worker.api.problems import Problem
+from worker.api.schemas import NULLABLE, MemoryChanges, RelateBody, RememberBody, UpdateBody
 from worker.domain.memory import MemoryType
-from worker.operations.memories import EXPORT, FORGET, RELATE, REMEMBER, SHOW, UPDATE
-from worker.operations.payloads import MAX_BATCH
+from worker.operations.registry import EXPORT, FORGET, RELATE, REMEMBER, SHOW, UPDATE
+from worker.operations.requests import MAX_BATCH
 
-MemoryId = Annotated[Key, Path(description="Which memory.")]
 ONE = "/v1/memories/{memory_id:memory}"
+BY_ID = "/v1/memory"
+"""One memory with its id in the query, for ids that a path cannot contain: "export", "import", "." and ".."."""
+
+MemoryId = Annotated[Key, Path(description="Memory id.")]
+QueryId = Annotated[Key, Query(alias="id", description="Memory id; any value is possible.")]
 TAGS: list[Any] = ["memories"]
 
 
 def add_memories(app: FastAPI, executor: OperationExecutor) -> None:
     _add_listing(app, executor)
     _add_remember(app, executor)
-    _add_single(app, executor)
+    memories = _Memories(executor)
+    _add_single(app, memories)
+    _add_by_id(app, memories)
 
 
-class Memories:
-    """What the endpoints of one memory do, wherever its id stands."""
+class _Memories:
+    """The endpoints of one memory, with its id in the path or the query."""
 
     def __init__(self, executor: OperationExecutor) -> None:
         self._executor = executor
@@ -53,12 +47,9 @@ class Memories:
 
     async def forget(self, request: Request, memory_id: str, tenant: str) -> Response:
         payload = {"tenant": tenant_of(request, tenant), "ids": [memory_id]}
-        try:
-            done = await self._executor.ask(request, FORGET, payload)
-        except MeeseeksError as error:
-            raise problem_of(error) from error
+        done = await self._executor.ask(request, FORGET, payload)
         if not done.body["forgotten"]:
-            raise Problem(HTTPStatus.NOT_FOUND, "there is no memory by that id", reason=Reason.NOT_FOUND)
+            raise Problem(HTTPStatus.NOT_FOUND, "there is no memory with this id", reason=Reason.NOT_FOUND)
         return JsonAnswer(done.body)
 
     async def relate(self, request: Request, memory_id: str, body: RelateBody) -> Response:
@@ -67,16 +58,16 @@ class Memories:
 
 
 def _add_listing(app: FastAPI, executor: OperationExecutor) -> None:
-    @app.get("/v1/memories", tags=TAGS, operation_id="list_memories", response_model=MemoryPage)
+    @app.get("/v1/memories", tags=TAGS, operation_id="list_memories", response_model=EXPORT.result)
     async def listing(
         request: Request,
         tenant: Tenant = "default",
         types: Annotated[list[MemoryType] | None, Query(alias="type", description="Only these; repeatable.")] = None,
-        user: Annotated[Text | None, Query(description="Only what this user owns.")] = None,
+        user: Annotated[Text | None, Query(description="Only memories of this user.")] = None,
         limit: Annotated[int, Query(ge=1, le=MAX_BATCH)] = 20,
-        cursor: Annotated[str | None, Query(description="Where the page before ended.")] = None,
+        cursor: Annotated[str | None, Query(description="`cursor` of the previous page.")] = None,
     ) -> Response:
-        """List memories page by page, superseded ones too, in no order that means anything."""
+        """List memories page by page, including outdated ones, in no particular order."""
         payload = {"tenant": tenant_of(request, tenant), "types": types or [], "user": user}
         return await executor.answer(request, EXPORT, {**payload, "limit": limit, "cursor": cursor})
 
@@ -86,11 +77,11 @@ def _add_remember(app: FastAPI, executor: OperationExecutor) -> None:
         "/v1/memories",
         tags=TAGS,
         operation_id="remember",
-        response_model=RememberView,
-        responses={201: {"model": RememberView, "description": "It is new."}},
+        response_model=REMEMBER.result,
+        responses={201: {"model": REMEMBER.result, "description": "The memory is new."}},
     )
     async def remember(request: Request, body: RememberBody) -> Response:
-        """Remember one thing; it is stored once this is answered. Saying the same twice stores it once."""
+        """Store a memory. The same content in the same scope is stored once."""
         memory = body.memory.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         payload = {"tenant": tenant_of(request, body.tenant), "memory": memory}
         return await executor.answer(request, REMEMBER, payload, status=_created)
@@ -100,34 +91,54 @@ def _created(body: dict[str, Any]) -> int:
     return HTTPStatus.CREATED if body["stored"] == "created" else HTTPStatus.OK
 
 
-def _add_single(app: FastAPI, executor: OperationExecutor) -> None:
-    memories = Memories(executor)
-
-    @app.get(ONE, tags=TAGS, operation_id="show_memory", response_model=MemoryHistory)
+def _add_single(app: FastAPI, memories: _Memories) -> None:
+    @app.get(ONE, tags=TAGS, operation_id="show_memory", response_model=SHOW.result)
     async def show(request: Request, memory_id: MemoryId, tenant: Tenant = "default") -> Response:
-        """One memory, what it replaced, what replaced it, and what is related to it."""
+        """Show a memory with the ones it replaced, the ones that replaced it, and related ones."""
         return await memories.show(request, memory_id, tenant)
 
-    @app.patch(ONE, tags=TAGS, operation_id="update_memory", response_model=MemoryView)
+    @app.patch(ONE, tags=TAGS, operation_id="update_memory", response_model=UPDATE.result)
     async def update(request: Request, memory_id: MemoryId, body: UpdateBody) -> Response:
-        """Change a memory; what is not said stays as it is. A new text is its next version."""
+        """Change fields of a memory. New content creates its next version."""
         return await memories.update(request, memory_id, body)
 
-    @app.delete(ONE, tags=TAGS, operation_id="forget", response_model=ForgetView)
+    @app.delete(ONE, tags=TAGS, operation_id="forget", response_model=FORGET.result)
     async def forget(request: Request, memory_id: MemoryId, tenant: Tenant = "default") -> Response:
-        """Delete a memory for good, with every mention of it in others."""
+        """Permanently delete a memory and every reference to it."""
         return await memories.forget(request, memory_id, tenant)
 
-    @app.post(ONE + "/relations", tags=TAGS, operation_id="relate", response_model=MemoryView)
+    @app.post(ONE + "/relations", tags=TAGS, operation_id="relate", response_model=RELATE.result)
     async def relate(request: Request, memory_id: MemoryId, body: RelateBody) -> Response:
-        """Relate a memory to another one."""
+        """Add a relation to another memory."""
+        return await memories.relate(request, memory_id, body)
+
+
+def _add_by_id(app: FastAPI, memories: _Memories) -> None:
+    @app.get(BY_ID, tags=TAGS, operation_id="show_memory_by_id", response_model=SHOW.result)
+    async def show(request: Request, memory_id: QueryId, tenant: Tenant = "default") -> Response:
+        """Like `GET /v1/memories/{memory_id}`."""
+        return await memories.show(request, memory_id, tenant)
+
+    @app.patch(BY_ID, tags=TAGS, operation_id="update_memory_by_id", response_model=UPDATE.result)
+    async def update(request: Request, memory_id: QueryId, body: UpdateBody) -> Response:
+        """Like `PATCH /v1/memories/{memory_id}`."""
+        return await memories.update(request, memory_id, body)
+
+    @app.delete(BY_ID, tags=TAGS, operation_id="forget_by_id", response_model=FORGET.result)
+    async def forget(request: Request, memory_id: QueryId, tenant: Tenant = "default") -> Response:
+        """Like `DELETE /v1/memories/{memory_id}`."""
+        return await memories.forget(request, memory_id, tenant)
+
+    @app.post(BY_ID + "/relations", tags=TAGS, operation_id="relate_by_id", response_model=RELATE.result)
+    async def relate(request: Request, memory_id: QueryId, body: RelateBody) -> Response:
+        """Like `POST /v1/memories/{memory_id}/relations`."""
         return await memories.relate(request, memory_id, body)
 
 
 def _changes(changes: MemoryChanges) -> dict[str, Any]:
-    """What is to be changed. Raises `Problem` where that is nothing."""
+    """Return the fields to change. Raise `Problem` if there are none."""
     given = changes.model_dump(mode="json", exclude_unset=True)
-    wanted = {name: value for name, value in given.items() if value is not None or name in NULLABLE}
-    if not wanted:
-        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "changes: say at least one", reason=Reason.BAD_REQUEST)
-    return wanted
+    changed = {name: value for name, value in given.items() if value is not None or name in NULLABLE}
+    if not changed:
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "changes: name at least one field", reason=Reason.BAD_REQUEST)
+    return changed

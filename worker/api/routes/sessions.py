@@ -1,4 +1,4 @@
-"""Endpoints for sessions and native events of hosts."""
+"""Endpoints of sessions and host hooks."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from hooks.contract import DEFAULT_DEADLINE_MS, Key, Reason, SessionEvent, SessionEventResult
-from hooks.wire import ACK_TIMEOUT, HOST_HOOK, SESSION_EVENT
+from hooks.protocol.wire import ACK_TIMEOUT
 from worker.api.execution import (
     Limit,
     LimitHeader,
@@ -19,30 +19,29 @@ from worker.api.execution import (
     tenant_of,
 )
 from worker.api.json_bodies import JsonAnswer, is_json, read_json, unsupported
-from worker.api.problems import invalid, problem_of
-from worker.api.schemas import SessionEventBody, SessionView
+from worker.api.problems import invalid
+from worker.api.schemas import SessionEventBody
 from worker.domain.errors import MeeseeksError
 from worker.operations.job import reason_of
-from worker.operations.sessions import SESSION_SHOW
+from worker.operations.registry import HOST_HOOK, SESSION_EVENT, SESSION_SHOW
 
 NATIVE = {
     "requestBody": {
         "required": True,
-        "description": "The event as the host sends it.",
+        "description": "The host's native event.",
         "content": {"application/json": {"schema": {"type": "object"}}},
     }
 }
-
 
 NATIVE_ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "What the host reads; `{}` is nothing. After trouble the header `Meeseeks-Reason` names it.",
+        "description": "The host's native output; `{}` injects nothing. `Meeseeks-Reason` explains a failure.",
         "content": {"application/json": {"schema": {"type": "object"}}},
     }
 }
 
 
-def _add_hooks(app: FastAPI, executor: OperationExecutor) -> None:
+def add_hooks(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post(
         "/v1/hooks/{host}",
         tags=["run"],
@@ -53,31 +52,29 @@ def _add_hooks(app: FastAPI, executor: OperationExecutor) -> None:
     )
     async def hook(
         request: Request,
-        host: Annotated[Key, Path(description="The host, such as claude-code or codex.")],
-        tenant: Annotated[Key | None, Query(description="Whose memories.")] = None,
-        user: Annotated[Key | None, Query(description="The user whose own memories are seen as well.")] = None,
-        project: Annotated[Key | None, Query(description="The project; the event's folder names one, too.")] = None,
-        channel: Annotated[Key | None, Query(description="The channel of the conversation.")] = None,
+        host: Annotated[Key, Path(description="Name of the host, such as claude-code or codex.")],
+        tenant: Annotated[Key | None, Query(description="Tenant.")] = None,
+        user: Annotated[Key | None, Query(description="User whose own memories are included.")] = None,
+        project: Annotated[
+            Key | None, Query(description="Project; by default derived from the event's folder.")
+        ] = None,
+        channel: Annotated[Key | None, Query(description="Channel of the conversation.")] = None,
         deadline_ms: Limit = None,
         x_deadline_ms: LimitHeader = None,
     ) -> Response:
-        """A hook of a host: its native event in, its native output out.
+        """Serve a host's hook: takes its native event and returns its native output.
 
-        A host shows errors to its user, who can do nothing about them. So trouble is `{}`, which is nothing for every
-        host; an unknown host and a wrong token are errors, since only a change of the configuration mends those.
+        Hosts show errors to users, who cannot fix them, so failures return `{}`, which injects nothing. Only errors of
+        the configuration, such as an unknown host or a wrong token, are reported.
         """
         limit = shortest(DEFAULT_DEADLINE_MS, deadline_ms, x_deadline_ms)
         scope = {"tenant": tenant, "user": user, "project": project, "channel": channel}
-        said = {name: value for name, value in scope.items() if value is not None}
+        given = {name: value for name, value in scope.items() if value is not None}
         if tenant_of(request, "") or tenant is not None:
-            said["tenant"] = tenant_of(request, tenant or "")
-        payload = {"host": host, "event": await _event(request), "deadline_ms": limit, "scope": said}
+            given["tenant"] = tenant_of(request, tenant or "")
+        payload = {"host": host, "event": await _event(request), "deadline_ms": limit, "scope": given}
         left, ends = seconds_left(request, limit)
-        try:
-            answer = await executor.ask(request, HOST_HOOK, payload, budget=left, ack=ACK_TIMEOUT)
-        except MeeseeksError as error:
-            raise problem_of(error) from error
-        return executor.delivery(answer, ends)
+        return executor.delivery(await executor.ask(request, HOST_HOOK, payload, budget=left, ack=ACK_TIMEOUT), ends)
 
 
 async def _event(request: Request) -> Any:
@@ -86,7 +83,7 @@ async def _event(request: Request) -> Any:
     return read_json(await request.body())
 
 
-def _add_sessions(app: FastAPI, executor: OperationExecutor) -> None:
+def add_sessions(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post(
         "/v1/sessions/{session_id:segment}/events",
         tags=["run"],
@@ -100,12 +97,12 @@ def _add_sessions(app: FastAPI, executor: OperationExecutor) -> None:
         deadline_ms: Limit = None,
         x_deadline_ms: LimitHeader = None,
     ) -> Response:
-        """Tell what happened to a session, so that what it has been shown stays known. Trouble is `done: false`."""
+        """Report a session event, to keep the ledger correct. Failures return `done: false`."""
         limit = shortest(body.deadline_ms, deadline_ms, x_deadline_ms)
-        told = body.model_dump(mode="json", exclude_none=True) | {"session_id": session_id, "deadline_ms": limit}
-        told["tenant"] = tenant_of(request, body.tenant)
+        fields = body.model_dump(mode="json", exclude_none=True) | {"session_id": session_id, "deadline_ms": limit}
+        fields["tenant"] = tenant_of(request, body.tenant)
         try:
-            payload = SessionEvent.model_validate(told).model_dump(mode="json", exclude_none=True)
+            payload = SessionEvent.model_validate(fields).model_dump(mode="json", exclude_none=True)
         except ValidationError as error:
             raise invalid(error, "body") from error
         left, _ = seconds_left(request, limit)
@@ -113,12 +110,17 @@ def _add_sessions(app: FastAPI, executor: OperationExecutor) -> None:
             answer = await executor.ask(request, SESSION_EVENT, payload, budget=left, ack=ACK_TIMEOUT)
         except MeeseeksError as error:
             if reason_of(error) is Reason.BAD_REQUEST:
-                raise problem_of(error) from error
+                raise
             return JsonAnswer(SessionEventResult(done=False, reason=reason_of(error)).model_dump(mode="json"))
         return JsonAnswer(answer.body)
 
-    @app.get("/v1/sessions/{session_id:segment}", tags=["run"], operation_id="show_session", response_model=SessionView)
+    @app.get(
+        "/v1/sessions/{session_id:segment}",
+        tags=["run"],
+        operation_id="show_session",
+        response_model=SESSION_SHOW.result,
+    )
     async def show(request: Request, session_id: SessionId, tenant: Tenant = "default") -> Response:
-        """The memories that the agents of a session have in their context, as far as the service knows."""
+        """List the memories that the agents of a session have in their context, according to the ledger."""
         payload = {"tenant": tenant_of(request, tenant), "session_id": session_id}
         return await executor.answer(request, SESSION_SHOW, payload)

@@ -1,4 +1,4 @@
-"""Endpoints that bring a file of memories in and out, piece by piece; no file is ever held in memory."""
+"""Endpoints that import and export files of memories. They stream: no file is held in memory."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from worker.api.problems import Problem, problem_of
 from worker.api.schemas import MOST_REPORTED, ImportReport, RejectedEntry
 from worker.domain.errors import MeeseeksError, MemoryRejected
 from worker.domain.memory import Memory
-from worker.operations.bulk import BATCH, OutputFormat, put_batch, written
+from worker.operations.bulk import BATCH, OutputFormat, export_pieces, put_batch
 from worker.transfer import Format, Rejected, Source
 
 TAGS: list[Any] = ["memories"]
@@ -33,7 +33,7 @@ FORMATS: dict[str, Format | None] = {
     "application/json": None,
     "application/octet-stream": None,
 }
-"""Formats by the type that a body says it has; `None` is told by what is inside."""
+"""Formats by Content-Type; `None` detects the format from the content."""
 
 MEDIA_TYPES = {
     OutputFormat.JSONL: "application/jsonl",
@@ -44,13 +44,13 @@ MEDIA_TYPES = {
 FILE = {
     "requestBody": {
         "required": True,
-        "description": "The file itself. Its type says what format it has, unless `format` does.",
+        "description": "The file. Its Content-Type names the format unless `format` does.",
         "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in FORMATS},
     }
 }
 EXPORTED: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Every memory of the tenant. A file that is cut off is not the whole of them.",
+        "description": "Every memory of the tenant. A truncated response is incomplete.",
         "content": {kind: {"schema": {"type": "string"}} for kind in MEDIA_TYPES.values()},
     }
 }
@@ -63,14 +63,14 @@ def add_transfers(app: FastAPI, executor: OperationExecutor) -> None:
 
 def _add_import(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post(IMPORT, tags=TAGS, operation_id="import_memories", response_model=ImportReport, openapi_extra=FILE)
-    async def take(
+    async def import_file(
         request: Request,
         tenant: Tenant = "default",
-        wanted: Annotated[Format | None, Query(alias="format", description="What the file is.")] = None,
+        file_format: Annotated[Format | None, Query(alias="format", description="Format of the file.")] = None,
         mask: Annotated[bool, Query(description="Mask secrets before they are stored.")] = False,
-        dry_run: Annotated[bool, Query(description="Read and check everything, store nothing.")] = False,
+        dry_run: Annotated[bool, Query(description="Check the file without storing anything.")] = False,
     ) -> Response:
-        """Import a file of memories. What cannot be taken is reported, and nothing is stored twice: send it again."""
+        """Import a file of memories and report rejected entries. Sending a file again stores nothing twice."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in FORMATS:
             raise unsupported(*FORMATS)
@@ -79,20 +79,19 @@ def _add_import(app: FastAPI, executor: OperationExecutor) -> None:
         path = Path(name)
         try:
             await _spool(request, file)
-            return JsonAnswer((await importing.run(path, wanted or FORMATS[kind])).model_dump(mode="json"))
+            return JsonAnswer((await importing.run(path, file_format or FORMATS[kind])).model_dump(mode="json"))
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
 async def _spool(request: Request, file: int) -> None:
-    """Write the body to a file, as it comes."""
     with os.fdopen(file, "wb") as stream:
         async for chunk in request.stream():
             await asyncio.to_thread(stream.write, chunk)
 
 
 class _Import:
-    """One file on its way in."""
+    """The import of one file."""
 
     def __init__(
         self, executor: OperationExecutor, request: Request, tenant: str, *, mask: bool, dry_run: bool
@@ -104,13 +103,13 @@ class _Import:
         self._dry_run = dry_run
         self._report = ImportReport()
 
-    async def run(self, path: Path, wanted: Format | None) -> ImportReport:
-        """Everything of the file. Raises `Problem` where its format cannot be told, or where storing fails."""
-        source = Source(path, "the file", wanted)
+    async def run(self, path: Path, file_format: Format | None) -> ImportReport:
+        """Import the whole file. Raise `Problem` if its format is unclear or storing fails."""
+        source = Source(path, "the file", file_format)
         try:
             await asyncio.to_thread(source.format)
         except MemoryRejected as error:
-            detail = "it cannot be told what format the file has, or it has another than was said; see ?format="
+            detail = "unknown or wrong file format; name it with ?format="
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, reason=Reason.BAD_REQUEST) from error
         entries = source.entries(mask=self._mask)
         while batch := await asyncio.to_thread(self._next_batch, entries):
@@ -120,7 +119,7 @@ class _Import:
         return self._report
 
     def _next_batch(self, entries: Iterator[Memory | Rejected]) -> list[Memory]:
-        """The next memories; what is none is reported."""
+        """Return the next memories, and report rejected entries."""
         batch: list[Memory] = []
         for entry in entries:
             if isinstance(entry, Memory):
@@ -146,7 +145,7 @@ class _Import:
         except MeeseeksError as error:
             problem = problem_of(error)
             done = report.created + report.updated + report.unchanged
-            problem.detail = f"{problem.detail}; {done} memories were taken before that, so send the file again"
+            problem.detail = f"{problem.detail}; {done} memories were stored before that; send the file again"
             raise problem from error
         for name, count in stored.items():
             setattr(report, name, getattr(report, name, 0) + count)
@@ -163,26 +162,23 @@ def _add_export(app: FastAPI, executor: OperationExecutor) -> None:
     async def export(
         request: Request,
         tenant: Tenant = "default",
-        wanted: Annotated[
+        output_format: Annotated[
             OutputFormat,
-            Query(alias="format", description="jsonl and csv lose nothing; markdown keeps text, type and day."),
+            Query(alias="format", description="jsonl and csv are lossless; markdown keeps text, type and date."),
         ] = OutputFormat.JSONL,
     ) -> Response:
-        """Every memory of a tenant as a file, which can be imported again."""
-        pieces = written(executor.backend, tenant_of(request, tenant), wanted)
-        try:
-            first = await _up_to_the_first_memory(pieces)
-        except MeeseeksError as error:
-            raise problem_of(error) from error
-        headers = {"Content-Disposition": f'attachment; filename="memories.{_SUFFIXES[wanted]}"'}
-        return StreamingResponse(_texts(first, pieces), headers=headers, media_type=MEDIA_TYPES[wanted])
+        """Export all memories of a tenant as a file that can be imported again."""
+        pieces = export_pieces(executor.backend, tenant_of(request, tenant), output_format)
+        first = await _read_first(pieces)
+        headers = {"Content-Disposition": f'attachment; filename="memories.{_SUFFIXES[output_format]}"'}
+        return StreamingResponse(_texts(first, pieces), headers=headers, media_type=MEDIA_TYPES[output_format])
 
 
 _SUFFIXES = {OutputFormat.JSONL: "jsonl", OutputFormat.MARKDOWN: "md", OutputFormat.CSV: "csv"}
 
 
-async def _up_to_the_first_memory(pieces: AsyncIterator[tuple[str, int]]) -> str:
-    """What comes before the first memory and with it: by then the store has answered."""
+async def _read_first(pieces: AsyncIterator[tuple[str, int]]) -> str:
+    """Return the pieces up to the first memory, so that errors of the store precede the response."""
     text = ""
     async for piece, memories in pieces:
         text += piece

@@ -1,1 +1,1 @@
-"""Commands that install and check the hooks of hosts."""
+"""Commands that install and check the hooks of agent hosts."""

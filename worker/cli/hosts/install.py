@@ -1,4 +1,4 @@
-"""`meeseeks install` and `uninstall`: a host's settings file with our hooks in it, and as it was before."""
+"""`meeseeks install` and `uninstall`: add the hooks to a host's settings file and remove them."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,49 +17,52 @@ from .host_setup import (
     SettingsFileChange,
     apply_install,
     apply_uninstall,
+    handler_kind,
     installed,
     plan_install,
     plan_uninstall,
     plugins,
-    way_of,
 )
 
 HostName = Annotated[str, typer.Argument(metavar="HOST", help=f"One of {', '.join(sorted(HOSTS))}.")]
-InProject = Annotated[bool, typer.Option("--project", help="The project's file in this folder, not the user's.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the change, and make none.")]
+InProject = Annotated[bool, typer.Option("--project", help="Use the project's settings file in this folder.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the change without making it.")]
 
 
 def install(
     context: typer.Context,
     host: HostName,
     project: InProject = False,
-    http: Annotated[bool, typer.Option("--http/--command", help="Let the host call the service over HTTP.")] = False,
-    url: Annotated[str | None, typer.Option(help="Address of the HTTP service; means --http.")] = None,
+    http: Annotated[
+        bool,
+        typer.Option("--http/--command", help="Make the host use HTTP instead of a command."),
+    ] = False,
+    url: Annotated[str | None, typer.Option(help="Address of the HTTP service; implies --http.")] = None,
     deadline_ms: Annotated[
-        int, typer.Option(min=200, max=60_000, help="Most milliseconds that a hook may take.")
+        int, typer.Option(min=200, max=60_000, help="Time limit of a hook in milliseconds.")
     ] = DEFAULT_HOOK_DEADLINE_MS,
-    force: Annotated[bool, typer.Option("--force", help="Even where the hooks are in another place as well.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Install even if already installed elsewhere.")] = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put the hooks into a host's settings file, or say what to paste where a host has none. May be repeated."""
+    """Add the hooks to a host's settings file, or print the snippet to paste. Safe to run again."""
     service = settings_of(context, as_json=as_json).service
-    around = HostEnvironment(Path.home(), Path.cwd())
+    environment = HostEnvironment(Path.home(), Path.cwd())
     try:
         profile = profile_of(host)
         if profile.settings is None:
-            _tell_paste(profile, as_json=as_json)
+            _print_snippet(profile, as_json=as_json)
             return
-        way = way_of(profile, service, url=url, http=http, deadline_ms=deadline_ms, project=project)
-        file = around.target(profile.settings, project=project)
+        kind = handler_kind(profile, service, url=url, http=http, deadline_ms=deadline_ms, project=project)
+        file = environment.target(profile.settings, project=project)
         if not force:
-            _refuse_second_copy(profile, around, file.path)
-        change = plan_install(profile, file, way)
+            _refuse_second_copy(profile, environment, file.path)
+        change = plan_install(profile, file, kind)
         if change.changes and not dry_run:
             apply_install(change, profile)
     except MeeseeksError as error:
         fail(str(error), as_json=as_json)
-    _tell(profile, change, dry_run=dry_run, as_json=as_json, done="installed", undone="installed already")
+    _print(profile, change, dry_run=dry_run, as_json=as_json, done="installed", unchanged="already installed")
 
 
 def uninstall(
@@ -69,61 +72,60 @@ def uninstall(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take the hooks out of a host's settings file, which is then as it was before they were put in."""
+    """Remove the hooks from a host's settings file and restore it as it was."""
     settings_of(context, as_json=as_json)
-    around = HostEnvironment(Path.home(), Path.cwd())
+    environment = HostEnvironment(Path.home(), Path.cwd())
     try:
         profile = profile_of(host)
         if profile.settings is None:
-            raise SettingsError(f"{profile.title} has no settings file: take out what you put in by hand")
-        change = plan_uninstall(profile, around.target(profile.settings, project=project))
+            raise SettingsError(f"{profile.title} has no settings file; remove the pasted snippet manually")
+        change = plan_uninstall(profile, environment.target(profile.settings, project=project))
         if change.changes and not dry_run:
             apply_uninstall(change)
     except MeeseeksError as error:
         fail(str(error), as_json=as_json)
-    _tell(profile, change, dry_run=dry_run, as_json=as_json, done="uninstalled", undone="not installed")
+    _print(profile, change, dry_run=dry_run, as_json=as_json, done="uninstalled", unchanged="not installed")
 
 
-def _refuse_second_copy(host: HostProfile, around: HostEnvironment, path: Path) -> None:
-    """Two copies of a hook inject twice: each sees the message before the other has counted anything as shown."""
-    copies = [str(file.path) for file in installed(host, around) if file.path.resolve() != path.resolve()]
-    copies += plugins(host, around)
+def _refuse_second_copy(host: HostProfile, environment: HostEnvironment, path: Path) -> None:
+    """Raise `SettingsError` if the hooks are installed elsewhere: two copies inject every memory twice."""
+    copies = [str(file.path) for file in installed(host, environment) if file.path.resolve() != path.resolve()]
+    copies += plugins(host, environment)
     if copies:
         raise SettingsError(
-            f"the hooks of {host.title} are there already: {'; '.join(copies)}. A second copy would inject everything"
-            " twice; uninstall or disable the other one first, or say --force"
+            f"the hooks of {host.title} are already installed: {'; '.join(copies)}. A second copy would inject"
+            " everything twice; uninstall or disable the other one first, or use --force"
         )
 
 
-def _tell_paste(host: HostProfile, *, as_json: bool) -> None:
+def _print_snippet(host: HostProfile, *, as_json: bool) -> None:
     if as_json:
         print_json({"host": host.name, "changed": False, "paste": host.paste})
     else:
-        say(f"{host.title} has no settings file that could be written. Put this where its scripts are:\n")
+        say(f"{host.title} has no settings file. Add this to its scripts:\n")
         show_verbatim(host.paste)
 
 
-def _tell(
-    host: HostProfile, change: SettingsFileChange, *, dry_run: bool, as_json: bool, done: str, undone: str
+def _print(
+    host: HostProfile, change: SettingsFileChange, *, dry_run: bool, as_json: bool, done: str, unchanged: str
 ) -> None:
     path, note = str(change.file.path), host.settings.note if host.settings else ""
     if as_json:
-        told: dict[str, Any] = {"host": host.name, "path": path, "changed": change.changes and not dry_run}
-        told |= {"diff": change.diff(), "backup": _backup(change), "note": note or None}
-        print_json(told)
+        fields: dict[str, Any] = {"host": host.name, "path": path, "changed": change.changes and not dry_run}
+        print_json({**fields, "diff": change.diff(), "backup": _backup(change), "note": note or None})
         return
     if not change.changes:
-        say(f"{undone}: {path}")
+        say(f"{unchanged}: {path}")
         return
     if dry_run:
         show_verbatim(change.diff().rstrip("\n"))
         return
     say(f"{done}: {path}")
     if _backup(change):
-        say(f"as it was before: {_backup(change)}")
-    if note and done == "installed":
-        say(note)
+        say(f"backup: {_backup(change)}")
     if done == "installed":
+        if note:
+            say(note)
         say(f"try it: meeseeks doctor {host.name}")
 
 

@@ -1,1 +1,1 @@
-"""Commands for memories, requests and sessions."""
+"""Commands that read and write memories, sessions and receipts."""

@@ -1,4 +1,4 @@
-"""The command that injects by hand."""
+"""`meeseeks inject`: shows which memories a message gets."""
 
 import sys
 from typing import Annotated
@@ -6,25 +6,25 @@ from typing import Annotated
 import typer
 
 from hooks.contract import InjectionRequest, InjectionResult
-from hooks.wire import INJECT
 from worker.cli.backend import open_client
 from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
 from worker.cli.output import print_json, say, summary
+from worker.operations.registry import INJECT
 
 
 def inject(
     context: typer.Context,
-    message: Annotated[str, typer.Argument(help="The worker's message; - reads standard input.")],
-    session: Annotated[str, typer.Option(help="The conversation; repeats in it are left out.")] = "cli",
+    message: Annotated[str, typer.Argument(help="Message to the agent; `-` reads standard input.")],
+    session: Annotated[str, typer.Option(help="Session id; repeats within it are left out.")] = "cli",
     user: User = None,
     agent: Agent = "main",
     tenant: Tenant = "default",
-    mode: Annotated[str | None, typer.Option(help="always, escalate, deterministic or off.")] = None,
-    deadline_ms: Annotated[int, typer.Option(min=1, max=60_000, help="Most milliseconds it may take.")] = 3000,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Leave the session's ledger as it is.")] = False,
+    mode: Annotated[str | None, typer.Option(help="Mode: always, escalate, deterministic or off.")] = None,
+    deadline_ms: Annotated[int, typer.Option(min=1, max=60_000, help="Time limit in milliseconds.")] = 3000,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do not record the memories as shown.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for the memory of one message, as the hook would, and show the whole result."""
+    """Show which memories a message gets, as the hook would inject them."""
     settings = settings_of(context, as_json=as_json)
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if message == "-" else message
 
@@ -51,4 +51,4 @@ def inject(
     say(result.memory_context or "(nothing injected)")
     say("")
     say(summary(result.outcome, result.reason, result.engine, result.elapsed_ms, result.stages))
-    say(f"receipt {result.receipt_id}")
+    say(f"explain: meeseeks receipt {result.receipt_id}")

@@ -1,4 +1,4 @@
-"""`meeseeks receipt`: which requests there were, and why each memory came or did not."""
+"""`meeseeks receipt`: lists past requests and explains why each memory was injected or not."""
 
 import json
 from datetime import UTC, datetime
@@ -13,36 +13,36 @@ from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import print_json, say, scores, show, summary, table
 from worker.domain.memory import CandidateVerdict
 from worker.operations.client import OperationClient
-from worker.operations.requests import RECEIPT, RECEIPTS
+from worker.operations.registry import RECEIPT, RECEIPTS
 from worker.receipts.search import ReceiptFilter
 
 WHY = {
-    CandidateVerdict.CHOSEN: "it is in the block",
-    CandidateVerdict.BELOW_THRESHOLD: "it is too far from the message",
-    CandidateVerdict.SUPERSEDED: "another memory has replaced it",
-    CandidateVerdict.NAMESAKE: "it is about somebody else of that name",
-    CandidateVerdict.OVER_POOL: "pool_limit better ones were found",
-    CandidateVerdict.BELOW_CUT: "search alone was not sure of it, or others were much nearer",
-    CandidateVerdict.ALREADY_SHOWN: "the session has it in its context already",
-    CandidateVerdict.DUPLICATE: "another memory says the same",
-    CandidateVerdict.NOT_SELECTED: "whoever chose saw it and left it out",
-    CandidateVerdict.OVER_ITEMS: "max_items better ones were chosen",
-    CandidateVerdict.OVER_CHARS: "the block had no room for its characters",
-    CandidateVerdict.OVER_TOKENS: "the block had no room for its tokens",
+    CandidateVerdict.CHOSEN: "injected",
+    CandidateVerdict.BELOW_THRESHOLD: "too far from the message",
+    CandidateVerdict.SUPERSEDED: "replaced by another memory",
+    CandidateVerdict.NAMESAKE: "about somebody else of the same name",
+    CandidateVerdict.OVER_POOL: "ranked after the best pool_limit memories",
+    CandidateVerdict.BELOW_CUT: "not relevant enough, or much less relevant than others",
+    CandidateVerdict.ALREADY_SHOWN: "already in the context of the session",
+    CandidateVerdict.DUPLICATE: "says the same as another memory",
+    CandidateVerdict.NOT_SELECTED: "left out by the model or strategy that selected",
+    CandidateVerdict.OVER_ITEMS: "ranked after the best max_items memories",
+    CandidateVerdict.OVER_CHARS: "too many characters for the block",
+    CandidateVerdict.OVER_TOKENS: "too many tokens for the block",
 }
-"""Every verdict in words."""
+"""Explanation of each verdict."""
 
 ID_CHARS = 32
-"""Characters of a receipt's id, which is there to be copied."""
+"""Length of a receipt id, which is never truncated because people copy it."""
 
-Session = Annotated[str | None, typer.Option("--session", help="Only of this session.")]
-OneAgent = Annotated[str | None, typer.Option("--agent", help="Only of this agent.")]
+Session = Annotated[str | None, typer.Option("--session", help="Only this session.")]
+OneAgent = Annotated[str | None, typer.Option("--agent", help="Only this agent.")]
 OneOutcome = Annotated[Outcome | None, typer.Option("--outcome", help="Only with this outcome.")]
 OneReason = Annotated[str | None, typer.Option("--reason", help="Only with this reason.")]
-OneEngine = Annotated[Engine | None, typer.Option("--engine", help="Only where this made the choice.")]
-Degraded = Annotated[bool | None, typer.Option("--degraded/--sound", help="Only where something failed, or nothing.")]
-Since = Annotated[datetime | None, typer.Option(help="Only requests from this time on, in UTC.")]
-Until = Annotated[str | None, typer.Option(help="Only requests up to this time, in UTC; a day is meant whole.")]
+OneEngine = Annotated[Engine | None, typer.Option("--engine", help="Only selections by this engine.")]
+Degraded = Annotated[bool | None, typer.Option("--degraded/--sound", help="Only with, or only without, a fallback.")]
+Since = Annotated[datetime | None, typer.Option(help="Only requests since this time (UTC).")]
+Until = Annotated[str | None, typer.Option(help="Only requests until this time (UTC); a date includes the whole day.")]
 
 
 def filter_of(
@@ -55,9 +55,9 @@ def filter_of(
     since: datetime | None,
     until: str | None = None,
 ) -> dict[str, Any]:
-    """What is wanted, as `worker.receipts.search.ReceiptFilter` reads it. Raises `typer.BadParameter`."""
+    """Return the fields of a `ReceiptFilter`. Raise `typer.BadParameter` for an unknown reason or time."""
     if reason is not None and Reason(reason) is Reason.UNKNOWN:
-        raise typer.BadParameter(f"{reason} is no reason; docs/hook.md names all of them", param_hint="--reason")
+        raise typer.BadParameter(f"unknown reason {reason}; see docs/hook.md for all reasons", param_hint="--reason")
     return {
         "session_id": session,
         "agent_id": agent,
@@ -66,25 +66,26 @@ def filter_of(
         "engine": engine,
         "degraded": degraded,
         "since": since.replace(tzinfo=since.tzinfo or UTC).isoformat() if since else None,
-        "until": _moment(until),
+        "until": _checked_time(until),
     }
 
 
-def _moment(until: str | None) -> str | None:
-    """The time as it was said, which the service reads. Raises `typer.BadParameter` for what is none."""
+def _checked_time(until: str | None) -> str | None:
     try:
         ReceiptFilter.model_validate({"until": until})
     except ValidationError as error:
-        raise typer.BadParameter(f"{until} is no time such as 2026-03-05", param_hint="--until") from error
+        raise typer.BadParameter(
+            f"invalid time {until}; use 2026-03-05 or 2026-03-05T14:00", param_hint="--until"
+        ) from error
     return until
 
 
 def receipt(
     context: typer.Context,
     receipt_id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="Which receipt; without one, the latest are listed.")
+        str | None, typer.Argument(metavar="ID", help="Receipt id (default: list the latest).")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to list.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of receipts to list.")] = 20,
     session: Session = None,
     agent: OneAgent = None,
     outcome: OneOutcome = None,
@@ -96,7 +97,7 @@ def receipt(
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
-    """List requests, or explain one: what was considered, chosen and dropped, why, and how long it took."""
+    """List past requests, or explain one: which memories were considered and injected, why, and how long it took."""
     settings = settings_of(context, as_json=as_json)
     where = filter_of(session, agent, outcome, reason, engine, degraded, since, until)
 
@@ -104,7 +105,7 @@ def receipt(
         async with open_client(settings) as backend:
             if receipt_id is None:
                 return await backend.call(RECEIPTS, {"tenant": tenant, "limit": limit, "where": where, "brief": True})
-            return await shown(backend, tenant, receipt_id)
+            return await fetch(backend, tenant, receipt_id)
 
     found = run(work(), as_json=as_json)
     if as_json:
@@ -115,26 +116,19 @@ def receipt(
         _explain(found)
 
 
-async def shown(backend: OperationClient, tenant: str, receipt_id: str) -> dict[str, Any]:
-    """One receipt, whole."""
+async def fetch(backend: OperationClient, tenant: str, receipt_id: str) -> dict[str, Any]:
     return await backend.call(RECEIPT, {"tenant": tenant, "id": receipt_id})
 
 
 def _list(receipts: list[dict[str, Any]]) -> None:
-    rows = [
-        [
-            entry["id"],
-            entry["at"][:16].replace("T", " "),
-            f"{entry['session_id']}/{entry['agent_id']}",
-            entry["outcome"],
-            (entry["reason"] or "") + (" (degraded)" if entry["degraded"] else ""),
-            entry["engine"],
-            f"{len(entry['chosen'])} of {entry['considered']}",
-            f"{entry['elapsed_ms']:.0f}",
-        ]
-        for entry in receipts
-    ]
-    drawn = table(None, ["receipt", "at", "session/agent", "outcome", "reason", "engine", "chosen", "ms"], rows)
+    rows = []
+    for entry in receipts:
+        at, session = entry["at"][:16].replace("T", " "), f"{entry['session_id']}/{entry['agent_id']}"
+        reason = (entry["reason"] or "") + (" (degraded)" if entry["degraded"] else "")
+        injected = f"{len(entry['chosen'])} of {entry['considered']}"
+        first = [entry["id"], at, session, entry["outcome"], reason]
+        rows.append([*first, entry["engine"], injected, f"{entry['elapsed_ms']:.0f}"])
+    drawn = table(None, ["receipt", "at", "session/agent", "outcome", "reason", "engine", "injected", "ms"], rows)
     drawn.columns[0].min_width, drawn.columns[0].no_wrap = ID_CHARS, True
     show(drawn)
 
@@ -143,9 +137,9 @@ def _explain(found: dict[str, Any]) -> None:
     say(summary(found["outcome"], found["reason"], found["engine"], found["elapsed_ms"], found["stages"]))
     say(f"query: {found['query']}")
     for query in found["recalls"]:
-        say(f"recalled again: {query}")
+        say(f"second query: {query}")
     for attempt in found["attempts"]:
-        say(f"asked {attempt['model']}: {attempt['reason'] or 'it chose'}{' (as before)' if attempt['cached'] else ''}")
+        say(f"asked {attempt['model']}: {attempt['reason'] or 'selected'}{' (cached)' if attempt['cached'] else ''}")
     for note in found["notes"]:
         say(f"note: {note}")
     if found["model"]:

@@ -1,4 +1,4 @@
-"""`meeseeks replay`: the same request again, with something changed, and what comes out otherwise."""
+"""`meeseeks replay`: re-runs past requests with changes and compares the results."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,40 +10,37 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from hooks.contract import Mode
 from worker.cli.backend import open_client
 from worker.cli.options import AsJson, Tenant, run, settings_of
-from worker.cli.output import errors, fail, milliseconds, print_json, say, show, table
+from worker.cli.output import errors, fail, print_json, say, show, table, timing
 from worker.cli.tuning.evaluate import Set, own_folder, setting
-from worker.domain.errors import MeeseeksError, PromptError, SettingsError
+from worker.domain.errors import MeeseeksError
 from worker.operations.client import OperationClient
-from worker.operations.receipts import REPLAY
-from worker.operations.requests import RECEIPTS
+from worker.operations.registry import RECEIPTS, REPLAY
 from worker.receipts.replay import REPLAY_S, summed_up
 from worker.triage.prompt_files import whole_prompt
 
 from .receipts import Degraded, OneAgent, OneEngine, OneOutcome, OneReason, Session, Since, Until, filter_of
 
-MOST = 1000
-"""Receipts that one command runs again."""
+MAX_RECEIPTS = 1000
+"""Receipts that one command can re-run."""
 
-Prompt = Annotated[
-    Path | None, typer.Option("--prompt", help="Prompt file instead of the one in force; it may be an agent's own.")
-]
-Model = Annotated[str | None, typer.Option(help="Model instead of the configured one, or `none`.")]
-OneMode = Annotated[Mode | None, typer.Option("--mode", help="Mode instead of the request's.")]
-Current = Annotated[bool, typer.Option("--current", help="Settings of today instead of those of the receipt.")]
-DeadlineMs = Annotated[int | None, typer.Option(min=1, max=50_000, help="Most milliseconds it may take this time.")]
+Prompt = Annotated[Path | None, typer.Option("--prompt", help="Prompt file to use instead of the current one.")]
+Model = Annotated[str | None, typer.Option(help="Model to use instead of the configured one; use `none` for no model.")]
+OneMode = Annotated[Mode | None, typer.Option("--mode", help="Mode to use instead of the one in the request.")]
+Current = Annotated[bool, typer.Option("--current", help="Use the current settings instead of those in the receipt.")]
+DeadlineMs = Annotated[int | None, typer.Option(min=1, max=50_000, help="Time limit in milliseconds.")]
 
 
 def replay(
     context: typer.Context,
-    receipt_id: Annotated[str | None, typer.Argument(metavar="ID", help="Whose request is run again.")] = None,
+    receipt_id: Annotated[str | None, typer.Argument(metavar="ID", help="Receipt id.")] = None,
     prompt: Prompt = None,
     model: Model = None,
     set_: Set = None,
     mode: OneMode = None,
     current: Current = False,
     deadline_ms: DeadlineMs = None,
-    every: Annotated[bool, typer.Option("--all", help="All receipts that the following options leave.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="With --all: how many, the newest first.")] = 100,
+    every: Annotated[bool, typer.Option("--all", help="Re-run all receipts that match the options below.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_RECEIPTS, help="Number of receipts for --all.")] = 100,
     session: Session = None,
     agent: OneAgent = None,
     outcome: OneOutcome = None,
@@ -55,14 +52,21 @@ def replay(
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Run a receipt's request again, at its time and without a trace, and show what comes out otherwise."""
+    """Re-run a past request without side effects and show what changes."""
     if (receipt_id is None) is not every:
-        fail("say the id of a receipt, or --all", as_json=as_json)
+        fail("give either a receipt id or --all", as_json=as_json)
     settings = settings_of(context, as_json=as_json)
     where = filter_of(session, agent, outcome, reason, engine, degraded, since, until)
-    changes = _changes(prompt, own_folder(settings), model, set_, mode, current, deadline_ms, as_json=as_json)
 
     async def work() -> dict[str, Any]:
+        text = whole_prompt(prompt, *own_folder(settings))[1] if prompt else None
+        changes: dict[str, Any] = {
+            "prompt": text,
+            "model": model,
+            "mode": mode,
+            "settings": dict(map(setting, set_ or ())),
+        }
+        changes |= {"current": current, "deadline_ms": deadline_ms}
         async with open_client(settings, with_model=True) as backend:
             if receipt_id is not None:
                 return await _one(backend, tenant, receipt_id, changes)
@@ -74,27 +78,7 @@ def replay(
     if as_json:
         print_json(found)
     else:
-        _tell_all(found) if every else _tell(found)
-
-
-def _changes(
-    prompt: Path | None,
-    folders: Sequence[Path],
-    model: str | None,
-    set_: Sequence[str] | None,
-    mode: Mode | None,
-    current: bool,
-    deadline_ms: int | None,
-    *,
-    as_json: bool,
-) -> dict[str, Any]:
-    try:
-        text = whole_prompt(prompt, *folders)[1] if prompt else None
-        values = dict(map(setting, set_ or ()))
-    except (PromptError, SettingsError) as error:
-        fail(str(error), as_json=as_json)
-    changes = {"prompt": text, "model": model, "mode": mode, "settings": values, "current": current}
-    return {**changes, "deadline_ms": deadline_ms}
+        _print_all(found) if every else _print_one(found)
 
 
 async def _one(backend: OperationClient, tenant: str, receipt_id: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +88,7 @@ async def _one(backend: OperationClient, tenant: str, receipt_id: str, changes: 
 async def _many(
     backend: OperationClient, tenant: str, ids: Sequence[str], changes: dict[str, Any], *, quiet: bool
 ) -> list[dict[str, Any]]:
-    """Replays one after the other, so that their times mean something; what fails says so in its place."""
+    """Replay one request at a time, so that timings are comparable; return errors in place of results."""
     found: list[dict[str, Any]] = []
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, disable=quiet, transient=True) as progress:
@@ -116,7 +100,7 @@ async def _many(
     return found
 
 
-def _tell_all(found: dict[str, Any]) -> None:
+def _print_all(found: dict[str, Any]) -> None:
     show(table(None, ["", ""], [[name.replace("_", " "), value] for name, value in found.items() if name != "replays"]))
     rows = []
     for one in found["replays"]:
@@ -126,41 +110,34 @@ def _tell_all(found: dict[str, Any]) -> None:
             before, after = one["before"]["chosen"], one["after"]["chosen"]
             rows.append([one["receipt_id"], ", ".join(before) or "nothing", ", ".join(after) or "nothing"])
     if rows:
-        show(table("what came out otherwise", ["receipt", "before", "now"], rows))
+        show(table("changed results", ["receipt", "before", "now"], rows))
 
 
-def _tell(found: dict[str, Any]) -> None:
+def _print_one(found: dict[str, Any]) -> None:
     before, after = found["before"], found["after"]
-    say("the same memories" if found["same"] else "other memories than before")
+    say("same memories" if found["same"] else "different memories")
     names = ("outcome", "reason", "engine", "degraded", "model", "prompt", "config_version")
     rows = [[name.replace("_", " "), before[name], after[name]] for name in names]
-    rows.append(["time", *(f"{side['elapsed_ms']:.0f} ms: {milliseconds(side['stages'])}" for side in (before, after))])
+    rows.append(["time", *(timing(side["elapsed_ms"], side["stages"]) for side in (before, after))])
     show(table(None, ["", "before", "now"], rows))
-    if tried := found["tried"]:
-        say(_tried(tried))
+    if found["tried"]:
+        say(_prompt_use(found["tried"]))
     for note in after["notes"]:
         say(f"note: {note}")
     changed = [
         one for one in found["outcomes"] if _outcome(one, "before") != _outcome(one, "after") or one["place_after"]
     ]
-    show(
-        table(
-            None,
-            ["before", "now", "id", "memory"],
-            [[_outcome(one, "before"), _outcome(one, "after"), one["id"], one["text"]] for one in changed],
-        )
-    )
+    cells = [[_outcome(one, "before"), _outcome(one, "after"), one["id"], one["text"]] for one in changed]
+    show(table(None, ["before", "now", "id", "memory"], cells))
     for one in found["changed_memories"]:
-        say(f"{one['id']}: version {one['then']} then, " + (f"{one['now']} now" if one["now"] else "gone since"))
+        say(f"{one['id']}: version {one['then']} then, {one['now'] or 'deleted'} now")
     if found["ignored"]:
-        say(f"settings that there are no more: {', '.join(found['ignored'])}")
+        say(f"ignored settings that no longer exist: {', '.join(found['ignored'])}")
 
 
-def _tried(tried: dict[str, Any]) -> str:
-    place = f"{tried['prompt']} in the place of {tried['replaces']}, for the strategy {tried['strategy']}"
-    if tried["used"]:
-        return place
-    return f"{place}: not used, the choice was not made by such a model (see --set strategy={tried['strategy']})"
+def _prompt_use(tried: dict[str, Any]) -> str:
+    prompt = f"prompt {tried['prompt']} instead of {tried['replaces']}, for the strategy {tried['strategy']}"
+    return prompt if tried["used"] else f"{prompt}: not used; try --set strategy={tried['strategy']}"
 
 
 def _outcome(one: dict[str, Any], side: str) -> str:

@@ -1,4 +1,4 @@
-"""Commands that bring memories in from files and out to files."""
+"""`meeseeks import` and `meeseeks export`."""
 
 import asyncio
 import json
@@ -10,25 +10,25 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from worker.cli.backend import open_client
 from worker.cli.options import AsJson, Tenant, run, settings_of
 from worker.cli.output import errors, fail, print_json, say
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
-from worker.operations.bulk import BATCH, OutputFormat, batches, put_batch, written
+from worker.operations.bulk import BATCH, OutputFormat, batches, export_pieces, put_batch
 from worker.operations.client import OperationClient
 from worker.settings.injection import Settings
 from worker.transfer import Format, Rejected, Source, sources
 
-MOST_TOLD = 20
-"""Rejected entries that are printed one by one; a report has all of them."""
+SHOWN_REJECTED = 20
+"""Rejected entries that are printed; a report has all of them."""
 
 
 @dataclass
 class Tally:
-    """What an import has come to."""
+    """The result of an import."""
 
     counts: dict[str, int] = field(default_factory=dict)
     rejected: list[dict[str, Any]] = field(default_factory=list)
@@ -41,21 +41,17 @@ class Tally:
 
 def import_memories(
     context: typer.Context,
-    paths: Annotated[list[Path], typer.Argument(help="Files, and folders of files.", exists=True)],
-    wanted: Annotated[
-        Format | None, typer.Option("--format", help="Format of the files; told by name and content by default.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check everything, store nothing.")] = False,
-    mask: Annotated[bool, typer.Option("--mask", help="Mask secrets before they are stored.")] = False,
-    report: Annotated[
-        Path | None, typer.Option("--rejected", help="File for what was rejected, as JSON Lines with line and reason.")
-    ] = None,
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders.", exists=True)],
+    wanted: Annotated[Format | None, typer.Option("--format", help="File format (default: detected).")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the files without storing anything.")] = False,
+    mask: Annotated[bool, typer.Option("--mask", help="Mask secrets before storing.")] = False,
+    report: Annotated[Path | None, typer.Option("--rejected", help="File for rejected entries, as JSON Lines.")] = None,
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Import memories: JSON Lines, JSON, Markdown notes, memory files of coding agents, mem0's export, or CSV.
+    """Import memories from JSON Lines, JSON, CSV, Markdown notes, memory files of coding agents or a mem0 export.
 
-    What cannot be taken is reported, and nothing is stored twice: after an interruption, import again.
+    Invalid entries are reported and skipped. Nothing is stored twice, so an interrupted import can be repeated.
     """
     settings = settings_of(context, as_json=as_json)
     mask = mask or settings.service.mask_secrets_at_write
@@ -66,7 +62,7 @@ def import_memories(
             run(_import(settings, tenant, files, tally, reject, _Options(mask, dry_run, as_json)), as_json=as_json)
     except OSError as error:
         fail(str(error), as_json=as_json)
-    _tell(tally, report, as_json=as_json)
+    _print(tally, report, as_json=as_json)
     if tally.refused:
         raise typer.Exit(1)
 
@@ -83,13 +79,13 @@ Reject = Callable[[Source, Rejected], None]
 
 @contextmanager
 def _reporting(report: Path | None, tally: Tally) -> Iterator[Reject]:
-    """Counts what is rejected and keeps the first of it; all of it goes to `report`."""
+    """Yield a function that counts rejected entries, keeps the first ones and writes all to `report`."""
     stream = report.open("w", buffering=1, encoding="utf-8") if report is not None else None
 
     def reject(source: Source, entry: Rejected) -> None:
         line = {"file": source.name, "line": entry.line, "reason": entry.reason}
         tally.refused += 1
-        if len(tally.rejected) < MOST_TOLD:
+        if len(tally.rejected) < SHOWN_REJECTED:
             tally.rejected.append(line)
         if stream is not None:
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -109,7 +105,10 @@ async def _import(
     columns = (TextColumn("importing"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn())
     with Progress(*columns, console=errors, disable=options.as_json, transient=True) as progress:
         task = progress.add_task("importing", total=total)
-        advance = _Advance(progress, task, files)
+
+        def advance() -> None:
+            progress.update(task, completed=sum(source.done for source in files))
+
         if options.dry_run:
             for batch in batches(entries, BATCH):
                 tally.add({"would be read": len(batch)})
@@ -121,20 +120,8 @@ async def _import(
                 advance()
 
 
-@dataclass
-class _Advance:
-    """Shows how many bytes of all files have been read."""
-
-    progress: Progress
-    task: TaskID
-    files: list[Source]
-
-    def __call__(self) -> None:
-        self.progress.update(self.task, completed=sum(source.done for source in self.files))
-
-
 def _entries(files: list[Source], reject: Reject, *, mask: bool) -> Iterator[Memory]:
-    """Memories of all files in their order; what is none goes to `reject`, a file that cannot be read at all too."""
+    """Yield the memories of all files in order; pass invalid entries and unreadable files to `reject`."""
     for source in files:
         try:
             for entry in source.entries(mask=mask):
@@ -149,7 +136,7 @@ def _entries(files: list[Source], reject: Reject, *, mask: bool) -> Iterator[Mem
 async def put_all(
     backend: OperationClient, tenant: str, memories: Sequence[Memory], *, show_progress: bool
 ) -> dict[str, int]:
-    """Store memories in batches; the sums of what the batches report."""
+    """Store memories in batches and return the total counts."""
     tally = Tally()
     columns = (TextColumn("importing"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=errors, disable=not show_progress, transient=True) as progress:
@@ -160,12 +147,12 @@ async def put_all(
     return tally.counts
 
 
-def _tell(tally: Tally, report: Path | None, *, as_json: bool) -> None:
+def _print(tally: Tally, report: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json({**tally.counts, "refused": tally.refused, "rejected": tally.rejected})
         return
     done = [f"{count} {name.replace('_', ' ')}" for name, count in tally.counts.items() if count]
-    say(", ".join([*done, *([f"{tally.refused} rejected"] if tally.refused else [])]) or "nothing to do")
+    say(", ".join([*done, *([f"{tally.refused} rejected"] if tally.refused else [])]) or "no memories found")
     for entry in tally.rejected:
         where = f"{entry['file']}, line {entry['line']}" if entry["line"] else entry["file"]
         errors.print(f"{where}: {entry['reason']}", markup=False)
@@ -176,14 +163,15 @@ def _tell(tally: Tally, report: Path | None, *, as_json: bool) -> None:
 
 def export_memories(
     context: typer.Context,
-    file: Annotated[Path | None, typer.Argument(help="Where to write; standard output by default.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Output file (default: standard output).")] = None,
     wanted: Annotated[
-        OutputFormat, typer.Option("--format", help="jsonl and csv lose nothing; markdown keeps text, type and day.")
+        OutputFormat,
+        typer.Option("--format", help="jsonl and csv keep everything; markdown keeps text, type and date."),
     ] = OutputFormat.JSONL,
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Export every memory of a tenant; `import` reads it back."""
+    """Export all memories of a tenant in a format that `import` reads."""
     settings = settings_of(context, as_json=as_json)
     if file is None:
         run(_export(settings, tenant, wanted, sys.stdout), as_json=as_json)
@@ -199,10 +187,10 @@ def export_memories(
 
 
 async def _export(settings: Settings, tenant: str, wanted: OutputFormat, stream: TextIO) -> int:
-    """Write page by page; the number of memories."""
+    """Write page by page and return the number of memories."""
     async with open_client(settings) as backend:
         count = 0
-        async for text, memories in written(backend, tenant, wanted):
+        async for text, memories in export_pieces(backend, tenant, wanted):
             await asyncio.to_thread(stream.write, text)
             count += memories
     stream.flush()

@@ -1,37 +1,32 @@
-"""`meeseeks usage`: which memories help, as far as answers were reported."""
+"""`meeseeks usage`: shows how often memories are injected and used in reported answers."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from worker.cli.backend import open_client
-from worker.cli.options import AsJson, Tenant, run, settings_of
+from worker.cli.backend import call
+from worker.cli.options import AsJson, Tenant, settings_of
 from worker.cli.output import print_json, say, show, table
-from worker.operations.receipts import USAGE
+from worker.operations.registry import USAGE
 
 
 def usage(
     context: typer.Context,
-    never_used: Annotated[bool, typer.Option("--never-used", help="Only what no answer ever used.")] = False,
-    min_injected: Annotated[int, typer.Option(min=1, help="Only what was injected at least so often.")] = 1,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most memories to show.")] = 100,
+    never_used: Annotated[bool, typer.Option("--never-used", help="Only memories that no answer used.")] = False,
+    min_injected: Annotated[int, typer.Option(min=1, help="Only memories injected at least this often.")] = 1,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Number of memories to show.")] = 100,
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
-    """List how often memories were injected and used, the most neglected first; needs worker:post_execution."""
+    """List how often memories were injected and used, least used first. Needs reports from the post-execution hook."""
     settings = settings_of(context, as_json=as_json)
     payload = {"tenant": tenant, "never_used": never_used, "min_injected": min_injected, "limit": limit}
-
-    async def work() -> dict[str, Any]:
-        async with open_client(settings) as backend:
-            return await backend.call(USAGE, payload)
-
-    found = run(work(), as_json=as_json)
+    found = call(settings, USAGE, payload, as_json=as_json)
     if as_json:
         print_json(found)
         return
     if not found["counted"]:
-        say("no answer has been reported yet; see docs/feedback.md")
+        say("no answers reported yet; see docs/feedback.md")
         return
     rows = [
         [one["injected"], one["used"], (one["last_used"] or "never")[:10], one["id"], one["text"]]

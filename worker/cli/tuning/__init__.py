@@ -1,1 +1,1 @@
-"""Commands that measure and tune."""
+"""Commands that evaluate and tune."""

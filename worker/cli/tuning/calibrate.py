@@ -1,4 +1,4 @@
-"""`meeseeks calibrate`: adjusts to a store, or to labelled tasks, from where on memories count as relevant."""
+"""`meeseeks calibrate`: fits the search thresholds and the relevance model to labelled tasks or a store."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
 from worker.cli.output import errors, print_json, say, show, table
 from worker.domain.errors import RelevanceError, SettingsError
 from worker.domain.memory import EmbedderProfile
-from worker.operations.requests import RECALL
+from worker.operations.registry import RECALL
 from worker.recall.ranking import KEYWORD_THRESHOLD
 from worker.recall.thresholds import Thresholds, read_calibration, write_calibration
 from worker.settings.injection import Settings
@@ -36,22 +36,22 @@ from worker.tuning.search_thresholds import (
 )
 
 from .labelled_service import BUDGET_S, recall_of, store_world, worlds_service
-from .relevance_common import fit_fields, fitted, kept, scored_tasks, show_fit, worlds_of
+from .relevance_common import CASES_HELP, fit_fields, fitted, kept, scored_tasks, show_fit, worlds_of, written_text
 
-MOST_SEEN = 60
-NEEDS_LABELS = "adjusting it takes labelled tasks: --cases"
+SEARCH_LIMIT = 60
+NEEDS_LABELS = "fitting it needs labelled tasks; use --cases"
 
 WORDS = {
-    "passing": "tasks with relevant memories that get candidates",
+    "passing": "tasks with relevant memories that have candidates",
     "kept": "relevant memories among the candidates",
-    "stopped": "tasks without relevant memories that get no candidates",
-    "clean": "tasks without relevant memories that get nothing without a model",
+    "stopped": "tasks without relevant memories that have no candidates",
+    "clean": "tasks without relevant memories that inject nothing (without a model)",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdComparison:
-    """Thresholds before and after, and what each set does on tasks that it was not taken from."""
+    """Thresholds before and after, with the effect of each on held-out tasks."""
 
     tasks: int
     before: Thresholds
@@ -62,7 +62,7 @@ class ThresholdComparison:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured for an embedder: the search thresholds and the relevance model, or why they were not."""
+    """The fitted search thresholds and relevance model for an embedder, or why they could not be fitted."""
 
     profile: EmbedderProfile
     search: ThresholdComparison | str
@@ -70,8 +70,8 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asker:
-    """Who looks at the store: what belongs to others is not seen."""
+class _Requester:
+    """The requester for whom memories are visible."""
 
     tenant: str
     user: str | None
@@ -80,7 +80,7 @@ class _Asker:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The files that hold what was measured, where it was kept."""
+    """The files that were written."""
 
     search: Path | None = None
     relevance_model: Path | None = None
@@ -90,34 +90,25 @@ def calibrate(
     context: typer.Context,
     cases: Annotated[
         Path | None,
-        typer.Option(
-            "--worlds",
-            "--cases",
-            help="Labelled tasks to adjust to: a file of JSON Lines, or a folder of labelled worlds.",
-            exists=True,
-        ),
+        typer.Option("--worlds", "--cases", help=CASES_HELP, exists=True),
     ] = None,
-    store: Annotated[
-        bool, typer.Option("--store", help="Measure on the memories that are stored, with tasks about nothing in them.")
-    ] = False,
-    write: Annotated[
-        bool, typer.Option("--write", help="Keep what was measured; services take it when they start.")
-    ] = False,
+    store: Annotated[bool, typer.Option("--store", help="Use the stored memories and unrelated tasks.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Save the result; restart services to use it.")] = False,
     tenant: Tenant = "default",
     user: User = None,
     agent: Agent = "main",
     as_json: AsJson = False,
 ) -> None:
-    """Adjust the gate of the search and the relevance model to labelled tasks, or the gate alone to what is stored."""
+    """Fit the search thresholds and the relevance model to labelled tasks, or only the thresholds to the store."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> Measured:
         if store == (cases is not None):
-            raise SettingsError("say what to adjust to: --store, or your labelled tasks with --cases")
+            raise SettingsError("use either --store, or your labelled tasks with --cases")
         profile = _profile(settings)
         if cases is not None:
             return await _by_labels(settings, profile, worlds_of(cases), quiet=as_json)
-        return await _by_store(settings, profile, _Asker(tenant, user, agent), quiet=as_json)
+        return await _by_store(settings, profile, _Requester(tenant, user, agent), quiet=as_json)
 
     measured = run(work(), as_json=as_json)
     written = _keep(settings, measured) if write else Written()
@@ -125,117 +116,110 @@ def calibrate(
 
 
 def _profile(settings: Settings) -> EmbedderProfile:
-    """That of the configured embedder, as the service would take it now."""
+    """Return the calibrated profile of the configured embedder. Raise `SettingsError` if there is none."""
     embedder = make_embedder(settings.service)
     if embedder is None:
-        raise SettingsError("there is nothing to measure without an embedder: service.embedder is none")
+        raise SettingsError("cannot calibrate without an embedder; service.embedder is none")
     return read_calibration(settings.service.home, embedder.profile)
 
 
 async def _by_labels(
     settings: Settings, profile: EmbedderProfile, worlds: Sequence[LabelledWorld], *, quiet: bool
 ) -> Measured:
-    """Gate and judge, the model behind the gate that was measured. Raises `SettingsError` where neither can be."""
+    """Fit the thresholds, then the relevance model with them. Raise `SettingsError` if neither can be fitted."""
     observed = await _on_worlds(settings, worlds, quiet=quiet)
     before = Thresholds.of(profile, KEYWORD_THRESHOLD)
     search: ThresholdComparison | str
     try:
         after = from_labelled(observed)
-        search = ThresholdComparison(
-            len(observed), before, after, effect_of(before, observed), labelled_effect(observed)
-        )
+        effects = effect_of(before, observed), labelled_effect(observed)
+        search = ThresholdComparison(len(observed), before, after, *effects)
     except SettingsError as error:
         search = str(error)
-    behind = search.after.applied(profile) if isinstance(search, ThresholdComparison) else profile
-    relevance_model = await _fitted(settings, behind, worlds, quiet=quiet)
+    applied = search.after.applied(profile) if isinstance(search, ThresholdComparison) else profile
+    relevance_model = await _fitted(settings, applied, worlds, quiet=quiet)
     if isinstance(search, str) and isinstance(relevance_model, str):
-        raise SettingsError(f"nothing can be adjusted. gate: {search}. judge: {relevance_model}")
+        raise SettingsError(f"nothing can be fitted. search thresholds: {search}. relevance model: {relevance_model}")
     return Measured(profile, search, relevance_model)
 
 
 async def _fitted(
     settings: Settings, profile: EmbedderProfile, worlds: Sequence[LabelledWorld], *, quiet: bool
 ) -> RelevanceFit | str:
-    """The relevance model fitted to the labels, or why it is not."""
+    """Fit the relevance model to the labels, or return why it cannot be fitted."""
     try:
         file = read_relevance_model()
         if file.relevance_model.fingerprint != profile.fingerprint:
-            return f"it is off: it is made for {file.card['embedder']['name']}, the embedder is {profile.name}"
+            return f"it is off: it needs the embedder {file.card['embedder']['name']}, not {profile.name}"
         return fitted(settings, file, await scored_tasks(file, worlds, profile, quiet=quiet))
     except (RelevanceError, SettingsError) as error:
         return str(error)
 
 
-async def _by_store(settings: Settings, profile: EmbedderProfile, asker: _Asker, *, quiet: bool) -> Measured:
-    """Measure the search thresholds; the relevance model needs labels."""
+async def _by_store(settings: Settings, profile: EmbedderProfile, requester: _Requester, *, quiet: bool) -> Measured:
+    """Fit only the search thresholds; the relevance model needs labels."""
     async with open_client(settings) as backend:
-        observed = await _on_store(backend, asker, quiet=quiet)
+        observed = await _on_store(backend, requester, quiet=quiet)
     before = Thresholds.of(profile, KEYWORD_THRESHOLD)
     measure = partial(from_off_topic, now=before)
     after = measure(observed)
-    search = ThresholdComparison(
-        len(observed), before, after, effect_of(before, observed), unseen_effect(observed, measure)
-    )
-    return Measured(profile, search, NEEDS_LABELS)
+    effects = effect_of(before, observed), unseen_effect(observed, measure)
+    return Measured(profile, ThresholdComparison(len(observed), before, after, *effects), NEEDS_LABELS)
 
 
 def _keep(settings: Settings, measured: Measured) -> Written:
-    """Write what was measured; a fit of the relevance model that does not help stays out."""
-    search = measured.search
-    file = (
-        write_calibration(settings.service.home, measured.profile, search.after)
-        if isinstance(search, ThresholdComparison)
-        else None
-    )
+    """Write the fits, except one of the relevance model that does not help."""
+    search, fit = measured.search, measured.relevance_model
+    thresholds = None if isinstance(search, str) else search.after
     return Written(
-        file,
-        kept(settings, read_relevance_model(), measured.relevance_model)
-        if isinstance(measured.relevance_model, RelevanceFit)
-        else None,
+        write_calibration(settings.service.home, measured.profile, thresholds) if thresholds else None,
+        None if isinstance(fit, str) else kept(settings, read_relevance_model(), fit),
     )
 
 
-async def _on_store(backend: OperationClient, asker: _Asker, *, quiet: bool) -> list[Observation]:
-    """What is found in the store for tasks about nothing in it."""
+async def _on_store(backend: OperationClient, requester: _Requester, *, quiet: bool) -> list[Observation]:
+    """Search the store for unrelated tasks."""
     observed: list[Observation] = []
-    scope = {"tenant": asker.tenant, "user": asker.user}
+    who = {"scope": {"tenant": requester.tenant, "user": requester.user}, "agent_id": requester.agent}
     with Progress(console=errors, disable=quiet, transient=True) as progress:
         for task in progress.track(off_topic_tasks(), description="measuring"):
-            payload = {"query": task, "scope": scope, "agent_id": asker.agent, "limit": MOST_SEEN, "ungated": True}
+            payload = {"query": task, **who, "limit": SEARCH_LIMIT, "ungated": True}
             body = await backend.call(RECALL, payload, budget=BUDGET_S)
             _check_visible(len(body["memories"]), body["size"])
-            observed.append(_seen(body, frozenset()))
+            observed.append(_observation(body, frozenset()))
     return observed
 
 
 def _check_visible(visible: int, size: int) -> None:
-    """Raises `SettingsError` where too few memories can be seen; an ungated search brings all, up to its limit."""
+    """Raise `SettingsError` if too few memories are visible. A search without thresholds finds all, up to its limit."""
     if visible < LEAST_MEMORIES:
         raise SettingsError(
-            f"{visible} memories that can be seen, of {size}, are too few to measure on; it takes {LEAST_MEMORIES}."
-            " What belongs to a user or an agent is seen with --user and --agent"
+            f"only {visible} of {size} memories are visible; calibration needs {LEAST_MEMORIES}."
+            " Use --user and --agent to include the memories of a user or agent"
         )
 
 
 async def _on_worlds(settings: Settings, worlds: Sequence[LabelledWorld], *, quiet: bool) -> list[Observation]:
-    """What is found for the tasks of labelled worlds."""
+    """Search labelled worlds for their tasks."""
     observed: list[Observation] = []
     async with worlds_service(settings) as backend:
         with Progress(console=errors, disable=quiet, transient=True) as progress:
             for world in progress.track(worlds, description="measuring"):
                 await store_world(backend, world)
                 for task in world.tasks:
-                    observed += await _ask(backend, task)
+                    observed += await _search(backend, task)
     return observed
 
 
-async def _ask(backend: OperationClient, task: LabelledTask) -> list[Observation]:
-    """What a task's own recall finds; nothing where it would not be searched with at all."""
-    payload = recall_of(task, MOST_SEEN, ungated=True)
-    return [] if payload is None else [_seen(await backend.call(RECALL, payload, budget=BUDGET_S), task.relevant)]
+async def _search(backend: OperationClient, task: LabelledTask) -> list[Observation]:
+    """Run the search of a task; return nothing if the task needs no search."""
+    payload = recall_of(task, SEARCH_LIMIT, ungated=True)
+    if payload is None:
+        return []
+    return [_observation(await backend.call(RECALL, payload, budget=BUDGET_S), task.relevant)]
 
 
-def _seen(body: dict[str, Any], relevant: frozenset[str]) -> Observation:
+def _observation(body: dict[str, Any], relevant: frozenset[str]) -> Observation:
     unit = body["keyword_unit"]
     return [
         ObservedCandidate(hit["cosine"] or 0.0, (hit["keyword"] or 0.0) / unit, hit["relevance"], hit["id"] in relevant)
@@ -244,17 +228,12 @@ def _seen(body: dict[str, Any], relevant: frozenset[str]) -> Observation:
 
 
 def _print_fields(measured: Measured, written: Written) -> None:
-    search, relevance_model = measured.search, measured.relevance_model
-    print_json(
-        {
-            "embedder": measured.profile.name,
-            "fingerprint": measured.profile.fingerprint,
-            "search": {"refused": search} if isinstance(search, str) else _search_fields(search, written.search),
-            "relevance_model": {"refused": relevance_model}
-            if isinstance(relevance_model, str)
-            else fit_fields(relevance_model, written.relevance_model),
-        }
-    )
+    search, fit = measured.search, measured.relevance_model
+    fields = {
+        "search": {"refused": search} if isinstance(search, str) else _search_fields(search, written.search),
+        "relevance_model": {"refused": fit} if isinstance(fit, str) else fit_fields(fit, written.relevance_model),
+    }
+    print_json({"embedder": measured.profile.name, "fingerprint": measured.profile.fingerprint, **fields})
 
 
 def _search_fields(search: ThresholdComparison, path: Path | None) -> dict[str, Any]:
@@ -267,16 +246,16 @@ def _search_fields(search: ThresholdComparison, path: Path | None) -> dict[str, 
 
 
 def _show(measured: Measured, written: Written) -> None:
-    search, relevance_model = measured.search, measured.relevance_model
-    if isinstance(search, ThresholdComparison):
+    search, fit = measured.search, measured.relevance_model
+    if isinstance(search, str):
+        say(f"search thresholds: {search}")
+    else:
         _show_search(search, measured.profile.name)
-        say(_told("search", written.search))
+        say(f"search thresholds: {written_text(written.search)}")
+    if isinstance(fit, str):
+        say(f"relevance model: {fit}")
     else:
-        say(f"gate: {search}")
-    if isinstance(relevance_model, RelevanceFit):
-        show_fit(relevance_model, written.relevance_model)
-    else:
-        say(f"relevance model: {relevance_model}")
+        show_fit(fit, written.relevance_model)
 
 
 def _show_search(search: ThresholdComparison, embedder: str) -> None:
@@ -288,10 +267,5 @@ def _show_search(search: ThresholdComparison, embedder: str) -> None:
         for name, words in WORDS.items()
         if before[name] is not None
     ]
-    show(table(f"gate: {embedder}, {search.tasks} tasks; shares on tasks left out", ["", "before", "after"], rows))
-
-
-def _told(part: str, path: Path | None) -> str:
-    if path:
-        return f"{part}: written to {path}; services take it when they start"
-    return f"{part}: nothing written; --write keeps it"
+    title = f"search thresholds: {embedder}, {search.tasks} tasks; shares on held-out tasks"
+    show(table(title, ["", "before", "after"], rows))

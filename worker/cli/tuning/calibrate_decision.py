@@ -1,4 +1,4 @@
-"""`meeseeks calibrate-decision`: fits the scale of a decision model's probabilities to labelled tasks."""
+"""`meeseeks calibrate-decision`: fits the probability scale and threshold of a decision model to labelled tasks."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, SettingsError
 from worker.domain.memory import Candidate, SelectionTask
 from worker.domain.model_profile import USUAL_QUESTIONS
-from worker.operations.requests import RECALL
+from worker.operations.registry import RECALL
 from worker.ports.models import DecisionModel
 from worker.settings.injection import InjectionConfig, Settings
 from worker.triage.decision_scale import DecisionScale, read_scales, write_scale
@@ -30,23 +30,24 @@ from worker.tuning.decision_scale_fit import Answered, ScaleEffect, effect_of, f
 from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld, read_worlds
 
 from .labelled_service import BUDGET_S, recall_of, store_world, worlds_service
+from .relevance_common import cell, written_text
 
 SEED = 20260301
-AT_A_TIME = 4
-MOST_FAILED = 0.1
-"""Share of the tasks that may fail before nothing is fitted."""
+PARALLEL = 4
+MAX_FAILED = 0.1
+"""Share of tasks that may fail."""
 
 WORDS = {
-    "precision": "relevant memories among those kept",
-    "recall": "relevant memories that are kept",
-    "clean": "tasks without relevant memories that get none",
-    "log_loss": "log loss, in nats an answer",
+    "precision": "precision of the kept memories",
+    "recall": "relevant memories kept",
+    "clean": "tasks without relevant memories that keep none",
+    "log_loss": "log loss, in nats per answer",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One task with the memories that a search brings for it, and the labels."""
+    """A task with its candidates and labels."""
 
     key: str
     task: SelectionTask
@@ -56,7 +57,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class ScaleFit:
-    """A scale before and after, and what each does on what was answered."""
+    """A scale before and after, with the effect of each on the answers."""
 
     model: str
     tasks: int
@@ -70,14 +71,14 @@ class ScaleFit:
 
 def calibrate_decision(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="Decision model in litellm's notation, such as ollama/tev1:0.8b.")],
-    worlds: Annotated[Path, typer.Option(help="Folder of labelled worlds to fit to.", exists=True, file_okay=False)],
-    tasks: Annotated[int, typer.Option(min=1, help="Most tasks that are asked, drawn from all of them.")] = 400,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds that one task's answers may take.")] = 60.0,
-    write: Annotated[bool, typer.Option("--write", help="Keep the fit; services take it when they start.")] = False,
+    model: Annotated[str, typer.Argument(help="Decision model in litellm notation, such as ollama/tev1:0.8b.")],
+    worlds: Annotated[Path, typer.Option(help="Folder of labelled worlds.", exists=True, file_okay=False)],
+    tasks: Annotated[int, typer.Option(min=1, help="Number of tasks to draw at random.")] = 400,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of one task in seconds.")] = 60.0,
+    write: Annotated[bool, typer.Option("--write", help="Save the fit; restart services to use it.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fit how a decision model's probabilities are read, and from which one on a memory is kept, to labelled tasks."""
+    """Calibrate a decision model's probabilities and threshold on labelled tasks."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> ScaleFit:
@@ -100,7 +101,7 @@ def calibrate_decision(
 
 
 async def _questions(settings: Settings, worlds: Sequence[LabelledWorld], most: int, *, quiet: bool) -> list[Question]:
-    """At most so many tasks, drawn by a fixed seed, with what a search brings for each."""
+    """Draw at most `most` tasks with a fixed seed, and search for each."""
     every = [(world, task) for world in worlds for task in world.tasks]
     drawn = random.Random(SEED).sample(every, min(most, len(every)))
     found: list[Question] = []
@@ -114,7 +115,7 @@ async def _questions(settings: Settings, worlds: Sequence[LabelledWorld], most: 
 
 
 async def _question(backend: OperationClient, world: LabelledWorld, task: LabelledTask) -> list[Question]:
-    """Nothing where the task would not be searched with, or nothing is found."""
+    """Search for one task; return nothing if it needs no search or nothing is found."""
     config, request = InjectionConfig(), task.request
     payload = recall_of(task, config.triage_candidates, ungated=False)
     hits = [] if payload is None else (await backend.call(RECALL, payload, budget=BUDGET_S))["memories"]
@@ -137,16 +138,16 @@ async def _question(backend: OperationClient, world: LabelledWorld, task: Labell
 async def _answers(
     settings: Settings, model: DecisionModel, questions: Sequence[Question], seconds: float, *, quiet: bool
 ) -> list[Answered]:
-    """The labelled answers to all questions. Raises `ModelError` where too many fail."""
+    """Ask all questions and label the answers. Raise `ModelError` if too many fail."""
     prompt = LivePrompts(settings.service.prompts_dir or default_prompts_dir()).decision
     most = settings.service.profile(model.name).questions or USUAL_QUESTIONS
-    slots, failures = asyncio.Semaphore(AT_A_TIME), list[ModelError]()
+    slots, failures = asyncio.Semaphore(PARALLEL), list[ModelError]()
     with Progress(console=errors, disable=quiet, transient=True) as progress:
         bar = progress.add_task("asking", total=len(questions))
 
         async def ask(question: Question) -> list[Answered]:
             async with slots:
-                if len(failures) > MOST_FAILED * len(questions):
+                if len(failures) > MAX_FAILED * len(questions):
                     return []
                 try:
                     return await _answers_to(model, prompt, question, seconds, most)
@@ -163,9 +164,9 @@ async def _answers(
 
 def _check(failures: Sequence[ModelError], asked: int) -> None:
     if not asked:
-        raise SettingsError("no task of these worlds finds any memory")
-    if len(failures) > MOST_FAILED * asked:
-        raise ModelError(failures[0].reason, f"{len(failures)} of {asked} tasks failed; the first: {failures[0]}")
+        raise SettingsError("no task of these worlds finds a memory")
+    if len(failures) > MAX_FAILED * asked:
+        raise ModelError(failures[0].reason, f"{len(failures)} of {asked} tasks failed; first error: {failures[0]}")
 
 
 async def _answers_to(
@@ -189,11 +190,7 @@ def _print(fit: ScaleFit, file: Path | None, *, as_json: bool) -> None:
         print_json({**about, "before": before, "after": after, "written": str(file) if file else None})
         return
     rows = [[name, f"{before[name]:.3f}", f"{after[name]:.3f}"] for name in ("slope", "intercept", "threshold")]
-    rows += [[words, _cell(before["effect"][name]), _cell(after["effect"][name])] for name, words in WORDS.items()]
+    rows += [[words, cell(before["effect"][name]), cell(after["effect"][name])] for name, words in WORDS.items()]
     title = f"{fit.model}, {fit.tasks} tasks, {fit.answers} answers, {fit.failed} tasks failed"
     show(table(title, ["", "before", "after"], rows))
-    say(f"written to {file}; services take it when they start" if file else "nothing written; --write keeps it")
-
-
-def _cell(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    say(written_text(file))

@@ -1,6 +1,6 @@
-"""`meeseeks eval` and `meeseeks compare`: what is injected for labelled tasks, and whether a change of it is chance."""
+"""`meeseeks eval` and `meeseeks compare`: measure injection on labelled tasks, and compare two evaluations."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,41 +17,37 @@ from worker.cli.settings import value_of
 from worker.domain.errors import SettingsError
 from worker.operations.client import LocalOperationClient, OperationClient
 from worker.settings.injection import Settings, Strategy
-from worker.tuning.evals.archive import FOLDER, EvaluationArchive, write_report
+from worker.tuning.evals.archive import FOLDER, EvaluationArchive
 from worker.tuning.evals.comparison import Difference, EvaluationComparison, compare
-from worker.tuning.evals.measures import Measure, summary
+from worker.tuning.evals.measures import Measure, Summary, summary
 from worker.tuning.evals.number_text import NAMES, difference, estimate, known, number, plain
-from worker.tuning.evals.page import Summaries, comparison_page, report_page
-from worker.tuning.evals.planning import EvaluationRequest, plan_of
+from worker.tuning.evals.plan import EvaluationRequest, plan_of
 from worker.tuning.evals.prompt_files import PromptFile, read_chooser
 from worker.tuning.evals.resampling import DRAWS
 from worker.tuning.evals.results import Report
 from worker.tuning.evals.runner import evaluate
 
 SEED = 2026
-"""Of every resampling, so that the same results always have the same intervals."""
+"""Seed of all resampling, so that the same results have the same intervals."""
 
 SHOWN_CHANGES = 20
-"""Changed tasks that the table for people shows; `--json` and `--html` have all of them."""
+"""Changed tasks in the table; `--json` prints all of them."""
 
 SHOWN_CHARS = 60
 
-Prompt = Annotated[Path | None, typer.Option("--prompt", help="Prompt file instead of the one in force.")]
-Model = Annotated[str | None, typer.Option(help="Chat model in litellm's notation; `none` does without.")]
-ApiBase = Annotated[str | None, typer.Option("--model-api-base", help="Base address of the model server.")]
-Chooser = Annotated[Strategy | None, typer.Option("--strategy", help="Who chooses; unset: as it is configured.")]
-Worlds = Annotated[
-    Path | None, typer.Option(help="Folder of labelled worlds, or of one; unset: those that are shipped.")
-]
-Cases = Annotated[Path | None, typer.Option(help="Your own cases in one file of JSON Lines.")]
-World = Annotated[list[str] | None, typer.Option(help="Only this world; may be repeated.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="A setting, KEY=VALUE; may be repeated.")]
-Repeat = Annotated[int, typer.Option(min=1, max=100, help="Times that each task is run.")]
-Parallel = Annotated[int, typer.Option(min=1, max=64, help="Tasks at a time; 1 where times are to be measured.")]
-MaxCost = Annotated[float | None, typer.Option(min=0.0, help="Most US dollars to spend; then it stops.")]
-Deadline = Annotated[int | None, typer.Option(min=1, max=60_000, help="Deadline of every request.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Run again what is known already.")]
-Html = Annotated[Path | None, typer.Option(help="Write a page with charts and every fault to this file.")]
+Prompt = Annotated[Path | None, typer.Option("--prompt", help="Prompt file to use instead of the current one.")]
+Model = Annotated[str | None, typer.Option(help="Chat model in litellm notation; use `none` for no model.")]
+ApiBase = Annotated[str | None, typer.Option("--model-api-base", help="Base URL of the model server.")]
+Chooser = Annotated[Strategy | None, typer.Option("--strategy", help="Selection strategy (default: from settings).")]
+Worlds = Annotated[Path | None, typer.Option(help="Folder of one or more labelled worlds (default: the shipped ones).")]
+Cases = Annotated[Path | None, typer.Option(help="Your own labelled cases, a JSON Lines file.")]
+World = Annotated[list[str] | None, typer.Option(help="Only this labelled world; repeat for several.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Setting to override, KEY=VALUE; repeat for several.")]
+Repeat = Annotated[int, typer.Option(min=1, max=100, help="Runs of each task.")]
+Parallel = Annotated[int, typer.Option(min=1, max=64, help="Tasks run in parallel; use 1 to measure times.")]
+MaxCost = Annotated[float | None, typer.Option(min=0.0, help="Stop after spending this many US dollars.")]
+Deadline = Annotated[int | None, typer.Option(min=1, max=60_000, help="Time limit of each request in milliseconds.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Ignore cached runs.")]
 
 
 def evaluation(
@@ -69,10 +65,9 @@ def evaluation(
     max_cost: MaxCost = None,
     deadline_ms: Deadline = None,
     fresh: Fresh = False,
-    html: Html = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what is injected for labelled tasks, through the whole service, on stores of their own."""
+    """Measure what the service injects for labelled tasks, on temporary stores."""
     loaded = settings_of(context, as_json=as_json)
 
     async def work() -> Report:
@@ -93,11 +88,9 @@ def evaluation(
 
     report = run(work(), as_json=as_json)
     summaries = summaries_of(report)
-    _write(html, lambda: report_page(report, summaries), as_json=as_json)
     if as_json:
-        print_json(
-            {**report.model_dump(mode="json"), "measures": {name: plain(one) for name, one in summaries.items()}}
-        )
+        measures = {name: plain(one) for name, one in summaries.items()}
+        print_json({**report.model_dump(mode="json"), "measures": measures})
     else:
         _show(report, summaries)
     if report.missing:
@@ -106,12 +99,11 @@ def evaluation(
 
 def comparison(
     context: typer.Context,
-    before: Annotated[str, typer.Argument(help="Id of an evaluation, or a file that `eval --json` has printed.")],
-    after: Annotated[str, typer.Argument(help="The one that is set against it.")],
-    html: Html = None,
+    before: Annotated[str, typer.Argument(help="Id of an evaluation, or a file with the output of `eval --json`.")],
+    after: Annotated[str, typer.Argument(help="Id or file of the evaluation to compare with it.")],
     as_json: AsJson = False,
 ) -> None:
-    """Set two evaluations against each other: paired differences with intervals, and the tasks that changed."""
+    """Compare two evaluations: differences with confidence intervals, and the tasks that changed."""
     loaded = settings_of(context, as_json=as_json)
 
     async def work() -> tuple[Report, Report, EvaluationComparison]:
@@ -120,16 +112,14 @@ def comparison(
         return first, second, compared(first, second)
 
     first, second, found = run(work(), as_json=as_json)
-    _write(html, lambda: comparison_page(first, second, found), as_json=as_json)
-    print_json(comparison_fields(first, second, found)) if as_json else show_comparison(first, second, found)
+    print_json(_comparison_fields(first, second, found)) if as_json else _show_comparison(first, second, found)
 
 
 async def measured(
     loaded: Settings, requested: EvaluationRequest, prompt: PromptFile | None, *, fresh: bool, quiet: bool
 ) -> Report:
-    """Run an evaluation and keep it under its id."""
-    plan = await plan_of(loaded, requested, prompt)
-    archive = archive_of(loaded)
+    """Run an evaluation and save it under its id."""
+    plan, archive = await plan_of(loaded, requested, prompt), archive_of(loaded)
     with Progress(console=errors, disable=quiet, transient=True) as progress:
         task = progress.add_task(f"evaluating {plan.prompts[0].prompt.name}", total=plan.runs)
         report = await evaluate(
@@ -146,7 +136,7 @@ async def measured(
 
 @asynccontextmanager
 async def _service(settings: Settings) -> AsyncIterator[OperationClient]:
-    """A service in this process, without a model where none is wanted."""
+    """Open a service in this process."""
     async with open_core(settings, with_model=settings.service.model != "none") as core:
         yield LocalOperationClient(core.operations)
 
@@ -156,7 +146,7 @@ def compared(before: Report, after: Report) -> EvaluationComparison:
 
 
 def own_folder(loaded: Settings) -> tuple[Path, ...]:
-    """The folder of prompts that the service uses, where it is not the shipped one."""
+    """Return the configured folder of prompts, if any."""
     return (loaded.service.prompts_dir,) if loaded.service.prompts_dir else ()
 
 
@@ -165,25 +155,25 @@ def archive_of(loaded: Settings) -> EvaluationArchive:
 
 
 def places(worlds: Path | None, cases: Path | None) -> Path | None:
-    """Where the labelled tasks are. Raises `SettingsError` where both are said, or nothing is there."""
+    """Return the path of the labelled tasks. Raise `SettingsError` if both are given or the path does not exist."""
     if worlds is not None and cases is not None:
-        raise SettingsError("say either --worlds or --cases")
-    said = worlds or cases
-    if said is not None and not said.exists():
-        raise SettingsError(f"there is nothing at {said}")
-    return said
+        raise SettingsError("use either --worlds or --cases")
+    path = worlds or cases
+    if path is not None and not path.exists():
+        raise SettingsError(f"no such file or folder: {path}")
+    return path
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Key and value of KEY=VALUE. Raises `SettingsError`."""
+    """Parse KEY=VALUE. Raise `SettingsError` if there is no equals sign."""
     key, equals, value = text.partition("=")
     if not equals:
-        raise SettingsError(f"--set {text}: say KEY=VALUE")
+        raise SettingsError(f"--set {text}: use KEY=VALUE")
     return key.strip(), value_of(key.strip(), value.strip())
 
 
-def summaries_of(report: Report) -> Summaries:
-    """Measures over all tasks, and of each category."""
+def summaries_of(report: Report) -> Mapping[str, Summary]:
+    """Return the measures of all tasks, under the empty name, and of each category."""
     rng = np.random.default_rng(SEED)
     found = {"": summary(report.runs, rng, DRAWS)}
     for category in report.categories:
@@ -191,21 +181,12 @@ def summaries_of(report: Report) -> Summaries:
     return found
 
 
-def _write(html: Path | None, page: Any, *, as_json: bool) -> None:
-    async def work() -> None:
-        if html is not None:
-            write_report(html, page().encode())
-
-    run(work(), as_json=as_json)
-
-
-def _show(report: Report, summaries: Summaries) -> None:
+def _show(report: Report, summaries: Mapping[str, Summary]) -> None:
     everything = summaries[""]
     say(f"{_about(report)}, on {', '.join(report.setup.worlds)}")
-    say(f"{len(report.runs)} runs, {report.cached} of them known before\n")
-    show(
-        table(None, ["", "all tasks, with 95 % interval"], [[NAMES[m], estimate(m, everything[m])] for m in everything])
-    )
+    say(f"{len(report.runs)} runs, {report.cached} from cache\n")
+    measures = [[NAMES[m], estimate(m, everything[m])] for m in everything]
+    show(table(None, ["", "all tasks, with 95 % interval"], measures))
     say("")
     heads = (Measure.PRECISION, Measure.RECALL, Measure.CLEAN, Measure.FORBIDDEN, Measure.ITEMS)
     rows = [
@@ -216,37 +197,29 @@ def _show(report: Report, summaries: Summaries) -> None:
     show(table(None, ["by category", *(NAMES[m] for m in heads)], rows))
     if report.missing:
         say(f"STOPPED: {report.missing} tasks were not run; {report.stopped}")
-    say(f"\nevaluation {report.id}; `meeseeks compare` sets another one against it")
+    say(f"\ncompare with: meeseeks compare {report.id} OTHER")
 
 
-def show_comparison(before: Report, after: Report, found: EvaluationComparison) -> None:
-    rows = [
-        [
-            NAMES[one.measure],
-            number(one.measure, one.before),
-            number(one.measure, one.after),
-            difference(one),
-            one.direction.value,
-        ]
-        for one in found.differences
-    ]
-    say(f"{after.id} ({_about(after)}) against {before.id} ({_about(before)}), {found.tasks} tasks\n")
+def _show_comparison(before: Report, after: Report, found: EvaluationComparison) -> None:
+    rows = [[*difference_cells(one), one.direction.value] for one in found.differences]
+    say(f"before: {before.id} ({_about(before)}); after: {after.id} ({_about(after)}); {found.tasks} tasks\n")
     show(table(None, ["", "before", "after", "difference", ""], rows))
     if found.only_before or found.only_after:
-        say(f"left out: {found.only_before} tasks that only the first has, {found.only_after} that only the second has")
-    changed = [
-        [
-            change.direction.value,
-            *(change.world, change.task, change.category),
-            _texts(after, change.world, change.added),
-            _texts(before, change.world, change.removed),
-        ]
-        for change in found.changes[:SHOWN_CHANGES]
-    ]
+        say(f"ignored: {found.only_before} tasks only in the first evaluation, {found.only_after} only in the second")
+    changed = []
+    for change in found.changes[:SHOWN_CHANGES]:
+        texts = _texts(after, change.world, change.added), _texts(before, change.world, change.removed)
+        changed.append([change.direction.value, change.world, change.task, change.category, *texts])
     if changed:
-        show(table(None, ["", "world", "task", "category", "now as well", "no longer"], changed))
+        show(table(None, ["", "world", "task", "category", "added", "removed"], changed))
     more = len(found.changes) - len(changed)
-    say(f"{len(found.changes)} tasks changed{f'; {more} more are in --json and --html' if more > 0 else ''}")
+    say(f"{len(found.changes)} tasks changed{f'; use --json for {more} more' if more > 0 else ''}")
+
+
+def difference_cells(one: Difference) -> list[str]:
+    """Return the name, both values and the difference of a measure as table cells."""
+    before, after = number(one.measure, one.before), number(one.measure, one.after)
+    return [NAMES[one.measure], before, after, difference(one)]
 
 
 def _about(report: Report) -> str:
@@ -260,36 +233,19 @@ def _texts(report: Report, world: str, keys: Sequence[str]) -> str:
     return "; ".join(f"{key} {texts.get(key, '')[:SHOWN_CHARS]}" for key in keys)
 
 
-def comparison_fields(before: Report, after: Report, found: EvaluationComparison) -> dict[str, Any]:
-    """A comparison for programs."""
-    return {
-        "before": before.id,
-        "after": after.id,
-        "tasks": found.tasks,
-        "only_before": found.only_before,
-        "only_after": found.only_after,
-        "differences": {one.measure.value: difference_fields(one) for one in found.differences},
-        "changes": [
-            {
-                "world": change.world,
-                "task": change.task,
-                "category": change.category,
-                "message": after.messages.get(change.world, {}).get(change.task),
-                "direction": change.direction.value,
-                "added": change.added,
-                "removed": change.removed,
-            }
-            for change in found.changes
-        ],
-    }
+def _comparison_fields(before: Report, after: Report, found: EvaluationComparison) -> dict[str, Any]:
+    """Return the JSON fields of a comparison."""
+    counts = {"tasks": found.tasks, "only_before": found.only_before, "only_after": found.only_after}
+    changes: list[dict[str, Any]] = []
+    for change in found.changes:
+        message = after.messages.get(change.world, {}).get(change.task)
+        task = {"world": change.world, "task": change.task, "category": change.category, "message": message}
+        changes.append({**task, "direction": change.direction, "added": change.added, "removed": change.removed})
+    differences = {one.measure.value: _difference_fields(one) for one in found.differences}
+    return {"before": before.id, "after": after.id, **counts, "differences": differences, "changes": changes}
 
 
-def difference_fields(one: Difference) -> dict[str, Any]:
-    return {
-        "before": one.before,
-        "after": one.after,
-        "difference": one.difference,
-        "low": known(one.low),
-        "high": known(one.high),
-        "direction": one.direction.value,
-    }
+def _difference_fields(one: Difference) -> dict[str, Any]:
+    interval = {"low": known(one.low), "high": known(one.high)}
+    values = {"before": one.before, "after": one.after, "difference": one.difference}
+    return {**values, **interval, "direction": one.direction}

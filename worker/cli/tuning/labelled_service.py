@@ -1,4 +1,4 @@
-"""What commands that measure on labelled worlds have in common: a service of their own, and a task's own recall."""
+"""Runs labelled worlds on a temporary service, for the calibration commands."""
 
 import tempfile
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from worker.cli.backend import OperationClient, open_client
-from worker.operations.memories import PUT
+from worker.operations.registry import PUT
 from worker.query.focus import focus
 from worker.query.skipping import skip_reason
 from worker.recall.searches import first_query
@@ -17,12 +17,11 @@ from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 BATCH = 100
 BUDGET_S = 60.0
-"""Seconds that one operation may take."""
 
 
 @asynccontextmanager
 async def worlds_service(settings: Settings) -> AsyncIterator[OperationClient]:
-    """A service without a model, on a store of its own that is gone afterwards."""
+    """Open a service without a model on a temporary store."""
     with tempfile.TemporaryDirectory(prefix="meeseeks-calibrate-") as folder:
         own = {"data_dir": Path(folder), "redis_url": None, "qdrant_url": None}
         service = settings.service.model_copy(update=own)
@@ -31,7 +30,7 @@ async def worlds_service(settings: Settings) -> AsyncIterator[OperationClient]:
 
 
 async def store_world(backend: OperationClient, world: LabelledWorld) -> None:
-    """The memories go to a tenant of the world's name; what pseudo-users own that all may see has no owner here."""
+    """Store the memories in a tenant named after the world; those of shared users get no owner."""
     for start in range(0, len(world.memories), BATCH):
         batch = [
             memory.model_copy(update={"scope": memory.scope.model_copy(update={"user": None})})
@@ -44,7 +43,7 @@ async def store_world(backend: OperationClient, world: LabelledWorld) -> None:
 
 
 def recall_of(task: LabelledTask, limit: int, *, ungated: bool) -> dict[str, Any] | None:
-    """The search that a task makes by itself; `None` where it would not be searched with at all."""
+    """Return the search payload of a task, or `None` if it needs no search."""
     config, request = InjectionConfig(), task.request
     if skip_reason(request, config) is not None:
         return None

@@ -1,7 +1,7 @@
-"""`meeseeks prompts`: look through prompt files, and put one into use when it has proved itself."""
+"""`meeseeks prompts`: check prompt files, and promote a prompt that measures better than the current one."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,8 +11,7 @@ from worker.cli.output import print_json, say, show, table
 from worker.domain.errors import PromptError, SettingsError
 from worker.settings.injection import Settings
 from worker.tuning.evals.acceptance import accept
-from worker.tuning.evals.number_text import NAMES, difference, number
-from worker.tuning.evals.planning import EvaluationRequest, plan_of
+from worker.tuning.evals.plan import EvaluationRequest, plan_of
 from worker.tuning.evals.promotion import Promotion, check_place, check_successor, install, record_of
 from worker.tuning.evals.prompt_files import (
     PromptFile,
@@ -37,43 +36,44 @@ from .evaluate import (
     World,
     Worlds,
     compared,
+    difference_cells,
     measured,
     own_folder,
     places,
     setting,
 )
 
-prompts = typer.Typer(no_args_is_help=True, help="Look through prompt files, and put one into use.")
+prompts = typer.Typer(no_args_is_help=True, help="Check prompt files and promote better ones.")
 
 
 @prompts.command("lint")
 def lint(
     context: typer.Context,
-    files: Annotated[list[Path] | None, typer.Argument(help="Prompt files; without any, those in force.")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="Prompt files (default: those in use).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is wrong with prompt files, and what is doubtful; exit code 1 where one cannot be used."""
+    """Report errors and warnings in prompt files; exit with code 1 if one cannot be used."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> dict[str, list[PromptProblem]]:
         paths = files or [file.path for file in prompts_in_force(settings.service).values()]
-        return {str(path): _looked_through(path, settings) for path in paths}
+        return {str(path): _problems_of(path, settings) for path in paths}
 
     found = run(work(), as_json=as_json)
     if as_json:
         print_json(
-            {path: [{"severity": one.severity, "words": one.words} for one in told] for path, told in found.items()}
+            {path: [{"severity": one.severity, "words": one.words} for one in listed] for path, listed in found.items()}
         )
     else:
-        for path, told in found.items():
-            say(f"{path}: {'nothing to say' if not told else ''}")
-            for one in told:
+        for path, listed in found.items():
+            say(f"{path}: {'no problems found' if not listed else ''}")
+            for one in listed:
                 say(f"  {one.severity.value}: {one.words}")
-    if any(one.severity is Severity.ERROR for told in found.values() for one in told):
+    if any(one.severity is Severity.ERROR for listed in found.values() for one in listed):
         raise typer.Exit(1)
 
 
-def _looked_through(path: Path, settings: Settings) -> list[PromptProblem]:
+def _problems_of(path: Path, settings: Settings) -> list[PromptProblem]:
     try:
         return problems(read_prompt(path, *own_folder(settings)).prompt, settings.service.model_context)
     except PromptError as error:
@@ -83,8 +83,8 @@ def _looked_through(path: Path, settings: Settings) -> list[PromptProblem]:
 @prompts.command("promote")
 def promote(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The prompt that is to be used from now on.")],
-    to: Annotated[Path | None, typer.Option(help="Folder of prompts; unset: the service's prompts_dir.")] = None,
+    file: Annotated[Path, typer.Argument(help="Prompt file to promote.")],
+    to: Annotated[Path | None, typer.Option(help="Folder of prompts in use (default: prompts_dir).")] = None,
     model: Model = None,
     model_api_base: ApiBase = None,
     strategy: Chooser = None,
@@ -96,10 +96,10 @@ def promote(
     parallel: Parallel = 4,
     max_cost: MaxCost = None,
     deadline_ms: Deadline = None,
-    force: Annotated[str | None, typer.Option(help="Why it is put into use all the same; recorded.")] = None,
+    force: Annotated[str | None, typer.Option(help="Promote it regardless, for this recorded reason.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a prompt into use, if it is as good as the one in force on every measure and better on one."""
+    """Put a prompt into use if no measure gets worse and at least one gets better."""
     loaded = settings_of(context, as_json=as_json)
 
     async def work() -> tuple[Promotion, Path | None]:
@@ -116,34 +116,32 @@ def promote(
             deadline_ms=deadline_ms,
         )
         folder = _folder(loaded, to)
-        promotion = await _tried(loaded, requested, read_chooser(file, folder), folder, force, quiet=as_json)
+        promotion = await _evaluate(loaded, requested, read_chooser(file, folder), folder, force, quiet=as_json)
         return promotion, install(promotion, folder, utc_now()) if promotion.passes else None
 
     promotion, target = run(work(), as_json=as_json)
     if as_json:
         print_json({**record_of(promotion, utc_now()), "promoted_to": str(target) if target else None})
     else:
-        _show(promotion, target)
+        _print(promotion, target)
     if target is None:
         raise typer.Exit(1)
 
 
 def _folder(loaded: Settings, to: Path | None) -> Path:
-    """Where prompts in use are. Raises `SettingsError` where they are those of the installation."""
+    """Return the folder of prompts in use. Raise `SettingsError` if it is the shipped one."""
     folder = to or loaded.service.prompts_dir
     if folder is None:
-        raise SettingsError(
-            "the prompts in use are those of the installation; name a folder of your own with --to or in prompts_dir"
-        )
+        raise SettingsError("the shipped prompts are in use; name a folder of your own with --to or in prompts_dir")
     return folder
 
 
-async def _tried(
+async def _evaluate(
     loaded: Settings, requested: EvaluationRequest, new: PromptFile, folder: Path, force: str | None, *, quiet: bool
 ) -> Promotion:
-    """Both prompts evaluated in the same way, and the verdict."""
+    """Check the new prompt and evaluate both in the same way."""
     if force is not None and not force.strip():
-        raise SettingsError("--force: say why")
+        raise SettingsError("--force: give a reason")
     old = chooser_in_force({**prompts_in_force(loaded.service), **prompts_in(folder)}, new.prompt.id)
     check_successor(new, old)
     check_place(new, old, folder)
@@ -151,23 +149,19 @@ async def _tried(
     if wrong:
         raise PromptError(f"{new.path}: {wrong[0]}")
     if not (await plan_of(loaded, requested, new)).models:
-        raise SettingsError("without a model no prompt is used, so there is nothing to judge; name one with --model")
+        raise SettingsError("without a model no prompt is used; choose one with --model")
     before, after = [await measured(loaded, requested, one, fresh=False, quiet=quiet) for one in (old, new)]
     if before.missing or after.missing:
-        raise SettingsError(f"not every task was run: {after.stopped or before.stopped}")
+        raise SettingsError(f"not all tasks were run: {after.stopped or before.stopped}")
     return Promotion(new, old, before, after, accept(compared(before, after)), force)
 
 
-def _show(promotion: Promotion, target: Path | None) -> None:
-    def row(finding: Any) -> list[str]:
-        one = finding.difference
-        before, after = number(one.measure, one.before), number(one.measure, one.after)
-        return [NAMES[one.measure], before, after, difference(one), finding.standing.value]
-
-    say(f"{promotion.new.prompt.name} against {promotion.old.prompt.name}, which is in force\n")
-    show(table(None, ["", "before", "after", "difference", ""], list(map(row, promotion.verdict.findings))))
-    reasons = "; ".join(promotion.verdict.reasons)
+def _print(promotion: Promotion, target: Path | None) -> None:
+    rows = [[*difference_cells(one.difference), one.standing.value] for one in promotion.acceptance.findings]
+    say(f"current prompt: {promotion.old.prompt.name}; new prompt: {promotion.new.prompt.name}\n")
+    show(table(None, ["", "before", "after", "difference", ""], rows))
+    reasons = "; ".join(promotion.acceptance.reasons)
     if target is None:
-        say(f"\nnot promoted: {reasons}. --force REASON puts it into use all the same")
+        say(f"\nnot promoted: {reasons}; use --force REASON to promote it regardless")
     else:
-        say(f"\npromoted to {target}{f', although: {reasons}' if reasons else ''}")
+        say(f"\npromoted to {target}{f', despite: {reasons}' if reasons else ''}")

@@ -1,4 +1,4 @@
-"""`meeseeks relevance`: what the model is, what it is worth on labelled tasks beside others, and fitting it to them."""
+"""`meeseeks relevance`: shows, evaluates, fits and compares the relevance model."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +15,7 @@ from worker.relevance.adjustment import read_adjustment
 from worker.relevance.model import Adjustment
 from worker.settings.injection import Settings, Strategy
 from worker.tuning.evals.measures import Measure, MeasureTable
-from worker.tuning.evals.planning import EvaluationRequest
+from worker.tuning.evals.plan import EvaluationRequest
 from worker.tuning.evals.results import Report
 from worker.tuning.relevance_fit import RelevanceFit, effect
 from worker.tuning.relevance_measures import ChoiceEffect, Rater, RaterScore, rater_scores
@@ -35,16 +35,15 @@ from .relevance_common import (
 )
 
 relevance_model = typer.Typer(
-    no_args_is_help=True, help="The relevance model that decides where no other model is configured."
+    no_args_is_help=True, help="Show, evaluate and fit the built-in model that decides if no other model is configured."
 )
 
 COMPARED = ("precision", "recall", "clean", "forbidden", "items")
-"""The measures that are compared."""
 
 
 @relevance_model.command("show")
 def show_relevance_model(context: typer.Context, as_json: AsJson = False) -> None:
-    """What the relevance model is: version, digest, thresholds, and what was fitted to your own labels."""
+    """Show the version, digest, thresholds and your own fit of the relevance model."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> tuple[RelevanceFile, Adjustment | None]:
@@ -59,20 +58,20 @@ def show_relevance_model(context: typer.Context, as_json: AsJson = False) -> Non
     if as_json:
         print_json({**facts, "thresholds": thresholds})
         return
-    show(table(None, ["", ""], [[name, _told(value)] for name, value in facts.items()]))
+    show(table(None, ["", ""], [[name, _text(value)] for name, value in facts.items()]))
     rows = [[name, f"{values['opens']:.3f}", f"{values['keeps']:.3f}"] for name, values in thresholds.items()]
-    show(table("thresholds: the likeliest must reach the first, each the second", ["point", "opens", "keeps"], rows))
+    show(table("thresholds", ["profile", "best memory needs", "each memory needs"], rows))
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_told(part)}" for name, part in value.items())
-    return "nothing" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+        return ", ".join(f"{name} {_text(part)}" for name, part in value.items())
+    return "none" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 @relevance_model.command("eval")
 def evaluate_relevance_model(context: typer.Context, cases: Labelled, as_json: AsJson = False) -> None:
-    """What the relevance model would inject for labelled tasks, at each of its points."""
+    """Measure what each relevance profile would inject for labelled tasks."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> dict[str, ChoiceEffect]:
@@ -97,12 +96,10 @@ def evaluate_relevance_model(context: typer.Context, cases: Labelled, as_json: A
 def fit_relevance_model(
     context: typer.Context,
     cases: Labelled,
-    write: Annotated[
-        bool, typer.Option("--write", help="Keep what was fitted, if it helps; services take it when they start.")
-    ] = False,
+    write: Annotated[bool, typer.Option("--write", help="Save the fit if it helps; restart to use it.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fit the model's last step to your own labelled tasks; the effect is measured on tasks that were left out."""
+    """Fit the last step of the model to your labelled tasks, and measure the effect on held-out tasks."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> tuple[RelevanceFit, RelevanceFile]:
@@ -117,9 +114,9 @@ def fit_relevance_model(
 
 @dataclass(frozen=True, slots=True)
 class RelevanceComparison:
-    """The model and the search's scores on labelled tasks, and what a model made of the same ones, where one was asked.
+    """The relevance model, the search scores and optionally another model, on the same labelled tasks.
 
-    `missing` are tasks that it was not asked, for the money had run out.
+    `missing` counts tasks that the other model was not asked because `max_cost` was reached.
     """
 
     tasks: int
@@ -134,14 +131,12 @@ class RelevanceComparison:
 def compare_relevance_model(
     context: typer.Context,
     cases: Labelled,
-    model: Annotated[
-        str | None, typer.Option(help="Model to compare with; unset: the configured one, if any; `none`: none.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model to compare with (default: the configured one).")] = None,
     model_api_base: ApiBase = None,
     max_cost: MaxCost = None,
     as_json: AsJson = False,
 ) -> None:
-    """The relevance model beside the scores of the search and a model, on the same labelled tasks."""
+    """Compare the relevance model with the search scores and another model on the same labelled tasks."""
     settings = settings_of(context, as_json=as_json)
 
     async def work() -> RelevanceComparison:
@@ -169,7 +164,7 @@ async def _compared(settings: Settings, cases: Path, *, quiet: bool) -> Relevanc
 
 
 def _effect_of(report: Report) -> ChoiceEffect:
-    """The measures of an evaluation that the relevance model's effects have, too."""
+    """Return the measures of an evaluation that the relevance model has too."""
     found = MeasureTable.of(report.runs)
     return ChoiceEffect(
         found.value(Measure.PRECISION),
@@ -197,11 +192,11 @@ def _show_comparison(found: RelevanceComparison) -> None:
     ]
     if found.model and found.effect:
         rows.append([found.model, "-", "-", *_cells(found.effect)])
-    columns = ["", "AUROC", "of tasks", *COMPARED]
-    show(table(f"{found.tasks} tasks, point {found.point}", columns, rows))
-    say("the scores of the search have the threshold that keeps as many of these turns clean as the model does")
+    columns = ["", "AUROC of memories", "AUROC of tasks", *COMPARED]
+    show(table(f"{found.tasks} tasks, profile {found.point}", columns, rows))
+    say("search scores use the threshold that keeps as many tasks clean as the relevance model does")
     if found.missing:
-        say(f"STOPPED: {found.model} was not asked {found.missing} of the tasks")
+        say(f"STOPPED: {found.model} was not asked {found.missing} of the tasks; --max-cost was reached")
 
 
 def _cells(effect: ChoiceEffect) -> list[str]:

@@ -1,4 +1,1 @@
-"""Evaluation: what is injected for labelled tasks, measured, compared, and as the gate that a prompt has to pass.
-
-Numpy is imported where something is resampled, not with this package.
-"""
+"""Measure what is injected for labelled tasks, compare evaluations, and promote prompts."""

@@ -1,8 +1,8 @@
-"""Whether a prompt may take the place of another: as good on every measure, and better on one. Pure.
+"""Decide whether a prompt may replace another: as good on every measure, and better on at least one. Pure.
 
-What counts is intervals, not points. A measure of quality is as good when its whole interval is above a small loss that
-is allowed; a time, as long as its interval is not wholly below. "Better" is a whole interval above nothing; for times
-that does not count, since the two were not measured in the same minutes.
+Decisions use intervals. A quality measure is as good if its whole interval is above a small allowed loss; a time,
+unless its whole interval is below. "Better" is a whole interval above zero. Times never count as better, because the
+two evaluations ran at different moments.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,17 @@ ALLOWED: Mapping[Measure, float] = {
     Measure.FORBIDDEN: 0.005,
     Measure.FALLBACK: 0.02,
 }
-"""Loss of a rate that still is as good."""
+"""Loss of a rate that still counts as good."""
 
 ALLOWED_SHARE = 0.2
-"""Share by which a time, tokens or a cost may grow and still be as good."""
+"""Share by which a time, tokens or a cost may grow and still count as good."""
 
 ALLOWED_MS = 250.0
-"""A time may grow by so much besides: so far apart are two runs of the same on a machine with other things to do."""
+"""Further allowed growth of a time: two identical runs differ by this much on a busy machine."""
 
 
 class MeasureComparison(StrEnum):
-    """How a measure of the new prompt stands to the old one's."""
+    """How the new prompt compares with the old one on a measure."""
 
     BETTER = "better"
     AS_GOOD = "as good"
@@ -39,7 +39,7 @@ class MeasureComparison(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A measure, and how it stands; `allowed` is the loss that still is as good."""
+    """The result for one measure; `allowed` is the loss that still counts as good."""
 
     difference: Difference
     standing: MeasureComparison
@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceResult:
-    """What the gate says; `reasons` are why not, empty where the prompt may pass."""
+    """Whether a prompt passes; `reasons` says why not and is empty if it does."""
 
     findings: tuple[Finding, ...]
     reasons: tuple[str, ...]
@@ -59,7 +59,7 @@ class AcceptanceResult:
 
 
 def accept(found: EvaluationComparison) -> AcceptanceResult:
-    """The verdict on what comes after, against what is before."""
+    """Decide whether the later evaluation passes against the earlier one."""
     findings = tuple(_finding(one) for one in found.differences if one.measure not in NEUTRAL)
     reasons = [
         f"{one.difference.measure.value}: {one.standing.value}"
@@ -67,7 +67,7 @@ def accept(found: EvaluationComparison) -> AcceptanceResult:
         if one.standing in (MeasureComparison.UNPROVEN, MeasureComparison.WORSE)
     ]
     if not any(one.standing is MeasureComparison.BETTER for one in findings):
-        reasons.append("no measure is shown to be better")
+        reasons.append("no measure is better")
     if found.only_before or found.only_after:
         reasons.append("the two were not evaluated on the same tasks")
     return AcceptanceResult(findings, tuple(reasons))

@@ -1,7 +1,6 @@
-"""Where evaluations are kept: reports by their id, and the results of each world by what they depend on.
+"""Store evaluations on disk: reports by id, and each world's results by their cache key.
 
-Files are written whole or not at all. A result that cannot be read is as good as none; a report that cannot is an
-error.
+Unreadable results are ignored; an unreadable report is an error.
 """
 
 from collections.abc import Sequence
@@ -15,21 +14,19 @@ from worker.settings.atomic_file import write_atomically
 from .results import Report, TaskRun, read_report
 
 FOLDER = "evals"
-"""Below the data folder."""
-
-RESULTS = "results"
+"""Folder inside the data folder."""
 
 _RUNS = TypeAdapter(tuple[TaskRun, ...])
 
 
 class EvaluationArchive:
-    """Reports and results below a folder, which is made when something is kept."""
+    """Reports and results in a folder, which is created on the first write."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def results(self, key: str) -> dict[tuple[str, int], TaskRun]:
-        """The runs that are kept under `key`, by task and repeat."""
+        """Return the runs stored under `key`, by task and repeat."""
         try:
             runs = _RUNS.validate_json(self._results(key).read_bytes())
         except (OSError, ValidationError):
@@ -37,25 +34,20 @@ class EvaluationArchive:
         return {(run.task, run.repeat): run for run in runs}
 
     def keep_results(self, key: str, runs: Sequence[TaskRun]) -> None:
-        """Keep runs under `key`, in the place of what was there."""
-        write_report(self._results(key), _RUNS.dump_json(tuple(runs), indent=1))
+        """Store runs under `key`, replacing earlier ones."""
+        write_file(self._results(key), _RUNS.dump_json(tuple(runs), indent=1))
 
-    def keep(self, report: Report) -> Path:
-        """Keep a report; its file."""
-        path = self._folder / f"{report.id}.json"
-        write_report(path, report.model_dump_json(indent=1).encode())
-        return path
+    def keep(self, report: Report) -> None:
+        write_file(self._folder / f"{report.id}.json", report.model_dump_json(indent=1).encode())
 
     def find(self, name: str) -> Report:
-        """The report of that id, of an id that begins so, or in that file. Raises `SettingsError`."""
+        """Return the report with that id, id prefix or file name. Raise `SettingsError` if there is not exactly one."""
         path = Path(name)
         if not path.is_file():
             found = sorted(self._folder.glob(f"{name}*.json")) if name.isalnum() else []
             if len(found) != 1:
-                what = (
-                    "several evaluations have an id that begins with" if found else "there is no evaluation and no file"
-                )
-                raise SettingsError(f"{what} {name!r}; `meeseeks eval` prints the id")
+                what = "several evaluations have an id beginning with" if found else "there is no evaluation or file"
+                raise SettingsError(f"{what} {name!r}; use an id printed by `meeseeks eval`")
             path = found[0]
         try:
             return read_report(path.read_bytes(), str(path))
@@ -63,12 +55,12 @@ class EvaluationArchive:
             raise SettingsError(f"{path}: {error.strerror or error}") from error
 
     def _results(self, key: str) -> Path:
-        return self._folder / RESULTS / f"{key}.json"
+        return self._folder / "results" / f"{key}.json"
 
 
-def write_report(path: Path, content: bytes) -> None:
-    """Write a file so that whoever reads it finds all of it, or what was there before. Raises `SettingsError`."""
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file atomically. Raise `SettingsError` if that fails."""
     try:
         write_atomically(path, content)
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise SettingsError(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,6 +1,6 @@
-"""Two evaluations of the same tasks: what differs, whether that is chance, and which tasks changed. Pure.
+"""Compare two evaluations of the same tasks: differences with intervals, and the tasks that changed. Pure.
 
-Both are resampled together, so what is hard about a task is in neither difference nor interval.
+Both are resampled together, so how hard a task is affects neither the differences nor their intervals.
 """
 
 import math
@@ -18,7 +18,7 @@ from .results import Report, TaskRun, by_task
 
 
 class Direction(StrEnum):
-    """What a difference means: its whole interval is on one side of nothing, or it is not."""
+    """Meaning of a difference: better or worse only if its whole interval is on one side of zero."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -28,7 +28,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A measure of both, and how much more of it `after` has; `low` and `high` are of the difference."""
+    """A measure in both evaluations; `difference` is `after - before`, with its interval from `low` to `high`."""
 
     measure: Measure
     before: float
@@ -39,7 +39,7 @@ class Difference:
 
     @property
     def gain(self) -> tuple[float, float, float]:
-        """Difference and interval, turned so that more is better."""
+        """Return difference and interval, with the sign flipped if lower values are better."""
         if self.measure in HIGHER_IS_BETTER:
             return self.difference, self.low, self.high
         return -self.difference, -self.high, -self.low
@@ -56,7 +56,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:
-    """A task for which something else is injected; `faults` count what is missing, superfluous and forbidden."""
+    """A task with different injections; see `_faults` for how faults count."""
 
     world: str
     task: str
@@ -75,7 +75,7 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationComparison:
-    """`tasks` are those that both have; `only_before` and `only_after` count the others."""
+    """A comparison of the `tasks` in both; `only_before` and `only_after` count the others."""
 
     differences: tuple[Difference, ...]
     changes: tuple[TaskChange, ...]
@@ -85,25 +85,25 @@ class EvaluationComparison:
 
 
 def compare(before: Report, after: Report, rng: np.random.Generator, draws: int) -> EvaluationComparison:
-    """`after` against `before`, on the tasks of both.
+    """Compare the tasks that both evaluations have.
 
-    Raises `SettingsError` where they share none, or where a world has changed in between.
+    Raise `SettingsError` if they share no task, or if a world's files changed in between.
     """
     shared = set(before.setup.worlds) & set(after.setup.worlds)
     changed = sorted(name for name in shared if before.setup.worlds[name] != after.setup.worlds[name])
     if changed:
-        raise SettingsError(f"{', '.join(changed)}: the world has changed between the two; evaluate both again")
-    both = {run.key for run in before.runs} & {run.key for run in after.runs}
+        raise SettingsError(f"world {', '.join(changed)} changed between the two evaluations; run both again")
+    before_keys, after_keys = ({run.key for run in report.runs} for report in (before, after))
+    both = before_keys & after_keys
     if not both:
-        raise SettingsError("the two have no task in common")
-    first = [run for run in before.runs if run.key in both]
-    second = [run for run in after.runs if run.key in both]
+        raise SettingsError("the two evaluations have no task in common")
+    first, second = ([run for run in report.runs if run.key in both] for report in (before, after))
     return EvaluationComparison(
         _differences(MeasureTable.of(first), MeasureTable.of(second), rng, draws),
         tuple(_changes(first, second)),
-        len(both),
-        len({run.key for run in before.runs} - both),
-        len({run.key for run in after.runs} - both),
+        tasks=len(both),
+        only_before=len(before_keys - both),
+        only_after=len(after_keys - both),
     )
 
 
@@ -121,7 +121,7 @@ def _differences(
 
 
 def _changes(before: Sequence[TaskRun], after: Sequence[TaskRun]) -> list[TaskChange]:
-    """Worse ones first, then better ones, then those that are neither."""
+    """Return the changed tasks: worse ones first, then better ones, then the rest."""
     first, second = by_task(before), by_task(after)
     found = [_change(first[key], second[key]) for key in first]
     order = [Direction.WORSE, Direction.BETTER, Direction.UNCLEAR]
@@ -138,22 +138,16 @@ def _change(before: Sequence[TaskRun], after: Sequence[TaskRun]) -> TaskChange:
         one.category,
         tuple(sorted(has - had)),
         tuple(sorted(had - has)),
-        faults(before),
-        faults(after),
+        sum(map(_faults, before)) / len(before),
+        sum(map(_faults, after)) / len(after),
     )
 
 
 FORBIDDEN_WEIGHT = 5
-"""Faults that a forbidden memory counts for, besides being superfluous."""
-
-
-def faults(runs: Sequence[TaskRun]) -> float:
-    """What is wrong with a task's injections, on average: each essential memory that is missing, each memory that is
-    neither essential nor useful, and forbidden ones several times."""
-    return sum(map(_faults, runs)) / len(runs)
 
 
 def _faults(run: TaskRun) -> int:
+    """Count missing essential memories and irrelevant injected ones; a forbidden one counts `FORBIDDEN_WEIGHT` more."""
     injected = set(run.injected)
     missing, wrong = set(run.essential) - injected - set(run.known), injected - run.relevant
     return len(missing) + len(wrong) + FORBIDDEN_WEIGHT * len(injected & set(run.forbidden))

@@ -1,7 +1,6 @@
-"""What is measured on labelled tasks, and the intervals of it. Pure; randomness is an argument.
+"""Measures of evaluations and their intervals, as defined in `prompts/cases/README.md`. Pure.
 
-Ratios are of sums over tasks, not means of ratios: a task without an injection says nothing about precision. The
-definitions are those of `prompts/cases/README.md`.
+Ratios divide sums over all tasks and are not means of ratios: a task without injections does not affect precision.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from .results import TaskRun, by_task
 
 
 class Measure(StrEnum):
-    """What is measured; rates are 0 to 1, times milliseconds, costs US dollars."""
+    """A measure; rates are from 0 to 1, times in milliseconds, costs in US dollars."""
 
     PRECISION = "precision"
     RECALL = "recall_essential"
@@ -34,7 +33,7 @@ class Measure(StrEnum):
 
 HIGHER_IS_BETTER = frozenset({Measure.PRECISION, Measure.RECALL, Measure.CLEAN})
 NEUTRAL = frozenset({Measure.ITEMS})
-"""Neither more nor less of it is better by itself."""
+"""Measures for which neither direction is better."""
 
 QUANTILES: Mapping[Measure, float] = {Measure.P50: 0.5, Measure.P95: 0.95}
 
@@ -50,15 +49,15 @@ RATIOS: Mapping[Measure, Part] = {
     Measure.TOKENS: lambda run: (run.input_tokens + run.output_tokens, 1),
     Measure.COST: lambda run: (run.cost or 0.0, 1),
 }
-"""For each ratio what a run adds to its numerator and to its denominator."""
+"""What a run adds to the numerator and the denominator of each ratio."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureTable:
-    """Runs as numbers, one row per task, worlds together; repeats of a task are one row.
+    """Runs as numbers, one row per task (repeats included), grouped by world.
 
-    `sums` holds for each ratio numerators and denominators, shape (tasks,) each. `times` are all runs' milliseconds,
-    and `owners` the row that each belongs to.
+    `sums` maps each ratio to numerators and denominators, shape (tasks,) each. `times` are all runs' milliseconds, and
+    `owners` is the row of each.
     """
 
     keys: tuple[tuple[str, str], ...]
@@ -82,13 +81,13 @@ class MeasureTable:
         )
 
     def value(self, measure: Measure) -> float | None:
-        """The measure over all tasks; `None` where there is nothing to measure it on."""
+        """Return the measure over all tasks, or `None` if no task counts for it."""
         if measure in QUANTILES:
             return quantile(self.times, QUANTILES[measure])
         return ratio(*self.sums[measure])
 
     def draws(self, measure: Measure, weights: Numbers) -> Numbers:
-        """The measure for each resampling; `weights` has the shape (resamplings, tasks)."""
+        """Return the measure for each resampling; `weights` has the shape (resamplings, tasks)."""
         if measure in QUANTILES:
             return quantile_draws(weights[:, self.owners], self.times, QUANTILES[measure])
         return ratio_draws(weights, *self.sums[measure])
@@ -103,7 +102,7 @@ Summary = Mapping[Measure, Estimate]
 
 
 def summary(runs: Sequence[TaskRun], rng: np.random.Generator, draws: int) -> Summary:
-    """Every measure with its interval; one that there is nothing to measure on is left out."""
+    """Return measures with their intervals, without those for which no task counts."""
     table = MeasureTable.of(runs)
     weights = task_weights(table.groups, draws, rng)
     values = {measure: table.value(measure) for measure in Measure}

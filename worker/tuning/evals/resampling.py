@@ -1,9 +1,8 @@
-"""Resampling: how far numbers would be elsewhere had other tasks, and other worlds, been drawn. Pure.
+"""Estimate intervals by resampling. Pure.
 
-The bootstrap of Efron (1979) with clusters: worlds are drawn with replacement, then tasks inside each drawn world,
-since tasks of one world share its memories and are more alike than tasks of several. With one world, tasks alone are
-drawn.
-Intervals are percentile intervals. A resampling is a row of weights: how often each task was drawn.
+This is the cluster bootstrap (Efron 1979): worlds are drawn with replacement, then tasks inside each drawn world,
+because tasks of one world share its memories. Intervals are percentile intervals. A resampling is a row of weights: how
+often each task was drawn.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and the interval in which it would be found 95 times of 100, were the tasks drawn anew."""
+    """A number and its 95 % interval."""
 
     value: float
     low: float
@@ -28,11 +27,7 @@ class Estimate:
 
 
 def task_weights(groups: Sequence[int], draws: int, rng: np.random.Generator) -> Numbers:
-    """How often each task is drawn in each resampling: shape (draws, tasks).
-
-    `groups` are the numbers of tasks of each world, in the order of the tasks. A row sums to the number of tasks where
-    all worlds are equally large.
-    """
+    """Return how often each resampling draws each task, shape (draws, tasks); `groups` has each world's task count."""
     if not groups:
         return np.zeros((draws, 0))
     worlds = len(groups)
@@ -44,13 +39,13 @@ def task_weights(groups: Sequence[int], draws: int, rng: np.random.Generator) ->
 
 
 def ratio(numerators: Numbers, denominators: Numbers) -> float | None:
-    """The ratio of the sums; `None` without a denominator."""
+    """Return the ratio of the sums, or `None` if the denominator is 0."""
     total = float(denominators.sum())
     return float(numerators.sum()) / total if total > 0 else None
 
 
 def ratio_draws(weights: Numbers, numerators: Numbers, denominators: Numbers) -> Numbers:
-    """The ratio of the sums in each resampling; NaN where nothing that counts was drawn."""
+    """Return the ratio of the sums in each resampling, NaN where the denominator is 0."""
     below = weights @ denominators
     found: Numbers = np.full(len(weights), np.nan)
     np.divide(weights @ numerators, below, out=found, where=below > 0)
@@ -58,26 +53,25 @@ def ratio_draws(weights: Numbers, numerators: Numbers, denominators: Numbers) ->
 
 
 def quantile(values: Numbers, share: float) -> float | None:
-    """The least value that a share (0 to 1) of all values do not exceed."""
+    """Return the lowest value that at least `share` (0 to 1) of all values do not exceed."""
     if not len(values):
         return None
     return float(np.sort(values)[max(0, int(np.ceil(share * len(values))) - 1)])
 
 
 def quantile_draws(weights: Numbers, values: Numbers, share: float) -> Numbers:
-    """`quantile` in each resampling; `weights` has the shape (draws, values). NaN where nothing was drawn."""
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[:, order], axis=1)
-    totals = reached[:, -1:] if values.size else np.zeros((len(weights), 1))
+    """Return `quantile` in each resampling, NaN where nothing was drawn; `weights` has the shape (draws, values)."""
     if not values.size:
         return np.full(len(weights), np.nan)
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[:, order], axis=1)
+    totals = reached[:, -1:]
     places = np.argmax(reached >= share * totals - 1e-9, axis=1)
-    found = values[order][places]
-    return np.where(totals[:, 0] > 0, found, np.nan)
+    return np.where(totals[:, 0] > 0, values[order][places], np.nan)
 
 
 def interval(draws: Numbers, level: float = LEVEL) -> tuple[float, float]:
-    """The middle `level` of the resamplings; those without a number are left out, and without any it is NaN twice."""
+    """Return the percentile interval of the draws that are not NaN, or two NaN if all are."""
     known = draws[~np.isnan(draws)]
     if not known.size:
         return float("nan"), float("nan")

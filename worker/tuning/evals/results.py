@@ -1,9 +1,10 @@
-"""What an evaluation is made of and what it brings: one entry per task and repeat, with its labels. Frozen, no I/O.
+"""Results of evaluations: one entry per task and repeat, with its labels. No I/O.
 
-A report holds everything that measuring and comparing need; the worlds are not read again.
+Measuring and comparing need only the reports, not the worlds.
 """
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -13,17 +14,14 @@ from worker.domain.errors import SettingsError
 from worker.domain.memory import DomainModel
 
 TEXT_CHARS = 300
-"""Characters of a message or of a memory that a report keeps, for people to see what went wrong."""
+"""Maximum characters of a message or memory in a report."""
 
 FORM = 1
-"""The form of a report; one that is written in another form is not read."""
+"""Version of the report format; other versions are rejected."""
 
 
 class TaskRun(DomainModel):
-    """What became of one task, once. All ids are of memories of its world; `elapsed_ms` is what the service took.
-
-    `known` are memories that the session had been shown before: to bring them again would be a repetition.
-    """
+    """One run of a task, with ids of memories of its world. `known` are memories that the session has already seen."""
 
     world: str
     task: str
@@ -46,7 +44,6 @@ class TaskRun(DomainModel):
 
     @property
     def key(self) -> tuple[str, str]:
-        """World and task."""
         return self.world, self.task
 
     @property
@@ -55,9 +52,9 @@ class TaskRun(DomainModel):
 
 
 class Setup(DomainModel):
-    """What was evaluated. `settings` are the values that are not the defaults; the hashes are SHA-256.
+    """What was evaluated. `settings` are the non-default ones.
 
-    `pipeline` is of the code that answers requests, `worlds` of each world's files.
+    `pipeline` is the SHA-256 of the code that answers requests, `worlds` those of each world's files.
     """
 
     prompt: str
@@ -72,13 +69,9 @@ class Setup(DomainModel):
 
 
 class Report(DomainModel):
-    """An evaluation; what `eval --json` prints besides is ignored when it is read.
+    """An evaluation. `messages` and `memories` are clipped texts by world and id; `missing` counts tasks not run."""
 
-    `messages` and `memories` are the texts that the runs speak of, by world and id, clipped. `missing` counts tasks
-    that were not run, and `stopped` says why.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore")  # `eval --json` prints further keys
 
     form: int = FORM
     id: str
@@ -97,31 +90,33 @@ class Report(DomainModel):
 
 
 def read_report(text: str | bytes, source: str) -> Report:
-    """A report as it was saved. Raises `SettingsError` that begins with `source`."""
+    """Parse a saved report. Raise `SettingsError` naming `source` if it is invalid."""
     try:
         report = Report.model_validate_json(text)
     except ValidationError as error:
-        raise SettingsError(f"{source}: this is no report of `meeseeks eval`: {_first(error)}") from error
+        fault = error.errors(include_url=False, include_input=False)[0]
+        what = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        raise SettingsError(f"{source}: not a report of `meeseeks eval`: {what}") from error
     if report.form != FORM:
-        raise SettingsError(f"{source}: written by another version (form {report.form}); evaluate again")
+        raise SettingsError(f"{source}: written by another version (form {report.form}); run the evaluation again")
     return report
 
 
-def _first(error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-
-
 def by_task(runs: Iterable[TaskRun]) -> dict[tuple[str, str], list[TaskRun]]:
-    """Every repeat of a task, worlds and tasks in the order of their names."""
+    """Group runs by world and task, both sorted by name."""
     found: dict[tuple[str, str], list[TaskRun]] = {}
     for run in sorted(runs, key=lambda run: (run.world, run.task, run.repeat)):
         found.setdefault(run.key, []).append(run)
     return found
 
 
-def spoken_of(runs: Iterable[TaskRun]) -> Iterator[tuple[str, str]]:
-    """World and id of every memory that a run was to bring, or has brought."""
-    for run in runs:
-        for key in {*run.essential, *run.injected}:
-            yield run.world, key
+def sha256(text: str) -> str:
+    return digest([text.encode()])
+
+
+def digest(parts: Iterable[bytes]) -> str:
+    """Return the SHA-256 of `parts`, each prefixed with its length, in hexadecimal."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(str(len(part)).encode() + b":" + part)
+    return found.hexdigest()

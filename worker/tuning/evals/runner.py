@@ -1,7 +1,6 @@
-"""Runs the tasks of labelled worlds through the real service, each world on a store of its own.
+"""Run the tasks of labelled worlds through the real service, without its queue, one temporary store per world.
 
-Every task is a session of its own, at its own time: what one is told is nothing to the next. The service is the one
-that answers hooks, with everything but the queue; the model is the one that is configured.
+Every task runs in its own session, at its own time.
 """
 
 import asyncio
@@ -15,50 +14,50 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hooks.contract import InjectionResult, Outcome, Reason
-from hooks.wire import INJECT
 from worker.domain.errors import MeeseeksError
-from worker.operations.memories import PUT
-from worker.operations.requests import RECEIPT
+from worker.domain.operation import AnyOperation
+from worker.operations.registry import INJECT, PUT, RECEIPT
 from worker.settings.injection import Settings
 from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 from .archive import EvaluationArchive
-from .hashing import sha256
 from .plan import EvaluationPlan
-from .results import TEXT_CHARS, Report, TaskRun, spoken_of
+from .results import TEXT_CHARS, Report, TaskRun, sha256
 
 BATCH = 100
 PUT_BUDGET_S = 120.0
 RECEIPT_BUDGET_S = 2.0
 RECEIPT_TRIES = 40
 RECEIPT_PAUSE_S = 0.02
-"""A receipt is written after its answer has left."""
+"""The service writes a receipt after it has sent the answer."""
 
 WAKE_TRIES = 40
 WAKE_PAUSE_S = 0.5
 STILL_WAKING = frozenset({Reason.MODEL_NO_TIME, Reason.MODEL_TIMEOUT, Reason.MODEL_PAUSED})
-"""Why a model that is being loaded does not answer."""
+"""Reasons given while a model is still loading."""
 
 LATE_S = 0.5
-"""Seconds beyond a request's deadline after which an answer is not waited for."""
+"""Extra seconds to wait for an answer after a request's deadline."""
 
 
 class Backend(Protocol):
-    """Does operations by name. Raises `MeeseeksError`."""
+    """Call operations of the service by name. Raise `MeeseeksError`."""
 
-    async def call(self, operation: str, payload: dict[str, Any], *, budget: float = 10.0) -> dict[str, Any]: ...
+    async def call(
+        self, operation: AnyOperation, payload: dict[str, Any], *, budget: float = 10.0
+    ) -> dict[str, Any]: ...
 
 
 Opener = Callable[[Settings], AbstractAsyncContextManager[Backend]]
-"""Opens the service of one world, its model warmed up."""
+"""Opens the service of one world."""
 
 Advance = Callable[[int], None]
-"""Is told how many runs are done."""
+"""Reports the number of finished runs."""
 
 
 @dataclass(slots=True)
 class CostBudget:
-    """What has been spent, in US dollars, and the most that may be; calls of unknown cost count as nothing."""
+    """US dollars spent and the maximum to spend; calls of unknown cost count as free."""
 
     most: float | None
     spent: float = 0.0
@@ -73,7 +72,7 @@ class CostBudget:
 
 @dataclass(slots=True)
 class Evaluation:
-    """Runs of a plan so far; `cached` of them were known before."""
+    """The state of an evaluation; `cached` counts the runs taken from the archive."""
 
     plan: EvaluationPlan
     open_service: Opener
@@ -94,9 +93,9 @@ async def evaluate(
     now: datetime,
     fresh: bool = False,
 ) -> Report:
-    """The report of a plan. With a `shelf`, what is run is kept, and what is kept is not run again unless `fresh`.
+    """Run a plan and return its report; reuse results in `archive` unless `fresh`.
 
-    Raises `MeeseeksError` for a service that cannot be opened; a request that fails is a run that says so.
+    Raise `MeeseeksError` if the service cannot be opened. A failed request becomes a degraded run.
     """
     evaluation = Evaluation(plan, open_service, archive, fresh, advance, CostBudget(plan.max_cost))
     for world in plan.worlds:
@@ -119,7 +118,7 @@ async def _world(evaluation: Evaluation, world: LabelledWorld) -> list[TaskRun]:
     try:
         await _run(evaluation, world, missing, made)
     finally:
-        sound = [run for run in made if not run.degraded]  # a model that was away is to be asked again
+        sound = [run for run in made if not run.degraded]  # retry degraded runs next time
         if archive and sound:
             archive.keep_results(key, sorted((*known.values(), *sound), key=lambda run: (run.task, run.repeat)))
     return kept + made
@@ -128,7 +127,7 @@ async def _world(evaluation: Evaluation, world: LabelledWorld) -> list[TaskRun]:
 async def _run(
     evaluation: Evaluation, world: LabelledWorld, missing: Sequence[tuple[LabelledTask, int]], made: list[TaskRun]
 ) -> None:
-    """Run tasks of a world, several at a time; what is done is in `made`, also when this is cut short."""
+    """Run tasks of a world in parallel and append each to `made`, so that an interruption loses none."""
     slots = asyncio.Semaphore(evaluation.plan.parallel)
     with tempfile.TemporaryDirectory(prefix="meeseeks-eval-") as folder:
         settings = evaluation.plan.settings_for(world, Path(folder))
@@ -156,7 +155,7 @@ async def _store(backend: Backend, world: LabelledWorld) -> None:
 
 
 async def _wake(evaluation: Evaluation, backend: Backend, world: LabelledWorld) -> None:
-    """Ask until the model answers, or fails otherwise than by being slow: it is loaded while the first ones wait."""
+    """Wait until the model is loaded: ask until it answers or fails for another reason."""
     first = next((task for task in world.tasks if task.essential), None)
     if not evaluation.plan.models or first is None:
         return
@@ -169,7 +168,7 @@ async def _wake(evaluation: Evaluation, backend: Backend, world: LabelledWorld) 
 
 
 async def ask(backend: Backend, world: LabelledWorld, task: LabelledTask, repeat: int, deadline_ms: int) -> TaskRun:
-    """One run of one task, in a session of its own; repeats are told from each other by their number."""
+    """Run a task once, in its own session."""
     request = task.request.model_copy(
         update={
             "session_id": f"{world.name}/{task.key}/{repeat}",
@@ -199,8 +198,7 @@ async def ask(backend: Backend, world: LabelledWorld, task: LabelledTask, repeat
     )
 
 
-def labelled(world: LabelledWorld, task: LabelledTask, repeat: int, **came: Any) -> TaskRun:
-    """A run with its labels; `came` is what became of it."""
+def labelled(world: LabelledWorld, task: LabelledTask, repeat: int, **result: Any) -> TaskRun:
     return TaskRun(
         world=world.name,
         task=task.key,
@@ -209,12 +207,12 @@ def labelled(world: LabelledWorld, task: LabelledTask, repeat: int, **came: Any)
         essential=tuple(sorted(task.essential)),
         useful=tuple(sorted(task.useful)),
         forbidden=tuple(sorted(task.forbidden)),
-        **came,
+        **result,
     )
 
 
 async def _usage(backend: Backend, world: LabelledWorld, result: InjectionResult) -> dict[str, Any]:
-    """What the model took, as the receipt has it."""
+    """Return the model's usage from the receipt."""
     if result.receipt_id is None:
         return {}
     for _ in range(RECEIPT_TRIES):
@@ -223,7 +221,7 @@ async def _usage(backend: Backend, world: LabelledWorld, result: InjectionResult
             payload = {"tenant": world.name, "id": result.receipt_id}
             model = (await backend.call(RECEIPT, payload, budget=RECEIPT_BUDGET_S))["model"]
         except MeeseeksError:
-            continue  # not written yet, or not whole
+            continue  # not written yet
         else:
             names = {"model_calls": "calls", **{name: name for name in ("input_tokens", "output_tokens", "cost")}}
             return {name: model[of] for name, of in names.items()} if model else {}
@@ -243,21 +241,17 @@ def _report(evaluation: Evaluation, now: datetime) -> Report:
         at=now,
         setup=setup,
         runs=runs,
-        messages={
-            world.name: {task.key: task.request.message[:TEXT_CHARS] for task in world.tasks} for world in plan.worlds
-        },
+        messages={one.name: {task.key: task.request.message[:TEXT_CHARS] for task in one.tasks} for one in plan.worlds},
         memories=_memories(plan, runs),
         missing=missing,
-        stopped=f"{evaluation.cost_budget.spent:.4f} dollars were spent, {plan.max_cost} is the most"
-        if missing
-        else None,
+        stopped=f"spent {evaluation.cost_budget.spent:.4f} of {plan.max_cost} dollars" if missing else None,
         cached=evaluation.cached,
     )
 
 
 def _memories(plan: EvaluationPlan, runs: Sequence[TaskRun]) -> dict[str, dict[str, str]]:
-    """The texts of memories that runs speak of."""
-    wanted = set(spoken_of(runs))
+    """Return the clipped texts of all essential and injected memories."""
+    wanted = {(run.world, key) for run in runs for key in (*run.essential, *run.injected)}
     return {
         world.name: {
             memory.id: memory.content[:TEXT_CHARS] for memory in world.memories if (world.name, memory.id) in wanted

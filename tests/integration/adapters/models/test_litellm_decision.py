@@ -1,4 +1,4 @@
-"""Decision models through the real litellm: against a server that misbehaves, and against llama.cpp's real one."""
+"""Decision models through the real LiteLLM, against a faulty server and llama.cpp's."""
 
 import asyncio
 import logging
@@ -207,7 +207,7 @@ NOTES = ("The regatta starts at pier 6", "Dana is lactose intolerant", "Staging 
 
 @pytest.fixture(scope="module")
 def decision_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[LocalServer]":
-    """llama.cpp with a chat model that is told to be a decision model."""
+    """Run llama.cpp with a chat model as a decision model."""
     from tests.support.local_llm_server import find_weights
 
     weights: Path = tmp_path_factory.mktemp("weights") / "decision.gguf"
@@ -221,7 +221,7 @@ def decision_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Local
 @pytest.mark.skipif(bool(MISSING), reason=SKIP_REASON)
 @pytest.mark.timeout(180)
 async def test_llama_cpp_decides_for_real(decision_server: "LocalServer") -> None:
-    """Real logits over real HTTP; that they mean nothing is the model's fault, and told by the scale's tests."""
+    """Check the protocol only; this model's probabilities are meaningless."""
     prepare_environment(os.environ)
     from worker.adapters.models.litellm_decision import LiteLLMDecisionModel
 

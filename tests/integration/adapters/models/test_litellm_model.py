@@ -1,4 +1,4 @@
-"""The model adapter against a faulty server, through the real litellm."""
+"""The model adapter against a faulty server, through the real LiteLLM."""
 
 import asyncio
 import json
@@ -60,7 +60,7 @@ async def upstream() -> AsyncIterator[Upstream]:
 
 @pytest.fixture
 async def make(upstream: Upstream) -> AsyncIterator[Make]:
-    """Makes models of a provider that talk to the fake server, each connected by one call that was answered."""
+    """Make models of a provider on the fake server, each connected by one successful call."""
     prepare_environment(os.environ)
     from worker.adapters.models.litellm_chat import LiteLLMModel
 
@@ -184,7 +184,7 @@ async def test_calls_share_connections_and_leak_no_file_descriptors(make: Make, 
 
 @pytest.mark.slow
 async def test_two_thousand_calls_leave_no_file_descriptor_and_no_task_behind(make: Make, upstream: Upstream) -> None:
-    """Calls of two models, eight at a time; a part of them fail."""
+    """Call two models, eight calls at a time, some of which fail."""
     models = [await make("openai", max_concurrent=4), await make("ollama_chat", max_concurrent=4)]
 
     async def calls(model: ChatModel, count: int) -> int:

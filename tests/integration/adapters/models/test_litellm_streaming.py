@@ -1,4 +1,4 @@
-"""Streamed answers through the real litellm: whole ones, and what has arrived of one at the deadline."""
+"""Streamed answers through the real LiteLLM, complete and cut off at the deadline."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A real language model, over real HTTP, through the real litellm: the parts fit together, whatever it answers."""
+"""A real language model over HTTP through the real LiteLLM, whatever it answers."""
 
 import os
 import re
@@ -97,7 +97,7 @@ async def test_the_schema_makes_even_a_tiny_model_answer_in_shape(model: ChatMod
 
 
 async def test_a_pattern_leaves_no_room_for_anything_but_numbers(server: "LocalServer") -> None:
-    """llama.cpp makes a grammar of the pattern, with numbers of two digits as well."""
+    """llama.cpp compiles the pattern to a grammar, including numbers of two digits."""
     prepare_environment(os.environ)
     from tests.support.local_llm_server import MODEL_NAME
     from worker.adapters.models.litellm_chat import LiteLLMModel

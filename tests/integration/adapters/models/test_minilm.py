@@ -1,4 +1,4 @@
-"""The real model: golden values, equal results however texts are grouped, and a loop that stays free."""
+"""The real model: golden values, results independent of batches, and a responsive event loop."""
 
 import asyncio
 import math
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_golden_values(embedder: MiniLmEmbedder) -> None:
-    """The tolerance covers processors whose int8 arithmetic rounds differently."""
+    """Allow for different int8 rounding of processors."""
     query = await embedder.embed_query(QUERY)
     relevant, irrelevant = await embedder.embed_passages([RELEVANT, IRRELEVANT])
     assert query[:5] == pytest.approx((-0.0458, -0.0603, -0.0761, -0.0359, -0.0705), abs=5e-3)
@@ -90,7 +90,7 @@ async def test_a_query_goes_ahead_of_waiting_passages(embedder: MiniLmEmbedder) 
 
 
 async def test_the_loop_stays_free_while_passages_are_embedded(embedder: MiniLmEmbedder) -> None:
-    """Other processes may take the core away for a moment, so the median must be tiny and the worst bounded."""
+    """Bound the median tightly and the maximum loosely, since other processes may take the core."""
     work = asyncio.create_task(
         embedder.embed_passages([f"note {n} on the release plan of the service" for n in range(64)])
     )

@@ -1,4 +1,4 @@
-"""Whole triages in the shapes of five vendors, replayed through the real litellm: tool turns, choices, refusals.
+"""Whole selections in the formats of five vendors, replayed through the real LiteLLM: tools, choices, refusals.
 
 The exchanges in `tests/data/exchanges` are written by hand from the documented formats, each with its source.
 """
@@ -63,7 +63,7 @@ async def choose(model: ChatModel, notes: tuple[Any, ...] = NOTES) -> tuple[Sele
 
 
 def at(body: Any, pointer: str) -> Any:
-    """What stands at a JSON pointer; `None` where there is nothing."""
+    """Return the value at a JSON pointer, `None` if there is none."""
     for step in pointer.strip("/").split("/"):
         try:
             body = body[int(step)] if isinstance(body, list) else body[step]
@@ -73,7 +73,7 @@ def at(body: Any, pointer: str) -> Any:
 
 
 def turns(double: HttpDouble, exchange: dict[str, Any]) -> list[tuple[bool, bool]]:
-    """Of each request: whether it has a schema, and whether it has the tool."""
+    """Return for each request whether it has a schema and whether it has the tool."""
     return [
         (at(seen.body, exchange["schema_at"]) is not None, at(seen.body, exchange["tool_at"]) == "recall")
         for seen in double.seen

@@ -1,4 +1,4 @@
-"""The model as it ships: its file, its speed, its place in a service and its commands; real store, real embedder."""
+"""The shipped relevance model: file, speed and use in the service, with the real store and embedder."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ def runner() -> Iterator[RelevanceProcess]:
 
 
 async def pool(message: str, texts: tuple[str, ...] = TEXTS) -> tuple[SelectionTask, Recalled]:
-    """Candidates with the vectors and cosines that they have."""
+    """Return candidates with real vectors and cosines."""
     minilm = shared_minilm()
     query = await minilm.embed_query(message)
     vectors = await minilm.embed_passages(texts)
@@ -83,7 +83,7 @@ def selector_of(runner: Any, most_s: float = 20.0) -> RelevanceSelector:
 
 
 class TestFile:
-    def test_it_is_what_its_card_says_and_small(self) -> None:
+    def test_it_matches_its_card_and_is_small(self) -> None:
         folder = find_folder()
         assert folder is not None
         assert (folder / NUMBERS).stat().st_size <= 25 * 2**20
@@ -98,25 +98,25 @@ class TestFile:
         assert points[0].opens >= points[1].opens > points[2].opens > 0.0
 
     @pytest.mark.parametrize("fault", ["bytes", "card", "json", "format", "gone"])
-    def test_whatever_is_wrong_with_it_is_said(self, tmp_path: Path, fault: str) -> None:
+    def test_faults_are_reported(self, tmp_path: Path, fault: str) -> None:
         folder = find_folder()
         assert folder is not None
-        shutil.copytree(folder, tmp_path / "judge")
-        card = json.loads((tmp_path / "judge" / CARD).read_text())
-        numbers = tmp_path / "judge" / NUMBERS
+        shutil.copytree(folder, tmp_path / "model")
+        card = json.loads((tmp_path / "model" / CARD).read_text())
+        numbers = tmp_path / "model" / NUMBERS
         if fault == "bytes":
             numbers.write_bytes(numbers.read_bytes()[:-1] + b"x")
         elif fault == "gone":
             numbers.unlink()
         elif fault == "json":
-            (tmp_path / "judge" / CARD).write_text("{")
+            (tmp_path / "model" / CARD).write_text("{")
         else:
             card |= {"format": 99} if fault == "format" else {"thresholds": {}}
-            (tmp_path / "judge" / CARD).write_text(json.dumps(card))
-        with pytest.raises(RelevanceError, match=r"cannot be used|update the service"):
-            read_relevance_model(tmp_path / "judge")
+            (tmp_path / "model" / CARD).write_text(json.dumps(card))
+        with pytest.raises(RelevanceError, match=r"are damaged|update the service"):
+            read_relevance_model(tmp_path / "model")
 
-    async def test_a_closed_judge_says_so(self, runner: RelevanceProcess) -> None:
+    async def test_a_closed_model_raises_an_error(self, runner: RelevanceProcess) -> None:
         task, recalled = await pool(MESSAGE)
         runner.close()
         with pytest.raises(RelevanceError, match="closed"):
@@ -124,7 +124,7 @@ class TestFile:
 
 
 class TestChoosing:
-    async def test_what_is_useful_is_likelier_than_what_is_not(self, runner: RelevanceProcess) -> None:
+    async def test_relevant_memories_get_higher_probabilities(self, runner: RelevanceProcess) -> None:
         chosen = await select(selector_of(runner))
         assert chosen.engine is Engine.RELEVANCE_MODEL
         assert set(chosen.probabilities) == {"m0", "m1", "m2"}
@@ -136,12 +136,12 @@ class TestChoosing:
             "m2",
         }
 
-    async def test_nothing_is_chosen_for_a_textbook_question(self, runner: RelevanceProcess) -> None:
+    async def test_nothing_is_selected_for_a_textbook_question(self, runner: RelevanceProcess) -> None:
         chosen = await select(selector_of(runner), "explain what a hash map is in two sentences")
         assert chosen.chosen == ()
         assert {one.verdict for one in chosen.dropped} == {CandidateVerdict.BELOW_CUT}
 
-    async def test_points_choose_more_or_less(self, runner: RelevanceProcess) -> None:
+    async def test_profiles_select_more_or_fewer(self, runner: RelevanceProcess) -> None:
         selector = selector_of(runner)
         numbers = [
             len((await select(selector, relevance_profile=point)).chosen)
@@ -149,7 +149,7 @@ class TestChoosing:
         ]
         assert numbers == sorted(numbers)
 
-    async def test_a_teams_labels_change_it(self) -> None:
+    async def test_an_adjustment_changes_the_selection(self) -> None:
         file = read_relevance_model()
         plain, shifted = RelevanceProcess(file), RelevanceProcess(file, Adjustment(shift=9.0))
         few, many = await select(selector_of(plain)), await select(selector_of(shifted))
@@ -157,7 +157,7 @@ class TestChoosing:
         plain.close()
         shifted.close()
 
-    async def test_a_model_is_shown_the_likeliest_first(self, runner: RelevanceProcess) -> None:
+    async def test_a_model_sees_the_most_probable_first(self, runner: RelevanceProcess) -> None:
         _, recalled = await pool(MESSAGE)
         settled = replace(await select(selector_of(runner)), probabilities={"m0": 0.1, "m1": 0.0001, "m2": 0.3})
         worth, beside = worth_asking(recalled, settled)
@@ -168,7 +168,7 @@ class TestChoosing:
 
 
 class Slow:
-    """A relevance model that takes its time, or fails."""
+    """A relevance model that is slow or fails."""
 
     def __init__(self, relevance_model: RelevanceModel, seconds: float = 0.0, fault: str | None = None) -> None:
         self.relevance_model = relevance_model
@@ -176,47 +176,47 @@ class Slow:
         self._seconds = seconds
         self._fault = fault
 
-    async def probabilities(self, judged: RelevanceInput) -> Column:
-        self.seen.append(len(judged.candidates))
+    async def probabilities(self, inputs: RelevanceInput) -> Column:
+        self.seen.append(len(inputs.candidates))
         await asyncio.sleep(self._seconds)
         if self._fault:
             raise RelevanceError(self._fault)
-        return np.linspace(0.9, 0.1, len(judged.candidates), dtype=np.float32)
+        return np.linspace(0.9, 0.1, len(inputs.candidates), dtype=np.float32)
 
 
-class Told:
-    """A relevance model that says what it is told to: of the candidates in their order, and 0 of those beyond."""
+class Scripted:
+    """A relevance model with given probabilities for the first candidates and 0 for the others."""
 
     def __init__(self, relevance_model: RelevanceModel, likely: tuple[float, ...]) -> None:
         self.relevance_model = relevance_model
         self._likely = likely
 
-    async def probabilities(self, judged: RelevanceInput) -> Column:
-        number = len(judged.candidates)
+    async def probabilities(self, inputs: RelevanceInput) -> Column:
+        number = len(inputs.candidates)
         return np.array([*self._likely, *[0.0] * number][:number], dtype=np.float32)
 
 
 class TestLimits:
-    async def test_without_time_the_plain_gate_decides_at_once(self) -> None:
+    async def test_without_time_search_scores_decide(self) -> None:
         slow = Slow(read_relevance_model().relevance_model)
         chosen = await select(selector_of(slow), seconds=0.01)
         assert chosen.engine is Engine.DETERMINISTIC
         assert slow.seen == []
         assert "no time" in chosen.notes[0]
 
-    async def test_a_judge_that_hangs_is_left(self) -> None:
+    async def test_a_hanging_model_times_out(self) -> None:
         begun = time.monotonic()
         chosen = await select(selector_of(Slow(read_relevance_model().relevance_model, seconds=30.0), most_s=0.2))
         assert chosen.engine is Engine.DETERMINISTIC
         assert "not done in time" in chosen.notes[0]
         assert time.monotonic() - begun < 5.0
 
-    async def test_a_judge_that_fails_leaves_the_plain_gate(self) -> None:
+    async def test_a_failing_model_falls_back_to_search_scores(self) -> None:
         chosen = await select(selector_of(Slow(read_relevance_model().relevance_model, fault="out of numbers")))
         assert chosen.engine is Engine.DETERMINISTIC
         assert chosen.notes == ("relevance model: out of numbers",)
 
-    async def test_what_there_is_no_time_for_is_not_judged(self) -> None:
+    async def test_candidates_without_time_are_not_scored(self) -> None:
         slow = Slow(read_relevance_model().relevance_model)
         task, recalled = await pool(MESSAGE)
         many = tuple(
@@ -231,7 +231,7 @@ class TestLimits:
             "n199"
         }
 
-    async def test_without_vectors_the_plain_gate_decides(self, runner: RelevanceProcess) -> None:
+    async def test_without_vectors_search_scores_decide(self, runner: RelevanceProcess) -> None:
         task, recalled = await pool(MESSAGE)
         blind = tuple(replace(one, cosine=None, vector=None) for one in recalled.candidates)
         chosen = await selector_of(runner).select(
@@ -240,21 +240,21 @@ class TestLimits:
         assert chosen.engine is Engine.DETERMINISTIC
         assert "no vectors" in chosen.notes[0]
 
-    async def test_thirty_candidates_are_judged_in_time(self, runner: RelevanceProcess) -> None:
+    async def test_thirty_candidates_are_scored_in_time(self, runner: RelevanceProcess) -> None:
         texts = tuple(f"{text} Note {number} of team {number % 7}." for number in range(10) for text in TEXTS)
         task, recalled = await pool(MESSAGE, texts)
         vector = np.array(await shared_minilm().embed_query(MESSAGE), dtype=np.float32)
-        judged = RelevanceInput(task, recalled.candidates, 30, vector)
+        inputs = RelevanceInput(task, recalled.candidates, 30, vector)
         spent = []
         for _ in range(15):
             begun = time.perf_counter()
-            await runner.probabilities(judged)
+            await runner.probabilities(inputs)
             spent.append(time.perf_counter() - begun)
         assert median(spent) < 0.1
 
 
 class TestService:
-    async def test_it_decides_and_the_receipt_tells_the_probabilities(
+    async def test_it_selects_and_the_receipt_has_the_probabilities(
         self, tmp_path: Path, runner: RelevanceProcess
     ) -> None:
         async with open_service(tmp_path, relevance_model=selector_of(runner)) as service:
@@ -266,21 +266,21 @@ class TestService:
             likely = {one.id: one.probability for one in receipt.considered}
             assert likely["m0"] is not None
 
-    async def test_strategy_deterministic_does_without(self, tmp_path: Path, runner: RelevanceProcess) -> None:
+    async def test_strategy_deterministic_does_not_use_it(self, tmp_path: Path, runner: RelevanceProcess) -> None:
         async with open_service(tmp_path, relevance_model=selector_of(runner), strategy="deterministic") as service:
             await service.put(MEMORIES)
             receipt = await service.receipt(await service.ask(MESSAGE))
             assert all(one.probability is None for one in receipt.considered)
 
 
-class TestBesideAModel:
-    """A scripted judge, so that it is known what it says; the numbers go from the best candidate of the search down."""
+class TestWithAnotherModel:
+    """Scripted probabilities, for candidates from the best search score down."""
 
     @staticmethod
     def relevance_model(*likely: float) -> RelevanceSelector:
-        return selector_of(Told(read_relevance_model().relevance_model, likely))
+        return selector_of(Scripted(read_relevance_model().relevance_model, likely))
 
-    async def test_a_model_is_shown_what_may_matter_likeliest_first(self, tmp_path: Path) -> None:
+    async def test_a_model_sees_probable_candidates_in_order(self, tmp_path: Path) -> None:
         model = ScriptedModel(['{"relevant":[1]}'])
         async with open_service(tmp_path, model=model, relevance_model=self.relevance_model(0.1, 0.6, 0.0)) as service:
             await service.put(MEMORIES)
@@ -293,7 +293,7 @@ class TestBesideAModel:
         assert likely[result.items[0].id] == 0.6
         assert sorted(value for value in likely.values() if value is not None) == [0.0, 0.1, 0.6]
 
-    async def test_where_nothing_may_matter_no_model_is_asked(self, tmp_path: Path) -> None:
+    async def test_no_model_is_called_without_probable_candidates(self, tmp_path: Path) -> None:
         model = ScriptedModel(['{"relevant":[1]}'])
         async with open_service(tmp_path, model=model, relevance_model=self.relevance_model(0.0, 0.0, 0.0)) as service:
             await service.put(MEMORIES)
@@ -302,7 +302,7 @@ class TestBesideAModel:
         assert model.requests == []
 
     @pytest.mark.parametrize(("best", "asked"), [(0.05, 0), (0.4, 1), (0.97, 0)])
-    async def test_escalate_asks_where_the_judge_is_unsure(self, tmp_path: Path, best: float, asked: int) -> None:
+    async def test_escalate_calls_the_model_if_unsure(self, tmp_path: Path, best: float, asked: int) -> None:
         model = ScriptedModel(['{"relevant":[]}'])
         async with open_service(
             tmp_path, model=model, relevance_model=self.relevance_model(best, 0.01), mode="escalate"
@@ -311,7 +311,7 @@ class TestBesideAModel:
             await service.ask(MESSAGE)
         assert len(model.requests) == asked
 
-    async def test_when_the_model_fails_the_judge_has_decided(self, tmp_path: Path) -> None:
+    async def test_a_failing_model_falls_back_to_the_relevance_model(self, tmp_path: Path) -> None:
         model = ScriptedModel([Say(error=Reason.MODEL_ERROR)])
         async with open_service(tmp_path, model=model, relevance_model=self.relevance_model(0.95, 0.1, 0.1)) as service:
             await service.put(MEMORIES)
@@ -319,7 +319,7 @@ class TestBesideAModel:
         assert (result.engine, result.degraded, result.reason) == (Engine.RELEVANCE_MODEL, True, Reason.MODEL_ERROR)
         assert len(result.items) == 1
 
-    async def test_mode_deterministic_asks_nobody(self, tmp_path: Path) -> None:
+    async def test_mode_deterministic_calls_no_model(self, tmp_path: Path) -> None:
         model = ScriptedModel(['{"relevant":[1]}'])
         async with open_service(
             tmp_path, model=model, relevance_model=self.relevance_model(0.95), mode="deterministic"

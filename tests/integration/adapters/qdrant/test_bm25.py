@@ -101,7 +101,7 @@ def test_every_known_language_works_and_has_a_recipe_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("language", ["klingon", "", "en"])
-def test_an_unknown_language_is_a_settings_error_that_lists_the_known(language: str) -> None:
+def test_an_unknown_language_is_a_settings_error_with_the_known_ones(language: str) -> None:
     with pytest.raises(SettingsError, match=r"english.*german"):
         Bm25Encoder(language)
 

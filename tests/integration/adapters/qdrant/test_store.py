@@ -1,4 +1,4 @@
-"""What every engine of the memory store must do: the same tests on each, and the engines compared."""
+"""Tests that every engine of the memory store must pass, and comparisons of the engines."""
 
 import asyncio
 import math
@@ -41,11 +41,11 @@ def ids(hits: list[Hit]) -> list[str]:
 
 
 async def found(store: MemoryStore, text: str, where: MemoryFilter | None = None) -> set[str]:
-    """Ids that either leg brings."""
+    """Return the ids found by either search."""
     return set(ids(await store.search(query(text, QUESTION, where))))
 
 
-async def test_a_memory_is_found_by_both_legs_as_it_was_stored(north: MemoryStore) -> None:
+async def test_a_memory_is_found_unchanged_by_both_searches(north: MemoryStore) -> None:
     item = memory("m1", type="event", entities=("Bell",), occurred_at=CREATED, channel="dm", version=3)
     vector = near(QUESTION, 0.8)
     await north.put(
@@ -70,7 +70,7 @@ async def test_stored_vectors_come_back_with_unit_length(north: MemoryStore) -> 
     assert math.hypot(*hit.vector) == pytest.approx(1.0, abs=1e-5)
 
 
-async def test_a_hit_of_the_keyword_leg_alone_gets_its_exact_cosine(north: MemoryStore) -> None:
+async def test_a_hit_of_keyword_search_alone_gets_its_exact_cosine(north: MemoryStore) -> None:
     crowd = [stored(memory(f"c{index}", f"crowd {index}"), near(QUESTION, 0.9, f"c{index}")) for index in range(5)]
     await north.put([*crowd, stored(memory("far", "lighthouse keeper"), near(QUESTION, -0.4))])
     hits = await north.search(query("lighthouse", QUESTION, limit=3))
@@ -80,7 +80,7 @@ async def test_a_hit_of_the_keyword_leg_alone_gets_its_exact_cosine(north: Memor
     assert all(hit.keyword is None for hit in hits[:3])
 
 
-async def test_the_limit_bounds_each_leg(north: MemoryStore) -> None:
+async def test_the_limit_applies_to_each_search(north: MemoryStore) -> None:
     await north.put([stored(memory(f"m{index}", f"bell number {index}")) for index in range(30)])
     assert len(await north.search(query(dense=QUESTION, limit=7))) == 7
     assert len(await north.search(query("bell", limit=7))) == 7
@@ -152,7 +152,7 @@ async def test_a_deleted_memory_never_comes_back(north: MemoryStore) -> None:
     assert await found(north, "locker number") == {"m1", "m2"}
 
 
-async def test_no_method_crosses_the_border_between_tenants(engine: StoreEngine) -> None:
+async def test_no_method_reaches_another_tenant(engine: StoreEngine) -> None:
     north, south = engine.tenant("north"), engine.tenant("south")
     text = "Our invoice contact is"
     await north.put([stored(memory("shared", f"{text} Solveig, ext 31"), near(QUESTION, 0.5))])
@@ -329,7 +329,7 @@ async def test_a_listing_is_complete_stable_and_free_of_repeats(north: MemorySto
     assert await listing(25) == whole
 
 
-async def test_a_cursor_that_no_page_gave_is_a_store_error(north: MemoryStore) -> None:
+async def test_an_unknown_cursor_is_a_store_error(north: MemoryStore) -> None:
     await north.put([stored(memory("m1"))])
     with pytest.raises(StoreError):
         await north.scroll(MemoryFilter(), limit=3, cursor="nonsense")
@@ -352,7 +352,7 @@ async def test_a_dense_query_without_direction_leaves_the_keyword_leg(
     (hit,) = await north.search(query("bell", bad))
     assert hit.cosine is None
     assert hit.keyword is not None
-    with pytest.raises(StoreError, match="neither leg"):
+    with pytest.raises(StoreError, match="nothing to search by"):
         await north.search(query(dense=bad))
 
 
@@ -364,7 +364,7 @@ async def test_a_dense_vector_without_direction_is_left_out(north: MemoryStore, 
 
 
 async def test_a_search_for_nothing_is_a_store_error(north: MemoryStore) -> None:
-    with pytest.raises(StoreError, match="neither leg"):
+    with pytest.raises(StoreError, match="nothing to search by"):
         await north.search(query(""))
 
 

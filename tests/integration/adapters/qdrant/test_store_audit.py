@@ -1,4 +1,4 @@
-"""Ten faults that an audit of an earlier injection found, P1 to P10: each has a test that the old behaviour fails."""
+"""Regression tests for the faults P1 to P10 of an audit of an earlier version."""
 
 import asyncio
 from collections import Counter
@@ -30,7 +30,7 @@ SCOPE = RecallScope("t1", Visibility(valid_at=NOW), NOW)
 
 
 class Watched:
-    """A tenant's store that notes its requests, and may hold listings back until `gate` lets them go."""
+    """A tenant's store that records its requests and delays listings until `barrier` opens."""
 
     def __init__(self, store: MemoryStore, barrier: "Barrier") -> None:
         self._store = store
@@ -50,7 +50,7 @@ class Watched:
 
 
 class Barrier:
-    """Opens once `parties` have arrived, and not before: who would come one after another waits for ever."""
+    """Open once `parties` callers wait; sequential callers wait forever."""
 
     def __init__(self, parties: int) -> None:
         self._parties = parties
@@ -87,7 +87,7 @@ class GatedEmbedder(HashingEmbedder):
 
 
 async def recalled_through(service: Service, barrier: Barrier, embedder: HashingEmbedder) -> list[str]:
-    """The ids of one recall with pins, everything it asks the store for noted by `gate`."""
+    """Run a recall with pinned memories, record its store requests in `barrier`, and return the ids found."""
     recall = Recall(WatchedEngine(service.engine, barrier), service.recall._sparse, embedder)
     query = RecallQuery("when does the ferry to Vestmanna leave", pinned=True)
     found = await recall(query, SCOPE, service.config, Deadline.after(5), Stages())
@@ -101,7 +101,7 @@ FERRY = [
 ]
 
 
-async def test_p1_one_search_brings_everything_once(tmp_path: Path) -> None:
+async def test_p1_one_search_returns_everything_once(tmp_path: Path) -> None:
     async with open_service(tmp_path, embedder=HashingEmbedder(), **OPEN, **PINS) as service:
         await service.put(FERRY)
         barrier, embedder = Barrier(0), HashingEmbedder()
@@ -110,17 +110,17 @@ async def test_p1_one_search_brings_everything_once(tmp_path: Path) -> None:
     assert barrier.requests == {
         "search": 2,
         "listing": 2,
-    }  # the legs, what they lead to, and one listing per pinned type
+    }  # the searches, linked memories, and one listing per pinned type
     assert embedder.queries == ["when does the ferry to Vestmanna leave"]
 
 
 @pytest.mark.parametrize("limit", [3, 12])
-async def test_p2_search_limit_is_what_every_leg_brings(tmp_path: Path, limit: int) -> None:
+async def test_p2_search_limit_applies_to_each_search(tmp_path: Path, limit: int) -> None:
     async with open_service(tmp_path, embedder=HashingEmbedder(), **OPEN, search_limit=limit) as service:
         await service.put([fact(f"m{n:02}", f"gull {n:02} counted", created_at="2025-01-01") for n in range(30)])
         receipt = await service.receipt(await service.ask("How many gulls were counted, gull by gull?"))
-    by_leg = Counter(search_kind for memory in receipt.considered for search_kind in memory.legs)
-    assert limit <= by_leg[SearchKind.MESSAGE] <= 2 * limit  # by meaning and by words, which may differ
+    by_search = Counter(search_kind for memory in receipt.considered for search_kind in memory.legs)
+    assert limit <= by_search[SearchKind.MESSAGE] <= 2 * limit  # by meaning and by words, which may differ
     assert len(receipt.considered) <= 2 * limit
 
 
@@ -155,7 +155,7 @@ async def test_p5_the_block_has_sections_and_types(tmp_path: Path) -> None:
 PARTS = ("[Pinned context]", "Repaint the buoy", "[Relevant to this message]", "The buoy is off Nordskot")
 
 
-async def test_p6_what_left_the_window_blocks_nothing(tmp_path: Path) -> None:
+async def test_p6_memories_outside_the_window_can_be_shown_again(tmp_path: Path) -> None:
     question = "Where is the spare winch handle kept?"
     async with open_service(tmp_path, **OPEN, context_window_depth=3) as service:
         await service.put([fact("winch", "The spare winch handle is kept in the sail loft")])
@@ -168,7 +168,7 @@ async def test_p6_what_left_the_window_blocks_nothing(tmp_path: Path) -> None:
     assert ids(later) == ["winch"]
 
 
-async def test_p7_what_comes_hangs_on_the_message(tmp_path: Path) -> None:
+async def test_p7_results_depend_on_the_message(tmp_path: Path) -> None:
     async with open_service(tmp_path) as service:
         await service.put(
             [
@@ -200,7 +200,7 @@ async def test_p8_the_threshold_of_graph_seeds_is_the_configured_one(
     assert ("far" in {memory.id for memory in receipt.considered}) is brought
 
 
-async def test_p9_the_receipt_says_what_came_and_why(tmp_path: Path) -> None:
+async def test_p9_the_receipt_explains_every_candidate(tmp_path: Path) -> None:
     async with open_service(tmp_path, **OPEN, **PINS, max_items=1) as service:
         await service.put(
             [
@@ -211,16 +211,16 @@ async def test_p9_the_receipt_says_what_came_and_why(tmp_path: Path) -> None:
         )
         result = await service.ask("Where off the coast is the buoy of Nordskot?")
         receipt = await service.receipt(result)
-    fates = {memory.id: memory for memory in receipt.considered}
+    outcomes = {memory.id: memory for memory in receipt.considered}
     assert receipt.chosen == tuple(ids(result))
-    assert (fates["todo"].source, fates["todo"].verdict) == (ItemSource.PINNED, CandidateVerdict.CHOSEN)
-    assert (fates["buoy"].source, fates["buoy"].verdict) == (ItemSource.CONTEXTUAL, CandidateVerdict.CHOSEN)
-    assert SearchKind.MESSAGE in fates["buoy"].legs
-    assert fates["other"].verdict is CandidateVerdict.OVER_ITEMS
-    assert None not in (fates["buoy"].cosine, fates["buoy"].keyword, fates["buoy"].relevance)
+    assert (outcomes["todo"].source, outcomes["todo"].verdict) == (ItemSource.PINNED, CandidateVerdict.CHOSEN)
+    assert (outcomes["buoy"].source, outcomes["buoy"].verdict) == (ItemSource.CONTEXTUAL, CandidateVerdict.CHOSEN)
+    assert SearchKind.MESSAGE in outcomes["buoy"].legs
+    assert outcomes["other"].verdict is CandidateVerdict.OVER_ITEMS
+    assert None not in (outcomes["buoy"].cosine, outcomes["buoy"].keyword, outcomes["buoy"].relevance)
 
 
-async def test_p10_a_block_keeps_within_its_tokens_and_holds_whole_memories(tmp_path: Path) -> None:
+async def test_p10_a_block_stays_within_its_tokens_with_whole_memories(tmp_path: Path) -> None:
     text = "The logbook of day {} says that the wind turned north and that the crew reefed the sail " + "again " * 20
     stored = {f"m{n}": text.format(n).strip() for n in range(10)}
     async with open_service(tmp_path, **OPEN, max_tokens=200, max_items=10) as service:

@@ -1,4 +1,4 @@
-"""What only the embedded store has: one owner, files that can be damaged, a process that can be killed."""
+"""The embedded store: its lock, damaged files and killed processes."""
 
 import asyncio
 import json
@@ -146,7 +146,7 @@ async def test_dirty_stores_are_flushed_in_the_background(tmp_path: Path) -> Non
     await store.aclose()
 
 
-async def test_another_dimension_turns_the_dense_leg_off_and_back(tmp_path: Path) -> None:
+async def test_another_dimension_turns_dense_search_off_and_back_on(tmp_path: Path) -> None:
     small, big = profile("small", 384), profile("big", 768)
     await filled(tmp_path, 50, small)
     question = direction("question", 384)
@@ -162,7 +162,7 @@ async def test_another_dimension_turns_the_dense_leg_off_and_back(tmp_path: Path
     tenant = store.tenant("north")
     (hit,) = await tenant.search(query("Which beam carries the bell on larch?", direction("q", 768), limit=1))
     assert (hit.memory.id, hit.cosine) == ("m1", None)
-    with pytest.raises(StoreError, match="neither leg"):
+    with pytest.raises(StoreError, match="nothing to search by"):
         await tenant.search(query(dense=direction("q", 768)))
     await tenant.put([stored(memory("new", "lantern oil"), direction("new", 768))])
     assert [hit.memory.id for hit in await tenant.search(query("lantern"))] == ["new"]
@@ -194,7 +194,7 @@ async def test_another_embedder_of_the_same_size_never_meets_the_old_vectors(tmp
     await store.aclose()
 
 
-async def test_another_keyword_recipe_is_reported_and_both_legs_serve(tmp_path: Path) -> None:
+async def test_another_keyword_recipe_is_reported_and_both_searches_work(tmp_path: Path) -> None:
     await filled(tmp_path, 3)
     store = await reopen(tmp_path, bm25_hash="another")
     health = await store.health()
@@ -264,7 +264,7 @@ async def test_without_its_record_a_store_serves_words_and_says_why(tmp_path: Pa
 async def test_a_lost_folder_of_points_is_no_empty_store(tmp_path: Path) -> None:
     await filled(tmp_path, 3)
     shutil.rmtree(tmp_path / "points")
-    with pytest.raises(StoreDamaged, match=r"with 3 memories is gone.*put back a copy"):
+    with pytest.raises(StoreDamaged, match=r"with 3 memories is missing.*restore a copy"):
         await reopen(tmp_path)
 
 
@@ -291,7 +291,7 @@ DAMAGED = (
 
 @pytest.mark.parametrize("harm", ["garble", "delete"])
 async def test_damaged_files_are_never_passed_over_in_silence(tmp_path: Path, harm: str) -> None:
-    """One file of a kind at a time: opening fails as damaged, or missing points are reported."""
+    """Damage one file of each kind: opening fails, or missing points are reported."""
     whole = tmp_path / "whole"
     await filled(whole, 230)
     outcomes: dict[str, str] = {}
@@ -318,7 +318,7 @@ async def opening(folder: Path) -> str:
     try:
         store = await reopen(folder)
     except StoreDamaged as error:
-        return "damaged" if "put back a copy" in str(error) else "without advice"
+        return "damaged" if "restore a copy" in str(error) else "without advice"
     try:
         health = await store.health()
         tenant = store.tenant("north")
@@ -326,7 +326,8 @@ async def opening(folder: Path) -> str:
         await tenant.search(query("bell", QUESTION))
         if listed < 230 and health.points == 230:
             return "unreadable memories"
-        return "whole" if health.points == 230 else "reported" if "missing" in " ".join(health.notes) else "silent loss"
+        reported = "memories are missing" in " ".join(health.notes)
+        return "whole" if health.points == 230 else "reported" if reported else "silent loss"
     except StoreError:
         return "fails loudly"
     finally:
@@ -374,7 +375,7 @@ async def test_a_search_waits_for_one_batch_and_not_for_a_whole_import(tmp_path:
     await store.aclose()
 
 
-async def test_a_search_that_its_caller_gave_up_does_no_harm(tmp_path: Path) -> None:
+async def test_a_cancelled_search_does_no_harm(tmp_path: Path) -> None:
     store = await reopen(tmp_path)
     tenant = store.tenant("north")
     put = asyncio.create_task(tenant.put([stored(memory(f"m{index}")) for index in range(500)]))

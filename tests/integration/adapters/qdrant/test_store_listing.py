@@ -1,4 +1,4 @@
-"""Going through a whole store, what points at a memory, and amending without new vectors, on both engines."""
+"""Listing a whole store, memories that point at a memory, and changes without new vectors, on both engines."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -45,7 +45,7 @@ async def test_the_record_says_who_made_the_vectors(store: Any) -> None:
     assert record.embedder == embedder_record(profile())
 
 
-async def test_what_points_at_a_memory_is_found_by_relation_and_by_successor(store: StoreEngine) -> None:
+async def test_memories_pointing_at_a_memory_are_found_by_relation_and_successor(store: StoreEngine) -> None:
     north = store.tenant("north")
     relation = [{"kind": "about", "target": "m1"}]
     await north.put(

@@ -1,4 +1,4 @@
-"""What only the server store has: a network in between, a server that fails, a collection made by somebody else."""
+"""The server store: network faults, server errors and collections created by others."""
 
 import asyncio
 import json
@@ -42,9 +42,7 @@ async def store(double: QdrantDouble) -> AsyncIterator[ServerStore]:
     await opened.aclose()
 
 
-async def test_a_search_is_one_request_in_which_each_leg_is_filtered_by_tenant(
-    double: QdrantDouble, store: ServerStore
-) -> None:
+async def test_a_search_is_one_request_filtered_by_tenant(double: QdrantDouble, store: ServerStore) -> None:
     hits = await store.tenant("north").search(query("bell", QUESTION))
     assert [hit.memory.id for hit in hits] == ["m1"]
     assert double.seen == ["POST /collections/memories/points/query/batch"]
@@ -153,7 +151,7 @@ async def test_a_callers_own_deadline_is_kept(double: QdrantDouble, store: Serve
     assert len(await store.tenant("north").search(query("bell", QUESTION))) == 1
 
 
-async def test_a_server_that_is_not_there_is_a_store_error_and_found_when_it_comes(double: QdrantDouble) -> None:
+async def test_an_unreachable_server_is_a_store_error_and_used_once_up(double: QdrantDouble) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -171,7 +169,7 @@ async def test_a_server_that_is_not_there_is_a_store_error_and_found_when_it_com
     await late.aclose()
 
 
-async def test_errors_never_carry_what_the_server_said(double: QdrantDouble, store: ServerStore) -> None:
+async def test_errors_never_contain_the_response_body(double: QdrantDouble, store: ServerStore) -> None:
     double.faults.append(400)
     with pytest.raises(StoreError) as caught:
         await store.tenant("north").put([stored(memory("m2", "the secret content"))])
@@ -188,9 +186,7 @@ async def test_callers_at_the_start_share_one_preparation(double: QdrantDouble) 
     await opened.aclose()
 
 
-async def test_a_collection_that_another_process_made_meanwhile_is_used(
-    double: QdrantDouble, store: ServerStore
-) -> None:
+async def test_a_collection_created_by_another_process_is_used(double: QdrantDouble, store: ServerStore) -> None:
     double.faults.append("absent")
     second = connect(double.url)
     assert await second.tenant("north").count() == 1
@@ -199,7 +195,7 @@ async def test_a_collection_that_another_process_made_meanwhile_is_used(
 
 
 @pytest.mark.parametrize("other", [profile("big", 32), profile("other", 16)])
-async def test_another_embedder_turns_the_dense_leg_off(double: QdrantDouble, store: ServerStore, other: Any) -> None:
+async def test_another_embedder_turns_dense_search_off(double: QdrantDouble, store: ServerStore, other: Any) -> None:
     changed = connect(double.url, profile=other)
     health = await changed.health()
     assert not health.dense_usable

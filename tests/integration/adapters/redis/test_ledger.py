@@ -1,4 +1,4 @@
-"""Ledgers: in a real Valkey, and the same behaviour in memory."""
+"""Ledgers in a real Valkey and in memory."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +20,7 @@ DEPTH = 100
 
 
 async def give(ledger: Ledger, turn_key: str, *names: str, key: LedgerKey = KEY, **fields: Any) -> int:
-    """One delivered turn that shows some memories in one block; the turn's number."""
+    """Deliver a turn that shows memories in one block, and return its number."""
     view = await ledger.view(key, turn_key, depth=DEPTH)
     block = f"block-{view.turn}"
     shown = {name: LedgerEntry(1, view.turn, block, **fields) for name in names}
@@ -54,7 +54,7 @@ def kept(redis: Any) -> RedisLedger:
 
 @pytest.fixture(params=["memory", "redis"])
 def ledger(request: pytest.FixtureRequest) -> Ledger:
-    """Either kind; a server is only asked where it is needed."""
+    """Yield a ledger of either kind."""
     if request.param == "memory":
         return MemoryLedger()
     found: RedisLedger = request.getfixturevalue("kept")
@@ -72,7 +72,7 @@ async def test_turns_are_numbered_and_a_repeated_one_keeps_its_number(ledger: Le
     assert all(view.replay is None for view in views)
 
 
-async def test_what_is_offered_counts_once_it_is_committed(ledger: Ledger) -> None:
+async def test_an_offer_counts_once_committed(ledger: Ledger) -> None:
     await ledger.view(KEY, "a", depth=DEPTH)
     await ledger.offer(KEY, "a", '{"answer":1}', {"m1": entry(1), "\u00fc:2": entry(1, version=7)})
     before = await ledger.view(KEY, "b", depth=DEPTH)
@@ -83,7 +83,7 @@ async def test_what_is_offered_counts_once_it_is_committed(ledger: Ledger) -> No
     assert after.shown == {"m1": entry(1), "\u00fc:2": entry(1, version=7)}
 
 
-async def test_an_answered_turn_is_replayed_and_its_first_answer_stands(ledger: Ledger) -> None:
+async def test_an_answered_turn_replays_its_first_answer(ledger: Ledger) -> None:
     await ledger.view(KEY, "a", depth=DEPTH)
     await ledger.offer(KEY, "a", "first \u20ac", {"m1": entry(1)})
     await ledger.offer(KEY, "a", "second", {"m2": entry(1)})
@@ -92,7 +92,7 @@ async def test_an_answered_turn_is_replayed_and_its_first_answer_stands(ledger: 
     assert set((await ledger.view(KEY, "b", depth=DEPTH)).shown) == {"m1"}
 
 
-async def test_only_what_was_offered_can_be_committed(ledger: Ledger) -> None:
+async def test_only_offers_can_be_committed(ledger: Ledger) -> None:
     assert not await ledger.commit(KEY, "never seen")
     await ledger.view(KEY, "seen", depth=DEPTH)
     assert not await ledger.commit(KEY, "seen")
@@ -148,7 +148,7 @@ async def test_parallel_turns_lose_nothing(ledger: Ledger) -> None:
     assert set((await ledger.view(KEY, "last", depth=DEPTH)).shown) == {f"m{number}" for number in range(12)}
 
 
-async def test_old_turns_are_forgotten_and_what_they_showed_is_not(kept: RedisLedger, url: str) -> None:
+async def test_old_turns_are_forgotten_but_their_memories_are_not(kept: RedisLedger, url: str) -> None:
     for number in range(KEPT_TURNS + 20):
         await give(kept, f"turn-{number}:0123456789ab", f"m{number}")
     with sync_redis(url) as client:
@@ -168,7 +168,7 @@ async def test_p6_what_was_shown_long_ago_is_forgotten(ledger: Ledger) -> None:
     assert await shown(ledger) == {"m1", "m4", "m5"}
 
 
-async def test_requests_of_one_turn_share_its_number_and_nothing_else(ledger: Ledger) -> None:
+async def test_requests_of_one_turn_share_only_its_number(ledger: Ledger) -> None:
     await ledger.offer(KEY, "a:one", "first", {"m1": entry(1)})
     view = await ledger.view(KEY, "a:two", depth=DEPTH)
     assert (view.turn, view.replay) == (1, None)
@@ -186,7 +186,7 @@ async def test_entries_come_back_as_they_were_given(ledger: Ledger) -> None:
     assert (await ledger.peek(KEY)).shown == {"m1": given}
 
 
-async def test_looking_begins_no_turn(ledger: Ledger) -> None:
+async def test_peek_begins_no_turn(ledger: Ledger) -> None:
     assert (await ledger.peek(KEY)).turn == 0
     assert await ledger.agents("tenant", "session") == ()
     await give(ledger, "a", "m1")
@@ -212,7 +212,7 @@ async def test_a_late_commit_after_a_reset_counts_nothing(ledger: Ledger) -> Non
     assert await shown(ledger) == set()
 
 
-async def test_dropping_spares_what_was_shown_again_meanwhile(ledger: Ledger) -> None:
+async def test_drop_keeps_entries_shown_again_since(ledger: Ledger) -> None:
     await give(ledger, "a", "m1", "m2")
     seen = (await ledger.peek(KEY)).shown
     await give(ledger, "b", "m1")
@@ -221,16 +221,16 @@ async def test_dropping_spares_what_was_shown_again_meanwhile(ledger: Ledger) ->
 
 
 async def test_a_compaction_is_pending_until_something_is_dropped(ledger: Ledger) -> None:
-    await ledger.pend(KEY)
+    await ledger.begin_compaction(KEY)
     assert (await ledger.peek(KEY)).pending is None
     await give(ledger, "a", "m1")
-    await ledger.pend(KEY)
+    await ledger.begin_compaction(KEY)
     assert (await ledger.view(KEY, "b", depth=DEPTH)).pending == 1
     await ledger.drop(KEY, {})
     assert (await ledger.peek(KEY)).pending is None
 
 
-async def test_adopted_entries_count_and_the_turns_go_on(ledger: Ledger) -> None:
+async def test_adopted_entries_count_and_the_turn_number_continues(ledger: Ledger) -> None:
     await give(ledger, "a", "m1")
     assert await ledger.adopt(KEY, 7, {"m1": entry(5), "m2": entry(6)}) == 1
     assert (await ledger.peek(KEY)).shown == {"m1": LedgerEntry(1, 1, "block-1"), "m2": entry(6)}
@@ -249,14 +249,14 @@ async def test_a_withdrawn_turn_counts_again_once_it_is_delivered(ledger: Ledger
     assert await shown(ledger) == {"m1", "m2"}
 
 
-async def test_blocks_are_known_to_every_session_of_the_tenant(ledger: Ledger) -> None:
+async def test_blocks_are_available_to_every_session_of_the_tenant(ledger: Ledger) -> None:
     await give(ledger, "a", "m1", "m2")
     assert set(await ledger.blocks("tenant", ["block-1", "unknown"])) == {"m1", "m2"}
     assert await ledger.blocks("other", ["block-1"]) == {}
     assert await ledger.blocks("tenant", []) == {}
 
 
-async def test_a_ledger_out_of_reach_is_an_error_with_its_reason() -> None:
+async def test_an_unreachable_ledger_is_an_error_with_a_reason() -> None:
     client = connect("unix:///no/such/socket")
     with pytest.raises(QueueError) as caught:
         await RedisLedger(client, 60).view(KEY, "a", depth=DEPTH)

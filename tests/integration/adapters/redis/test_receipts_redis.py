@@ -65,7 +65,7 @@ async def test_a_tenant_sees_its_own_only(receipts: RedisReceipts) -> None:
     assert (await receipts.read("a:b", "r1")).id == "r1"
 
 
-async def test_a_turn_is_found_under_its_whole_name(receipts: RedisReceipts) -> None:
+async def test_a_turn_is_found_by_all_parts_of_its_identity(receipts: RedisReceipts) -> None:
     first, second = receipt(1), receipt(2)
     await receipts.write(first)
     await receipts.write(second.model_copy(update={"request": first.request}))
@@ -83,7 +83,7 @@ async def test_the_list_of_recent_receipts_is_bounded(receipts: RedisReceipts, m
     assert (await receipts.read("default", "r0")).id == "r0"
 
 
-async def test_what_expired_or_has_another_form_is_left_out(receipts: RedisReceipts, url: str) -> None:
+async def test_expired_or_unreadable_receipts_are_left_out(receipts: RedisReceipts, url: str) -> None:
     for number in (1, 2, 3):
         await receipts.write(receipt(number))
     with sync_redis(url) as client:
@@ -95,7 +95,7 @@ async def test_what_expired_or_has_another_form_is_left_out(receipts: RedisRecei
             await receipts.read("default", missing)
 
 
-async def test_receipts_out_of_reach_are_an_error_with_its_reason() -> None:
+async def test_unreachable_receipts_are_an_error_with_a_reason() -> None:
     client = connect("unix:///no/such/socket")
     for call in (RedisReceipts(client, 60).write(receipt(1)), RedisReceipts(client, 60).recent("default", 1)):
         with pytest.raises(QueueError) as caught:

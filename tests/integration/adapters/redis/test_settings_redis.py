@@ -1,4 +1,4 @@
-"""Saved settings in a real Valkey: they reach every worker, outlast restarts, and never lose a change."""
+"""Saved settings in a real Valkey: they reach every worker, survive restarts and lose no change."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ async def client(url: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def watched(redis: Any) -> AsyncIterator[LiveSettings]:
-    """Settings as a worker holds them."""
+    """Live settings as in a worker."""
     live = LiveSettings(Settings(), RedisOverrides(redis))
     watcher = ConfigWatcher({"saved": (live.refresh, ASK_S)})
     watcher.start()
@@ -111,7 +111,7 @@ async def test_an_orderly_restart_keeps_everything(tmp_path: Path) -> None:
         server.stop()
 
 
-async def test_what_a_killed_server_has_lost_is_put_back_by_the_workers(tmp_path: Path) -> None:
+async def test_workers_restore_settings_lost_by_a_killed_server(tmp_path: Path) -> None:
     server = EmbeddedValkey(tmp_path, persist=False)
     server.start()
     try:
@@ -121,7 +121,7 @@ async def test_what_a_killed_server_has_lost_is_put_back_by_the_workers(tmp_path
             os.kill(server.pid, signal.SIGKILL)
             await asyncio.sleep(0.1)
             server.stop()
-            with pytest.raises(QueueError, match="out of reach"):
+            with pytest.raises(QueueError, match="Redis is unreachable"):
                 await live.patch(None, {"max_total": 3})
             assert total(live) == 2
             server.start()
@@ -132,13 +132,13 @@ async def test_what_a_killed_server_has_lost_is_put_back_by_the_workers(tmp_path
         server.stop()
 
 
-async def test_what_is_no_saved_settings_is_said_and_changes_nothing() -> None:
+async def test_invalid_saved_settings_are_reported_and_change_nothing() -> None:
     with running_valkey() as server:
         async with client(server.url) as redis:
             live = LiveSettings(Settings(), RedisOverrides(redis))
             await live.patch(None, {"max_total": 2})
             with sync_redis(server.url) as look:
                 look.hset(KEY, mapping={"version": "7", "saved": "[]"})
-            with pytest.raises(QueueError, match="not saved settings"):
+            with pytest.raises(QueueError, match="no valid settings"):
                 await live.refresh()
             assert total(live) == 2

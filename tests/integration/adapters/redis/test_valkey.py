@@ -1,4 +1,4 @@
-"""The embedded Valkey: starting, refusing to start, keeping, and going away with its owner."""
+"""The embedded Valkey: start, failed start, persistence and end of the parent process."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hooks import wire
+from hooks.protocol import wire
 from tests.support.queue_worker import ROOT
 from tests.support.valkey import sync_redis
 from worker.adapters.redis.embedded_valkey import EmbeddedValkey
@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "data folder"
 
 
-def test_it_listens_for_its_own_user_on_a_socket_and_nowhere_else(home: Path) -> None:
+def test_it_listens_only_on_a_socket_of_its_user(home: Path) -> None:
     with EmbeddedValkey(home) as server, sync_redis(server.url) as redis:
         assert redis.ping()
         assert redis.config_get("port") == {"port": "0"}
@@ -37,7 +37,7 @@ def test_it_listens_for_its_own_user_on_a_socket_and_nowhere_else(home: Path) ->
     server.stop()
 
 
-def test_what_it_holds_outlasts_a_restart_unless_told_otherwise(home: Path) -> None:
+def test_data_survives_a_restart_unless_persist_is_off(home: Path) -> None:
     for persist, kept in ((True, b"1"), (False, None)):
         server = EmbeddedValkey(home / str(persist), persist=persist)
         for expected in (None, kept):
@@ -50,13 +50,13 @@ def test_a_second_server_for_the_same_folder_is_refused(home: Path) -> None:
     with EmbeddedValkey(home) as first:
         with pytest.raises(QueueError, match="another server listens on"):
             EmbeddedValkey(home).start()
-        with pytest.raises(QueueError, match="started already"):
+        with pytest.raises(QueueError, match="already running"):
             first.start()
         with sync_redis(first.url) as redis:
             assert redis.ping()
 
 
-def test_a_socket_that_a_dead_server_left_is_replaced(home: Path) -> None:
+def test_a_stale_socket_is_replaced(home: Path) -> None:
     path = Path(wire.socket_path(str(home)))
     path.parent.mkdir(parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as dead:
@@ -65,11 +65,11 @@ def test_a_socket_that_a_dead_server_left_is_replaced(home: Path) -> None:
         assert redis.ping()
 
 
-def test_a_file_in_the_place_of_the_socket_is_not_touched(home: Path) -> None:
+def test_a_file_at_the_socket_path_is_not_touched(home: Path) -> None:
     path = Path(wire.socket_path(str(home)))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("mine")
-    with pytest.raises(QueueError, match="is no socket"):
+    with pytest.raises(QueueError, match="not a socket"):
         EmbeddedValkey(home).start()
     assert path.read_text() == "mine"
 
@@ -80,7 +80,7 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
         EmbeddedValkey(tmp_path / "file" / "home").start()
 
 
-def test_a_server_that_gives_up_says_why(home: Path) -> None:
+def test_a_failed_start_reports_the_output(home: Path) -> None:
     (home / "valkey").mkdir(parents=True)
     (home / "valkey" / "dump.rdb").write_bytes(b"not a dump at all")
     with pytest.raises(QueueError, match=r"(?s)did not start: .*loading the DB"):
@@ -95,7 +95,7 @@ def test_a_long_path_gets_a_socket_elsewhere_that_clients_find(tmp_path: Path) -
         folder = Path(wire.socket_path(str(home))).parent
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     folder.chmod(0o777)
-    with pytest.raises(QueueError, match="not a folder of this user alone"):
+    with pytest.raises(QueueError, match="only this user can access"):
         EmbeddedValkey(home).start()
     folder.rmdir()
 
@@ -119,7 +119,7 @@ def test_it_ends_when_its_owner_is_killed(home: Path) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process does anything yet; one that nobody waits for stays in the table as a zombie."""
+    """Return whether the process is running and not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -34,7 +34,7 @@ async def test_failures_are_not_cached() -> None:
     assert await cached.embed_query("a") == hashed_vector("a")
 
 
-async def test_everything_else_goes_to_the_embedder_inside() -> None:
+async def test_other_calls_are_passed_to_the_inner_embedder() -> None:
     inner = HashingEmbedder()
     cached = CachingEmbedder(inner)
     assert cached.profile == inner.profile

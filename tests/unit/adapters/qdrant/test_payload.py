@@ -5,18 +5,12 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from tests.support.store import CREATED, memory, profile, stored
+from worker.adapters.qdrant.filters import AnyOf, Equals, InRange, conditions
 from worker.adapters.qdrant.hits import MOST_ASKED, RawHit, best, contenders, filled, merge, missing, settled
 from worker.adapters.qdrant.payload import (
     FAR_FUTURE,
     LONG_AGO,
-    UNKNOWN_EMBEDDER,
-    Above,
-    AnyOf,
-    AtMost,
-    Equals,
-    Within,
     by_point,
-    conditions,
     memory_of,
     payload_of,
     point_id,
@@ -25,7 +19,7 @@ from worker.adapters.qdrant.payload import (
 from worker.domain.errors import StoreError
 from worker.domain.memory import MemoryFilter, MemoryScope, MemoryType, Relation, Visibility
 from worker.domain.vectors import usable
-from worker.ports.store_record import StoreRecord, fitness
+from worker.ports.store_record import UNKNOWN_RECORD, StoreRecord, check_compatibility
 
 
 def test_a_memory_comes_back_from_its_payload_unchanged() -> None:
@@ -54,14 +48,14 @@ def test_a_memory_without_owner_or_dates_gets_sentinels() -> None:
     assert payload["superseded_ts"] == payload["valid_until_ts"] == FAR_FUTURE
 
 
-def test_superseded_without_a_known_time_is_superseded_for_ever() -> None:
+def test_superseded_without_a_known_time_counts_as_always_superseded() -> None:
     assert payload_of("t", memory("m1", superseded_by="m2"))["superseded_ts"] == LONG_AGO
     timed = memory("m1", superseded_by="m2", superseded_at=CREATED)
     assert payload_of("t", timed)["superseded_ts"] == timestamp(CREATED)
 
 
 @pytest.mark.parametrize("payload", [None, {}, {"memory": 3}, {"memory": "{"}, {"memory": '{"id":"x"}'}])
-def test_a_payload_that_holds_no_memory_is_a_store_error(payload: dict[str, object] | None) -> None:
+def test_a_payload_without_a_memory_is_a_store_error(payload: dict[str, object] | None) -> None:
     with pytest.raises(StoreError):
         memory_of(payload)
 
@@ -98,7 +92,7 @@ def test_there_is_no_filter_without_a_tenant() -> None:
         conditions("", MemoryFilter())
 
 
-def test_a_filter_names_everything_it_was_asked_for() -> None:
+def test_a_filter_compiles_every_field() -> None:
     now = CREATED + timedelta(days=1)
     where = MemoryFilter(
         Visibility(("u",), ("a", "b"), (), valid_at=now, created_until=now),
@@ -113,18 +107,18 @@ def test_a_filter_names_everything_it_was_asked_for() -> None:
         AnyOf("user", ("", "u")),
         AnyOf("agent", ("", "a", "b")),
         AnyOf("project", ("",)),
-        Above("valid_until_ts", at),
-        Above("superseded_ts", at),
-        AtMost("created_ts", at),
+        InRange("valid_until_ts", gt=at),
+        InRange("superseded_ts", gt=at),
+        InRange("created_ts", lte=at),
         AnyOf("type", ("todo",)),
         AnyOf("entities", ("bridge",)),
-        Within("times", timestamp(CREATED), at),
+        InRange("times", gte=timestamp(CREATED), lte=at),
     )
 
 
 def test_a_search_up_to_a_date_leaves_undated_memories_out() -> None:
     assert payload_of("t", memory("m1", created_at=None))["times"] == []
-    assert Within("times", LONG_AGO, timestamp(CREATED)) in conditions("t", MemoryFilter(until=CREATED))
+    assert InRange("times", gte=LONG_AGO, lte=timestamp(CREATED)) in conditions("t", MemoryFilter(until=CREATED))
 
 
 def test_a_record_survives_json_and_nonsense_is_no_record() -> None:
@@ -135,8 +129,8 @@ def test_a_record_survives_json_and_nonsense_is_no_record() -> None:
         assert StoreRecord.parse(nonsense) is None
 
 
-def test_the_same_recipes_fit() -> None:
-    fit = fitness(StoreRecord.of(profile(), "abc"), profile(), "abc")
+def test_the_same_recipes_are_compatible() -> None:
+    fit = check_compatibility(StoreRecord.of(profile(), "abc"), profile(), "abc")
     assert (fit.dense_usable, fit.fault, fit.notes) == (True, None, ())
 
 
@@ -145,31 +139,31 @@ def test_the_same_recipes_fit() -> None:
     [
         (StoreRecord.of(profile("tiny", 384), "abc"), ("tiny (384", "big (768")),
         (StoreRecord.of(profile("small", 768), "abc"), ("small (768", "big (768")),
-        (StoreRecord(UNKNOWN_EMBEDDER, "abc"), ("unknown embedder", "big (768")),
+        (replace(UNKNOWN_RECORD, bm25="abc"), ("unknown embedder", "big (768")),
         (StoreRecord(None, "abc"), ("no embedder", "big (768")),
     ],
 )
 def test_vectors_of_another_embedder_are_not_usable(record: StoreRecord, words: tuple[str, ...]) -> None:
-    fit = fitness(record, profile("big", 768), "abc")
+    fit = check_compatibility(record, profile("big", 768), "abc")
     assert not fit.dense_usable
     assert fit.fault is not None
     assert all(word in fit.fault for word in (*words, "meeseeks store reindex"))
 
 
 def test_same_name_and_size_with_other_prefixes_is_another_embedder() -> None:
-    fit = fitness(StoreRecord.of(profile(), "abc"), replace(profile(), query_prefix="query: "), "abc")
+    fit = check_compatibility(StoreRecord.of(profile(), "abc"), replace(profile(), query_prefix="query: "), "abc")
     assert not fit.dense_usable
 
 
-def test_another_keyword_recipe_is_a_fault_that_leaves_dense_vectors_alone() -> None:
-    fit = fitness(StoreRecord.of(profile(), "abc"), profile(), "def")
+def test_another_keyword_recipe_is_a_fault_but_dense_search_stays_on() -> None:
+    fit = check_compatibility(StoreRecord.of(profile(), "abc"), profile(), "def")
     assert fit.dense_usable
     assert fit.fault is not None
     assert all(word in fit.fault for word in ("abc", "def", "meeseeks store reindex"))
 
 
 def test_without_an_embedder_nothing_is_at_fault() -> None:
-    fit = fitness(StoreRecord.of(profile(), "abc"), None, "abc")
+    fit = check_compatibility(StoreRecord.of(profile(), "abc"), None, "abc")
     assert (fit.dense_usable, fit.fault) == (False, None)
     assert fit.notes
 
@@ -229,7 +223,7 @@ def test_merging_without_a_dense_query_or_vector_leaves_the_cosine_open() -> Non
     assert merge((1.0, 0.0), [], [found("c", 5.0, None)])[0].cosine is None
 
 
-def test_a_point_that_cannot_be_read_does_not_take_the_others_along() -> None:
+def test_an_unreadable_point_does_not_affect_the_others() -> None:
     broken = RawHit("x", 9.0, {"memory": "{"}, None)
     assert [hit.memory.id for hit in merge(None, [broken, found("a", 1.0)], [])] == ["a"]
 

@@ -1,4 +1,4 @@
-"""What the worker relies on inside arq; an arq that changes any of it must not be taken unseen."""
+"""The internals of arq that the worker relies on."""
 
 import inspect
 from importlib.metadata import version
@@ -6,21 +6,21 @@ from importlib.metadata import version
 import arq.constants
 from arq.worker import Worker
 
-from hooks import wire
+from hooks.protocol import wire
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.domain.deadline import Deadline
-from worker.domain.operation import OperationAnswer
+from worker.domain.operation import JsonObject, Operation
 
 
 def parameters(function: object) -> list[str]:
     return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
 
 
-def test_the_version_is_the_one_that_was_read() -> None:
+def test_version_is_the_reviewed_one() -> None:
     assert version("arq").startswith("0.28.")
 
 
-def test_overridden_and_called_methods_have_the_signatures_that_are_relied_on() -> None:
+def test_overridden_and_called_methods_have_the_expected_signatures() -> None:
     assert parameters(Worker.main) == ["self"]
     assert parameters(Worker.run) == ["self"]
     assert parameters(Worker.close) == ["self"]
@@ -30,7 +30,7 @@ def test_overridden_and_called_methods_have_the_signatures_that_are_relied_on() 
         assert inspect.iscoroutinefunction(getattr(Worker, name))
 
 
-def test_nothing_of_arqs_own_loop_is_replaced_by_accident() -> None:
+def test_nothing_of_arqs_loop_is_overridden_by_accident() -> None:
     own = {name for name in vars(MeeseeksWorker) if not name.startswith("__")}
     assert own & set(vars(Worker)) == {"run", "main", "close", "finish_failed_job"}
 
@@ -40,11 +40,12 @@ def test_key_names_are_arqs_own() -> None:
     assert arq.constants.in_progress_key_prefix == wire.IN_PROGRESS_PREFIX
 
 
-async def test_the_attributes_that_are_used_exist_and_mean_what_they_did() -> None:
-    async def operation(payload: dict[str, object], deadline: Deadline) -> OperationAnswer:
-        return OperationAnswer({})
+async def test_used_attributes_exist_with_the_expected_meaning() -> None:
+    async def run(request: JsonObject, deadline: Deadline) -> JsonObject:
+        return request
 
-    worker = MeeseeksWorker({"op": operation}, "unix:///nowhere", handle_signals=False)
+    handler = Operation("op", JsonObject, JsonObject).bind(run)
+    worker = MeeseeksWorker({"op": handler}, "unix:///nowhere", handle_signals=False)
     assert (worker.tasks, worker.ctx, worker.main_task, worker.allow_pick_jobs) == ({}, {}, None, True)
     assert worker.in_progress_timeout_s > wire.MAX_BUDGET_MS / 1000
     assert (worker.max_tries, worker.retry_jobs, worker.keep_result_s) == (1, False, 0)

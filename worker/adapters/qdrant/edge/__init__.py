@@ -1,1 +1,1 @@
-"""The store in Qdrant's embedded engine."""
+"""The embedded store, in Qdrant Edge."""

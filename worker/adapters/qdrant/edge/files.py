@@ -1,4 +1,4 @@
-"""The files beside the embedded store: the lock that says whose it is, and the record of how it was made."""
+"""The embedded store's lock and side file."""
 
 import fcntl
 import json
@@ -16,14 +16,14 @@ RECORD_NAME = "store.json"
 
 
 class StoreLock:
-    """Ownership of a store's folder by one process; the kernel ends it with the process, however that dies."""
+    """Ownership of a store's folder by one process; the kernel releases it when the process ends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
 
     @classmethod
     def acquire(cls, folder: Path) -> Self:
-        """Take the lock in `folder`. Raises `StoreLocked` naming the owner's process id."""
+        """Lock `folder`. Raise `StoreLocked` with the owner's process id if it is locked."""
         descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,34 +44,32 @@ class StoreLock:
 def _in_use(folder: Path, owner: str) -> str:
     who = "this process already" if owner == str(os.getpid()) else f"process {owner or 'unknown'}"
     return (
-        f"the memory store at {folder} is in use by {who}: stop that process, or work through it, "
-        "or run a Qdrant server and set qdrant_url, which many processes may share"
+        f"the memory store at {folder} is in use by {who}: stop that process, send your requests to it, "
+        "or set qdrant_url to a Qdrant server, which several processes can share"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SideFile:
-    """What is written beside the points: the recipes, and how many points there must be at least when next opened."""
+    """The store's recipes, and the minimum number of points expected at the next opening."""
 
     record: StoreRecord
     points: int
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """The side file of a store, or `None` where it is missing or cannot be read. Raises `StoreError` on I/O."""
+        """Read the side file, `None` if it is missing or invalid. Raise `StoreError` if the disk fails."""
         try:
             values = json.loads((folder / RECORD_NAME).read_text(encoding="utf-8"))
             record = StoreRecord.parse(values)
             points = values["points"]
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError, KeyError):
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
             return None
         except OSError as error:
             raise StoreError(f"{folder / RECORD_NAME} cannot be read: {error}") from error
         return cls(record, points) if record is not None and isinstance(points, int) else None
 
     def write(self, folder: Path) -> None:
-        """Replace the side file, all or nothing, and durably. Raises `OSError`."""
+        """Replace the side file atomically and durably. Raise `OSError`."""
         fields = {"format": 1, **self.record.dump(), "points": self.points}
         write_atomically(folder / RECORD_NAME, json.dumps(fields, indent=1), durable=True)

@@ -1,4 +1,4 @@
-"""The generations of an embedded store: folders side by side, and a file that says which of them is live."""
+"""The generations of an embedded store: sibling folders, and a pointer file that names the live one."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ POINTER = "memories.json"
 
 
 class EdgeGenerations:
-    """A `Shelf` in the folder `home`. Without the pointer file, `memories` is the live generation and the only one."""
+    """`StoreGenerations` in the folder `home`. Without a pointer file, `memories` is the only generation."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -44,7 +44,7 @@ class EdgeGenerations:
         return await EdgeStore.open(self._home / name, profile=recipe.profile, bm25_hash=recipe.bm25_hash)
 
     async def open_live(self, recipe: Recipe) -> EdgeStore:
-        """Open what is live once its lock is held: until then another process may have promoted another one."""
+        """Open the live generation; retry if another process promotes another one before it is locked."""
         while True:
             name = (await self.generations()).live
             store = await self.open(name, recipe)
@@ -64,7 +64,7 @@ class EdgeGenerations:
     async def discard(self, name: str) -> None:
         known = await self.generations()
         if name == known.live:
-            raise StoreError(f"{name} is in use and stays")
+            raise StoreError(f"{name} is the live generation and cannot be deleted")
         await asyncio.to_thread(self._discard, known.without(name), name)
 
     def _begin(self, known: Generations) -> str:
@@ -74,7 +74,7 @@ class EdgeGenerations:
         return name
 
     def _discard(self, left: Generations, name: str) -> None:
-        """Forget it first: a folder that is half deleted must not be opened again."""
+        """Update the pointer file first, so that a partly deleted folder is never opened."""
         folder = self._home / name
         try:
             lock = StoreLock.acquire(folder) if folder.exists() else None
@@ -82,7 +82,8 @@ class EdgeGenerations:
             raise StoreError(f"{folder} cannot be deleted: {error}") from error
         try:
             write_generations(self._home, left)
-            shutil.rmtree(folder, ignore_errors=False) if folder.exists() else None
+            if folder.exists():
+                shutil.rmtree(folder)
         except OSError as error:
             raise StoreError(f"{folder} cannot be deleted: {error}") from error
         finally:
@@ -91,12 +92,12 @@ class EdgeGenerations:
 
 
 def live_folder(home: Path) -> Path:
-    """The folder of the live generation. Raises `StoreError` when the pointer file cannot be read."""
+    """Return the live generation's folder. Raise `StoreError` if the pointer file cannot be read."""
     return home / read_generations(home).live
 
 
 def read_generations(home: Path) -> Generations:
-    """What the pointer file says. Raises `StoreError` when it is there and cannot be read."""
+    """Read the pointer file. Raise `StoreError` if it exists and cannot be read."""
     path = home / POINTER
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -105,13 +106,13 @@ def read_generations(home: Path) -> Generations:
         return Generations(FIRST)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(
-            f"{path} cannot be read ({type(error).__name__}): it says which folder holds the memories; "
-            'put it back, or write {"live": "<folder>", "previous": [], "draft": null}'
+            f"{path} cannot be read ({type(error).__name__}): it names the folder with the memories; "
+            'restore it, or write {"live": "<folder>", "previous": [], "draft": null}'
         ) from error
 
 
 def write_generations(home: Path, generations: Generations) -> None:
-    """Replace the pointer file, all or nothing, and durably. Raises `StoreError`."""
+    """Replace the pointer file atomically and durably. Raise `StoreError`."""
     path = home / POINTER
     try:
         write_atomically(path, json.dumps({"format": 1, **asdict(generations)}, indent=1), durable=True)
@@ -129,6 +130,6 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _number(name: str) -> int:
-    """The number in the name of a generation; 0 where it has none."""
+    """Return the number in a generation's name, 0 if it has none."""
     number = name.removeprefix(f"{FIRST}-")
     return int(number) if number.isdigit() else 0

@@ -1,8 +1,8 @@
 """The embedded store: Qdrant Edge in this process, on disk, for one process at a time.
 
-The engine holds the interpreter's lock during every call, so calls are kept short (writes go in batches) and all of
-them are made from one thread, in order. It never optimises while serving: unindexed search is fast enough to
-100,000 memories, and optimising stops the whole process for seconds.
+The engine holds the GIL during every call, so calls are short (writes go in batches) and come from one thread, in
+order. It never optimizes while serving: unindexed search is fast enough up to 100,000 memories, and optimizing blocks
+the whole process for seconds.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 
 import structlog
 
-from worker.adapters.qdrant.payload import by_point, point_id, tenant_name
+from worker.adapters.qdrant.payload import by_point, point_id, point_ids, tenant_name
 from worker.domain.errors import StoreError
 from worker.domain.kinds import SortKey
 from worker.domain.memory import (
@@ -29,12 +29,12 @@ from worker.domain.memory import (
     StoredMemory,
     StoreHealth,
 )
-from worker.ports.store_record import StoreRecord, bare_note
+from worker.ports.store_record import StoreRecord
 
 from .shard import Shard
 
 BATCH = 64
-"""Points per update: about 15 ms during which no other Python code runs."""
+"""Points per update, during which no other Python code runs: about 15 ms."""
 
 FLUSH_EVERY = 2.0
 
@@ -43,7 +43,7 @@ logger = structlog.get_logger()
 
 
 class EdgeStore:
-    """A `StoreEngine` on a folder. Use it from one event loop and close it."""
+    """A `StoreEngine` in a folder. Use it from one event loop and close it."""
 
     def __init__(self, shard: Shard, executor: ThreadPoolExecutor, flush_every: float) -> None:
         self._shard = shard
@@ -63,10 +63,10 @@ class EdgeStore:
         bm25_hash: str,
         flush_every: float = FLUSH_EVERY,
     ) -> Self:
-        """Open the store in the folder `path`, or make it there; `flush_every` is in seconds.
+        """Open or create the store in the folder `path`; `flush_every` is in seconds.
 
-        `profile` is `None` where there is no embedder: then only the keyword leg serves. Raises `StoreLocked`,
-        `StoreDamaged` or `StoreError`; a store made by other recipes opens, with the fault in its health.
+        Without `profile`, only keyword search works. A store with other recipes opens and reports the fault in its
+        health. Raise `StoreLocked`, `StoreDamaged` or `StoreError`.
         """
         executor = ThreadPoolExecutor(1, thread_name_prefix="edge-store")
         try:
@@ -83,19 +83,13 @@ class EdgeStore:
     async def health(self) -> StoreHealth:
         points = await self.run(self._shard.count_all)
         bare = await self.run(self._shard.without_dense)
-        notes = list(self._shard.notes)
-        if bare:
-            notes.append(bare_note(bare))
-        if self._flush_fault is not None:
-            notes.append(self._flush_fault)
-        fit = self._shard.fitness
-        return StoreHealth("edge", points, fit.dense_usable, fit.fault, tuple(notes), bare)
+        notes = [*self._shard.notes, *([] if self._flush_fault is None else [self._flush_fault])]
+        return self._shard.compatibility.health("edge", points, bare, *notes)
 
     async def record(self) -> StoreRecord:
         return self._shard.record
 
     async def listing(self, *, limit: int, cursor: str | None = None, vectors: bool = False) -> Listing:
-        """A page of the memories of every tenant; with their dense vectors if `vectors`."""
         return await self.run(lambda: self._shard.listing(limit, cursor, vectors))
 
     async def flush(self) -> None:
@@ -108,7 +102,7 @@ class EdgeStore:
         self._flush_fault = None
 
     async def aclose(self) -> None:
-        """Flush, close and release the folder; further calls raise `StoreError`."""
+        """Flush, close and unlock the folder; further calls raise `StoreError`."""
         if self._closed:
             return
         self._closed = True
@@ -121,14 +115,15 @@ class EdgeStore:
             self._executor.shutdown(wait=False)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Make a blocking call on the store's own thread, after those that were asked for before."""
+        """Run a blocking call on the store's thread, after earlier calls."""
         if self._closed:
             raise StoreError("the memory store is closed")
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
-    def touched(self) -> None:
-        """Something was written."""
+    async def write(self, call: Callable[[], T]) -> T:
+        """Run a call that changes the store, and schedule a flush."""
         self._dirty.set()
+        return await self.run(call)
 
     async def _keep_flushed(self) -> None:
         while True:
@@ -142,7 +137,7 @@ class EdgeStore:
 
 
 class EdgeTenant:
-    """A `MemoryStore`: one tenant's memories in an embedded store."""
+    """A `MemoryStore` with one tenant's memories in an embedded store."""
 
     def __init__(self, store: EdgeStore, shard: Shard, tenant: str) -> None:
         self._store = store
@@ -159,33 +154,25 @@ class EdgeTenant:
         return await self._store.run(lambda: self._shard.ordered(self._tenant, where, by, limit))
 
     async def get(self, ids: Sequence[str]) -> list[Memory]:
-        points = self._points(ids)
-        return await self._store.run(lambda: self._shard.get(points))
+        return await self._store.run(lambda: self._shard.get(point_ids(self._tenant, ids)))
 
     async def put(self, memories: Sequence[StoredMemory]) -> None:
         points = list(by_point(self._tenant, memories).items())
         for start in range(0, len(points), BATCH):
             batch = dict(points[start : start + BATCH])
-            self._store.touched()
-            await self._store.run(partial(self._shard.put, self._tenant, batch))
+            await self._store.write(partial(self._shard.put, self._tenant, batch))
 
     async def amend(self, memories: Sequence[Memory]) -> None:
         points = [(point_id(self._tenant, memory.id), memory) for memory in memories]
         for start in range(0, len(points), BATCH):
             batch = dict(points[start : start + BATCH])
-            self._store.touched()
-            await self._store.run(partial(self._shard.amend, self._tenant, batch))
+            await self._store.write(partial(self._shard.amend, self._tenant, batch))
 
     async def delete(self, ids: Sequence[str]) -> int:
-        points = self._points(ids)
-        self._store.touched()
-        return await self._store.run(lambda: self._shard.delete(points))
+        return await self._store.write(lambda: self._shard.delete(point_ids(self._tenant, ids)))
 
     async def scroll(self, where: MemoryFilter, *, limit: int, cursor: str | None = None) -> Page:
         return await self._store.run(lambda: self._shard.scroll(self._tenant, where, limit, cursor))
 
     async def count(self, where: MemoryFilter | None = None) -> int:
         return await self._store.run(lambda: self._shard.count(self._tenant, where))
-
-    def _points(self, ids: Sequence[str]) -> list[str]:
-        return list(dict.fromkeys(point_id(self._tenant, key) for key in ids))

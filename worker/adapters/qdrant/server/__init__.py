@@ -1,1 +1,1 @@
-"""The store on a Qdrant server."""
+"""The memory store on a Qdrant server."""

@@ -1,4 +1,4 @@
-"""A connection to one collection of a Qdrant server: bounded calls, retries, and the collection made where needed."""
+"""A connection to one collection of a Qdrant server, with timeouts, retries and creation of the collection."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,11 +11,11 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
-from worker.adapters.qdrant.payload import DENSE, MEMORY, SPARSE, UNKNOWN_EMBEDDER
+from worker.adapters.qdrant.payload import DENSE, MEMORY, SPARSE
 from worker.domain.errors import StoreError
 from worker.domain.memory import EmbedderProfile, Vector
 from worker.domain.vectors import usable
-from worker.ports.store_record import Fitness, StoreRecord, fitness
+from worker.ports.store_record import UNKNOWN_RECORD, Compatibility, StoreRecord, check_compatibility
 
 from .wire import aliased, brief, dense_params, index_schemas, live_alias, transient, version_of
 
@@ -23,12 +23,12 @@ READ_TIMEOUT = 1.0
 WRITE_TIMEOUT = 10.0
 
 TENANT_IDF_SINCE = (1, 19)
-"""First server that can weigh terms by the tenant's own memories; older ones weigh by the whole collection."""
+"""First server version that weights terms per tenant; older ones weight them per collection."""
 
 CONFLICT = 409
 
 FOLLOW_S = 5.0
-"""Seconds after which every process that shares a store has noticed that another generation is live."""
+"""Seconds until every process that shares a store notices a new live generation."""
 
 T = TypeVar("T")
 
@@ -36,10 +36,10 @@ logger = structlog.get_logger()
 
 
 class ServerConnection:
-    """One collection on a server. It connects, and makes the collection where needed, on its first use.
+    """One collection on a server, created if missing on first use.
 
-    Every call ends within `read_timeout` or `write_timeout` (seconds), retries included, or raises `StoreError`.
-    With `follow`, `collection` names a store whose live generation is asked for every `FOLLOW_S` seconds.
+    Every call ends within `read_timeout` or `write_timeout` (seconds, including retries) or raises `StoreError`.
+    With `follow`, `collection` is the name of a store, and its live generation is looked up every `FOLLOW_S` seconds.
     """
 
     def __init__(
@@ -63,46 +63,46 @@ class ServerConnection:
         self._read_timeout = read_timeout
         self._write_timeout = write_timeout
         self._preparing = asyncio.Lock()
-        self._fitness: Fitness | None = None
+        self._compatibility: Compatibility | None = None
 
     @property
-    def fitness(self) -> Fitness:
-        """Whether the collection fits the configured recipes; dense vectors are unusable until that is known."""
-        return self._fitness or Fitness(dense_usable=False)
+    def compatibility(self) -> Compatibility:
+        """Return whether the collection matches the configured recipes; no dense search before first use."""
+        return self._compatibility or Compatibility(dense_usable=False)
 
     @property
     def dense_usable(self) -> bool:
-        return self.fitness.dense_usable
+        return self.compatibility.dense_usable
 
     def usable(self, vector: Vector | None) -> Vector | None:
-        """`vector` where it may meet the stored ones."""
+        """Return `vector` if it is comparable with the stored ones."""
         if self.profile is None or not self.dense_usable:
             return None
         return usable(vector, self.profile.dimension)
 
     async def retrieve(self, points: list[str], *, dense: bool = False) -> list[models.Record]:
-        """Points by id, with their memory and, if `dense`, their vector; a single attempt."""
+        """Fetch points by id with their memory and, with `dense`, their vector. Does not retry."""
         if not points:
             return []
         vectors = [DENSE] if dense else False
         return await self.client.retrieve(self.collection, points, with_payload=[MEMORY], with_vectors=vectors)
 
-    async def read(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask something of the server; once more after 30-50 ms where that may help."""
+    async def read(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Run a read, with one retry after 30 to 50 ms."""
         retrying = AsyncRetrying(
             retry=retry_if_exception(transient), stop=stop_after_attempt(2), wait=wait_random(0.03, 0.05), reraise=True
         )
-        return await self._run(ask, retrying, self._read_timeout)
+        return await self._run(call, retrying, self._read_timeout)
 
-    async def write(self, do: Callable[[], Awaitable[T]]) -> T:
-        """Change something on the server, in up to five attempts; what is written must be the same when repeated."""
+    async def write(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Run an idempotent write, in up to five attempts."""
         retrying = AsyncRetrying(
             retry=retry_if_exception(transient),
             stop=stop_after_attempt(5),
             wait=wait_exponential(multiplier=0.1, max=2.0) + wait_random(0.0, 0.1),
             reraise=True,
         )
-        return await self._run(do, retrying, self._write_timeout)
+        return await self._run(call, retrying, self._write_timeout)
 
     async def _run(self, call: Callable[[], Awaitable[T]], retrying: AsyncRetrying, seconds: float) -> T:
         async def prepared() -> T:
@@ -118,38 +118,38 @@ class ServerConnection:
             raise StoreError(f"the Qdrant server failed: {brief(error)}") from error
 
     async def _prepare(self) -> None:
-        """Make the collection and its indexes where they are missing, and learn what it was made by."""
-        if self._fitness is not None and not self._must_ask():
+        """Create the collection and its indexes if missing, and read its recipes."""
+        if self._compatibility is not None and not self._lookup_due():
             return
         async with self._preparing:
             await self._follow()
-            if self._fitness is not None:
+            if self._compatibility is not None:
                 return
             if not await self.client.collection_exists(self.collection):
                 await self._create()
             info = await self.client.get_collection(self.collection)
             await self._create_indexes(set(info.payload_schema))
             self.tenant_idf = version_of((await self.client.info()).version) >= TENANT_IDF_SINCE
-            record = StoreRecord.parse(info.config.metadata) or StoreRecord(UNKNOWN_EMBEDDER, "")
-            fit = fitness(record, self.profile, self._bm25_hash)
-            if fit.fault:
-                logger.error("store_recipe_mismatch", collection=self.collection, fault=fit.fault)
-            self._fitness = fit
+            record = StoreRecord.parse(info.config.metadata) or UNKNOWN_RECORD
+            found = check_compatibility(record, self.profile, self._bm25_hash)
+            if found.fault:
+                logger.error("store_recipe_mismatch", collection=self.collection, fault=found.fault)
+            self._compatibility = found
 
-    def _must_ask(self) -> bool:
+    def _lookup_due(self) -> bool:
         return self._name is not None and asyncio.get_running_loop().time() >= self._ask_at
 
     async def _follow(self) -> None:
-        """Go over to the generation that is live by now, where another one is."""
-        if self._name is None or not self._must_ask():
+        """Switch to the live generation."""
+        if self._name is None or not self._lookup_due():
             return
         live = await aliased(self.client, live_alias(self._name)) or self._name
         if live != self.collection:
-            self.collection, self._fitness = live, None
+            self.collection, self._compatibility = live, None
         self._ask_at = asyncio.get_running_loop().time() + FOLLOW_S
 
     async def _create(self) -> None:
-        """One collection for all tenants, with a graph per tenant and none over all of them."""
+        """Create one collection for all tenants, with an HNSW graph per tenant and no global one."""
         profile = self.profile
         dense = {} if profile is None else {DENSE: dense_params(profile.dimension)}
         try:

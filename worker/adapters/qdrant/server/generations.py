@@ -1,4 +1,4 @@
-"""The generations of a store on a Qdrant server: collections side by side, and an alias that says which is live."""
+"""The generations of a store on a Qdrant server: one collection each, and an alias for the live one."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,9 +30,9 @@ class _Known:
 
 
 class ServerGenerations:
-    """A `Shelf` on the server at `url`. The first generation is the collection `name`, later ones are `name-2`, ...
+    """`StoreGenerations` on the server at `url`: the collections `name`, `name-2` and so on.
 
-    The alias `name-live` points at the live one and `name-former-N` at those before it; both change in one request.
+    The alias `name-live` points to the live one and `name-former-N` to former ones; all change in one request.
     """
 
     def __init__(self, url: str, *, api_key: str | None, name: str) -> None:
@@ -50,7 +50,7 @@ class ServerGenerations:
 
     @property
     def settle_s(self) -> float:
-        """Whoever has not asked for the live generation yet may be in the middle of its longest write."""
+        """Allow for a process that starts its longest write just before it notices the new generation."""
         return FOLLOW_S + WRITE_TIMEOUT
 
     async def generations(self) -> Generations:
@@ -69,7 +69,7 @@ class ServerGenerations:
         return self._store(self._name, recipe, follow=True)
 
     async def begin(self) -> str:
-        """The collection is made when it is first used."""
+        """Return the name of a new draft; its collection is created on first use."""
         async with self._client() as client:
             numbers = (await self._known(client)).numbers
         return f"{self._name}-{max([1, *numbers.values()]) + 1}"
@@ -90,7 +90,7 @@ class ServerGenerations:
         async with self._client() as client:
             known = await self._known(client)
             if name == known.live:
-                raise StoreError(f"{name} is in use and stays")
+                raise StoreError(f"{name} is the live generation and cannot be deleted")
             gone = [alias for alias, collection in known.formers.items() if collection == name]
             if gone:
                 await client.update_collection_aliases([_delete(alias) for alias in gone])
@@ -129,7 +129,7 @@ class ServerGenerations:
 
 
 def _number(name: str, prefix: str) -> int:
-    """The number after `prefix`; 0 where `name` is something else."""
+    """Return the number after `prefix`, 0 if `name` has another form."""
     rest = name.removeprefix(prefix)
     return int(rest) if rest != name and rest.isdigit() else 0
 

@@ -1,7 +1,7 @@
-"""The least of a Redis client: one connection, RESP 2, blocking, standard library only and quick to load.
+"""Minimal blocking Redis client: one connection, RESP 2, standard library only, fast to load.
 
-Every method raises `OSError` (also `TimeoutError` and `ConnectionError`) when the connection fails or its deadline
-passes. A server's error reply is returned as a `ServerError` value, since commands are sent several at a time.
+Methods raise `OSError` (including `TimeoutError` and `ConnectionError`) if the connection fails or its deadline passes.
+Error replies are returned as `ServerError` values, because commands are pipelined.
 """
 
 import _socket
@@ -14,29 +14,29 @@ _CHUNK = 65_536
 
 
 class ServerError(Exception):
-    """An error that the server answered with."""
+    """An error reply of the server."""
 
 
 class Address:
-    """Where a server is, from `unix://`, `redis://` and the options that go with them."""
+    """Address and credentials of a server."""
 
-    __slots__ = ("database", "password", "place", "username")
+    __slots__ = ("database", "endpoint", "password", "username")
 
-    def __init__(self, place: "str | tuple[str, int]", username: str, password: str, database: int) -> None:
-        self.place = place
+    def __init__(self, endpoint: "str | tuple[str, int]", username: str, password: str, database: int) -> None:
+        self.endpoint = endpoint
         self.username = username
         self.password = password
         self.database = database
 
     @classmethod
     def parse(cls, url: str) -> "Address":
-        """Read `unix://[user:pass@]/path[?db=n]` or `redis://[user:pass@]host[:port][/db]`.
+        """Parse `unix://[user:pass@]/path[?db=n]` or `redis://[user:pass@]host[:port][/db]`.
 
-        Raises `ValueError` for every other form, TLS (`rediss://`) included.
+        Raise `ValueError` for any other URL, including TLS (`rediss://`).
         """
         scheme, mark, rest = url.partition("://")
         if not mark or scheme not in ("unix", "redis"):
-            raise ValueError(f"the scheme {scheme}:// is not supported here")
+            raise ValueError(f"the scheme {scheme}:// is not supported; use redis:// or unix://")
         rest, _, query = rest.partition("?")
         options = dict(part.partition("=")[::2] for part in query.split("&") if part)
         credentials, at, location = rest.rpartition("@")
@@ -50,8 +50,8 @@ class Address:
             int(database or 0),
         )
 
-    def greeting(self) -> list[Command]:
-        """The commands that a new connection starts with."""
+    def handshake(self) -> list[Command]:
+        """Return the first commands of a new connection."""
         commands: list[Command] = []
         if self.password:
             commands.append(("AUTH", self.username or "default", self.password))
@@ -78,26 +78,26 @@ def unquote(text: str) -> str:
 
 
 class Connection:
-    """One connection; `deadline` is a point in monotonic time, in seconds, that no call outlasts."""
+    """One connection. Calls end by `deadline`, in monotonic seconds."""
 
     def __init__(self, address: Address, deadline: float) -> None:
         self.deadline = deadline
         self._buffer = b""
-        self._greetings = address.greeting()
-        self._socket = connected(address.place, deadline)
+        self._handshake = address.handshake()
+        self._socket = connect(address.endpoint, deadline)
 
     def send(self, *commands: Command) -> None:
-        """Write several commands at once, a new connection's greeting before the first."""
-        greetings, self._greetings = self._greetings, []
-        self._socket.settimeout(self._left())
-        self._socket.sendall(b"".join(_encoded(command) for command in [*greetings, *commands]))
-        for _ in greetings:
+        """Send commands in one write. A new connection authenticates first."""
+        handshake, self._handshake = self._handshake, []
+        self._socket.settimeout(seconds_left(self.deadline))
+        self._socket.sendall(b"".join(_encoded(command) for command in [*handshake, *commands]))
+        for _ in handshake:
             reply = self.read()
             if isinstance(reply, ServerError):
                 raise ConnectionError(str(reply))
 
     def read(self) -> "object":
-        """The next reply: bytes, int, a list of them, `None`, or a `ServerError`."""
+        """Return the next reply: bytes, an int, a list of them, `None` or a `ServerError`."""
         line = self._line()
         kind, rest = line[:1], line[1:]
         if kind == b"+":
@@ -115,15 +115,9 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
-    def _left(self) -> float:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the deadline has passed")
-        return left
-
     def _line(self) -> bytes:
         while b"\r\n" not in self._buffer:
-            self._fill()
+            self._buffer += self._received()
         line, _, self._buffer = self._buffer.partition(b"\r\n")
         return line
 
@@ -136,37 +130,42 @@ class Connection:
         self._buffer = whole[size + 2 :]
         return whole[:size]
 
-    def _fill(self) -> None:
-        self._buffer += self._received()
-
     def _received(self) -> bytes:
-        self._socket.settimeout(self._left())
+        self._socket.settimeout(seconds_left(self.deadline))
         data = self._socket.recv(_CHUNK)
         if not data:
             raise ConnectionError("the server closed the connection")
         return data
 
 
-def connected(place: "str | tuple[str, int]", deadline: float) -> _socket.socket:
-    """A connected socket; a host's addresses are tried in turn, its name being looked up outside of any deadline."""
-    if isinstance(place, str):
-        targets: list[tuple[int, str | tuple[object, ...]]] = [(_socket.AF_UNIX, place)]
+def seconds_left(deadline: float) -> float:
+    """Return the seconds until `deadline`. Raise `TimeoutError` if it has passed."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the deadline has passed")
+    return left
+
+
+def connect(endpoint: "str | tuple[str, int]", deadline: float) -> _socket.socket:
+    """Return a connected socket. Try each address of a host; the name lookup has no deadline."""
+    if isinstance(endpoint, str):
+        targets: list[tuple[int, str | tuple[object, ...]]] = [(_socket.AF_UNIX, endpoint)]
     else:
-        found = _socket.getaddrinfo(place[0], place[1], 0, _socket.SOCK_STREAM)
+        found = _socket.getaddrinfo(endpoint[0], endpoint[1], 0, _socket.SOCK_STREAM)
         targets = [(family, target) for family, _, _, _, target in found]
     fault: OSError = ConnectionError("the host has no address")
     for family, target in targets:
-        link = _socket.socket(family, _socket.SOCK_STREAM)
+        sock = _socket.socket(family, _socket.SOCK_STREAM)
         try:
-            link.settimeout(max(0.001, deadline - time.monotonic()))
-            link.connect(target)
+            sock.settimeout(max(0.001, deadline - time.monotonic()))
+            sock.connect(target)
             if family != _socket.AF_UNIX:
-                link.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+                sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
         except OSError as error:
-            link.close()
+            sock.close()
             fault = error
         else:
-            return link
+            return sock
     raise fault
 
 

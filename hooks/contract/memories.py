@@ -1,6 +1,6 @@
-"""What the HTTP service's doors for memories take and give, beside the contract of the hook in `contract`.
+"""Models of the HTTP endpoints for memories.
 
-Answers may grow fields; unknown ones are ignored. In every answer `reason` is unset when all went as it should.
+Responses may gain fields; ignore unknown ones. `reason` is unset on success.
 """
 
 from collections.abc import Mapping
@@ -9,16 +9,15 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from .contract import Key, Reason, Scope, Text, UtcTime, WireModel, clean_text
-from .moments import LastMoment
+from .dates import LastMoment
+from .injection import Key, Reason, Scope, Text, UtcTime, WireModel, clean_text
 
 
 class RecallRequest(WireModel):
-    """A search by hand: what it is to find, for whom, and how many at most.
+    """A search request.
 
-    `budget` is `low`, `mid` or `high`; `since` and `until` bound when a memory happened or was noted, and an
-    `until` without a time holds the whole day; `history` also finds memories that have been superseded.
-    Unknown fields are refused.
+    `budget` is `low`, `mid` or `high`. `since` and `until` limit when a memory happened or was stored; an `until`
+    without a time includes the whole day. `history` includes superseded memories. Unknown fields are rejected.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,9 +36,9 @@ class RecallRequest(WireModel):
 
 
 class RecalledMemory(WireModel):
-    """One memory that a search found, as it may be shown; `score` orders, `cosine` and `keyword` say how near it is.
+    """A memory found by a search, ranked by `score`; `cosine` and `keyword` are its similarities to the query.
 
-    `superseded_by` and `superseded_at` name what made it out of date, where `history` was asked for.
+    `superseded_by` and `superseded_at` are set for superseded memories, with `history` only.
     """
 
     id: str
@@ -57,7 +56,7 @@ class RecalledMemory(WireModel):
 
 
 class RecallResult(WireModel):
-    """What a search found, best first. `degraded` names what failed while the rest of the search went on."""
+    """The memories found, best first. `degraded` is set if part of the search failed."""
 
     memories: tuple[RecalledMemory, ...] = ()
     degraded: Reason | None = None
@@ -65,9 +64,9 @@ class RecallResult(WireModel):
 
 
 class RememberResult(WireModel):
-    """What became of a memory: `stored` is `created`, `updated` or `unchanged`, or unset where it was not stored.
+    """The result of storing a memory: `stored` is `created`, `updated`, `unchanged`, or unset on failure.
 
-    `without_vector` says that only its words can be searched for until the store is reindexed.
+    With `without_vector`, only keyword search finds the memory until the store is reindexed.
     """
 
     id: str | None = None
@@ -77,14 +76,14 @@ class RememberResult(WireModel):
 
 
 class ForgetResult(WireModel):
-    """How many memories were deleted."""
+    """The number of deleted memories."""
 
     forgotten: int = 0
     reason: Reason | None = None
 
 
 def cleaned(value: Any) -> Any:
-    """`value`, made of mappings, lists and plain values, with every text valid Unicode."""
+    """Return a JSON-like `value` with valid Unicode in every text."""
     if isinstance(value, Mapping):
         return {clean_text(name): cleaned(part) for name, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

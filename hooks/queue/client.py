@@ -1,4 +1,4 @@
-"""The asynchronous client of the job queue: one round trip to put a job, then two blocking reads of its answer."""
+"""Asynchronous client of the job queue: one round trip to enqueue a job, then two blocking reads of its answer."""
 
 import asyncio
 import json
@@ -17,35 +17,35 @@ from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
-from . import wire
-from .contract import Reason
-from .faults import HookError
+from ..contract import Reason
+from ..faults import HookError
+from ..protocol import wire
 
 CONNECT_TIMEOUT = 0.25
 SOCKET_TIMEOUT = 5.0
-"""Seconds without a reply after which a connection is given up; longer than any blocking read of a worker."""
+"""Seconds without a reply before a connection is dropped; longer than any blocking read of a worker."""
 
 _REFUSALS = {b"NO_WORKER": Reason.NO_WORKER, b"BUSY": Reason.BUSY}
 
 
 class QueueFault(HookError):
-    """A question was not answered.
+    """A call through the queue failed.
 
-    Reasons of the queue's own: `NO_WORKER`, `BUSY`, `NO_ACK`, `DEADLINE`, `QUEUE_UNAVAILABLE` and `BAD_REPLY`; every
-    other reason is the worker's, which then explains it in the message.
+    The queue itself fails with `NO_WORKER`, `BUSY`, `NO_ACK`, `DEADLINE`, `QUEUE_UNAVAILABLE` or `BAD_REPLY`. Other
+    reasons come from the worker, which explains them in the message.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A job's result, and what to commit once it has been delivered: the ledger's key and the turn's id."""
+    """A job's result and the ledger key and turn id to commit after delivery."""
 
     body: dict[str, Any]
     commit: tuple[str, str] | None = None
 
 
 class _Pool(ConnectionPool):
-    """A pool that never keeps a connection whose greeting was cut short: its replies would answer later commands."""
+    """Pool that drops connections with an incomplete handshake, whose late replies would answer later commands."""
 
     async def ensure_connection(self, connection: AbstractConnection) -> None:
         ready = False
@@ -58,12 +58,12 @@ class _Pool(ConnectionPool):
 
 
 def dump_json(value: object) -> bytes:
-    """ASCII JSON, so that even unpaired surrogates are valid UTF-8 on the wire."""
+    """Return `value` as ASCII JSON, in which even unpaired surrogates are valid UTF-8."""
     return json.dumps(value, separators=(",", ":"), default=_exception_name).encode("ascii")
 
 
 def load_json(data: bytes) -> Any:
-    """JSON, where bytes that are not UTF-8 cost characters and not the call."""
+    """Parse JSON. Replace bytes that are not UTF-8."""
     try:
         return json.loads(data)
     except UnicodeDecodeError:
@@ -71,17 +71,17 @@ def load_json(data: bytes) -> Any:
 
 
 def _exception_name(value: object) -> str:
-    """arq serializes exceptions; their type says enough, and their text may hold what nobody should keep."""
+    """Serialize an exception for arq by its type only; its text may hold private data."""
     if isinstance(value, BaseException):
         return type(value).__name__
-    raise TypeError(f"{type(value).__name__} is not JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON serializable")
 
 
 def connect(url: str, *, socket_timeout: float | None = SOCKET_TIMEOUT) -> ArqRedis:
-    """A client for `unix://`, `redis://` or `rediss://`; nothing is opened before its first command.
+    """Return a client for a `unix://`, `redis://` or `rediss://` URL. It connects on first use.
 
-    It never retries, gives up connecting after `CONNECT_TIMEOUT` and waiting for a reply after `socket_timeout`
-    seconds, and writes jobs as JSON to this project's queue. Raises `ValueError` for another kind of URL.
+    It never retries, connects within `CONNECT_TIMEOUT` and waits `socket_timeout` seconds for a reply. It writes jobs
+    as JSON to the queue of this project. Raise `ValueError` for other URLs.
     """
     pool = _Pool.from_url(
         url,
@@ -91,14 +91,14 @@ def connect(url: str, *, socket_timeout: float | None = SOCKET_TIMEOUT) -> ArqRe
         lib_version=None,
     )
     client = ArqRedis(pool, job_serializer=dump_json, job_deserializer=load_json, default_queue_name=wire.QUEUE)
-    client.auto_close_connection_pool = True  # the pool is the client's own, and is closed with it
+    client.auto_close_connection_pool = True
     return client
 
 
 class QueueClient:
-    """Asks the worker, from any event loop; every loop has its own connections.
+    """Call the worker from any event loop. Every loop has its own connections.
 
-    `aclose` closes those of the running loop. Without a URL the environment decides, see `wire.default_redis_url`.
+    Without a URL, use `wire.default_redis_url`.
     """
 
     def __init__(self, redis_url: str | None = None) -> None:
@@ -113,25 +113,24 @@ class QueueClient:
         budget: float,
         ack_timeout: float = wire.ACK_TIMEOUT,
     ) -> Reply:
-        """Run the job `function` on a JSON object and wait for its result, at most `budget` seconds.
+        """Run the job `function` with a JSON object and wait at most `budget` seconds for its result.
 
-        A worker that has not taken the job up within `ack_timeout` seconds is not waited for, and the job is taken
-        back. Raises `QueueFault`.
+        If no worker accepts the job within `ack_timeout` seconds, withdraw it. Raise `QueueFault` on failure.
         """
         body = payload if isinstance(payload, bytes) else dump_json(payload)
-        question = _Question(self._client(), function, body, time.monotonic() + budget)
+        job = _Job(self._client(), function, body, time.monotonic() + budget)
         try:
-            answer = await question.put_and_wait(ack_timeout)
+            answer = await job.run(ack_timeout)
         except TimeoutError:
-            if question.stage is Reason.NO_ACK:
-                await question.give_up()
-            raise QueueFault(question.stage) from None
+            if job.stage is Reason.NO_ACK:
+                await job.withdraw()
+            raise QueueFault(job.stage) from None
         except (RedisError, OSError) as error:
             raise QueueFault(Reason.QUEUE_UNAVAILABLE, type(error).__name__) from error
         return read_answer(answer)
 
     async def commit(self, ledger_key: str, turn_id: str, timeout: float) -> bool:  # noqa: ASYNC109 - it is a budget
-        """Tell the ledger that a turn's memories were delivered; `False` when that failed or it knows no such turn."""
+        """Mark a turn's memories as shown in the ledger. Return `False` on failure or for an unknown turn."""
         try:
             async with asyncio.timeout(timeout):
                 return bool(await _eval(self._client(), wire.COMMIT, (ledger_key,), (turn_id,)))
@@ -139,7 +138,7 @@ class QueueClient:
             return False
 
     async def warm(self) -> None:
-        """Open a connection, so that the first question need not. Raises `QueueFault`."""
+        """Open a connection in advance. Raise `QueueFault` on failure."""
         try:
             async with asyncio.timeout(wire.ENQUEUE_TIMEOUT):
                 await self._client().ping()
@@ -147,14 +146,14 @@ class QueueClient:
             raise QueueFault(Reason.QUEUE_UNAVAILABLE, type(error).__name__) from error
 
     async def aclose(self) -> None:
-        """Close the running loop's connections."""
+        """Close the connections of the running event loop."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             with suppress(RedisError, OSError):
                 await client.aclose()
 
     def _client(self) -> Any:
-        """The running loop's client, untyped: redis-py types its commands for both of its clients at once."""
+        """Return the running loop's client; untyped, because redis-py mixes its sync and async types."""
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
@@ -162,12 +161,12 @@ class QueueClient:
             try:
                 client = self._clients[loop] = connect(url, socket_timeout=None)
             except ValueError as error:
-                raise QueueFault(Reason.QUEUE_UNAVAILABLE, "the address of Redis is not a valid URL") from error
+                raise QueueFault(Reason.QUEUE_UNAVAILABLE, "invalid Redis URL") from error
         return client
 
 
-class _Question:
-    """One job on its way. `stage` is the reason to give should time run out now."""
+class _Job:
+    """A submitted job. `stage` is the reason to report if time runs out now."""
 
     def __init__(self, client: Any, function: str, payload: bytes, end: float) -> None:
         self.client = client
@@ -177,9 +176,9 @@ class _Question:
         self._function = function
         self._payload = payload
 
-    async def put_and_wait(self, ack_timeout: float) -> bytes:
+    async def run(self, ack_timeout: float) -> bytes:
         async with asyncio.timeout(self._left(wire.ENQUEUE_TIMEOUT)) as limit:
-            await self._put()
+            await self._enqueue()
             self._enter(Reason.NO_ACK, limit, ack_timeout)
             answer = await self._pop(ack_timeout)
             if answer == wire.ACK:
@@ -187,25 +186,25 @@ class _Question:
                 answer = await self._pop(self._left(inf))
             return answer
 
-    async def _put(self) -> None:
+    async def _enqueue(self) -> None:
         budget_ms = int((self.end - time.monotonic()) * 1000)
         if budget_ms <= 0:
             raise QueueFault(Reason.DEADLINE)
-        job = wire.job_json(self._function, self._payload, budget_ms, int(time.time() * 1000))
-        arguments = (self.job_id, job, budget_ms, wire.MAX_WAITING, wire.WAKE_TTL_MS)
-        put = await _eval(self.client, wire.ENQUEUE, wire.enqueue_keys(self.job_id), arguments)
-        if put != b"OK":
-            raise QueueFault(_REFUSALS.get(put, Reason.BAD_REPLY))
+        body = wire.job_json(self._function, self._payload, budget_ms, int(time.time() * 1000))
+        arguments = (self.job_id, body, budget_ms, wire.MAX_WAITING, wire.WAKE_TTL_MS)
+        status = await _eval(self.client, wire.ENQUEUE, wire.enqueue_keys(self.job_id), arguments)
+        if status != b"OK":
+            raise QueueFault(_REFUSALS.get(status, Reason.BAD_REPLY))
 
     async def _pop(self, seconds: float) -> bytes:
-        """The next message of the reply list; Redis' own timeout is coarse and only cleans up behind ours."""
+        """Return the next message. The timeout of Redis is coarse, so it only backs up ours."""
         popped = await self.client.blpop([wire.REPLY_PREFIX + self.job_id], timeout=seconds + 0.1)
         if popped is None:
             raise TimeoutError
         return bytes(popped[1])
 
-    async def give_up(self) -> None:
-        """Take the job back, as far as that is quickly possible; at the end of the budget its key expires anyhow."""
+    async def withdraw(self) -> None:
+        """Withdraw the job if that is quick; its key expires with the budget anyway."""
         with suppress(RedisError, OSError):
             async with asyncio.timeout(self._left(wire.GIVE_UP_TIMEOUT)):
                 await _eval(self.client, wire.GIVE_UP, wire.give_up_keys(self.job_id), (self.job_id,))
@@ -219,12 +218,12 @@ class _Question:
 
 
 async def _eval(client: Any, script: str, keys: tuple[str, ...], arguments: tuple[str | bytes | int, ...]) -> Any:
-    """Run a script by its text: always one round trip, also right after a restart of Redis."""
+    """Run a script by its text: one round trip, even right after a Redis restart."""
     return await client.eval(script, len(keys), *keys, *arguments)
 
 
 def read_answer(answer: bytes) -> Reply:
-    """What a worker's answer says, see `wire`. Raises `QueueFault`."""
+    """Parse a worker's answer; see `wire` for the format. Raise `QueueFault` if it is an error or invalid."""
     try:
         envelope = load_json(answer)
     except ValueError as error:
@@ -237,4 +236,4 @@ def read_answer(answer: bytes) -> Reply:
         case {"error": {"reason": str() as reason, "message": str() as message}}:
             raise QueueFault(Reason(reason), message)
         case _:
-            raise QueueFault(Reason.BAD_REPLY, "the answer has another form than expected")
+            raise QueueFault(Reason.BAD_REPLY, "the answer has an unknown format")

@@ -1,17 +1,17 @@
-"""How the queue looks in Redis: key names, the scripts that callers run, and where Redis is found.
+"""The queue in Redis: key names, the scripts that callers run, and the location of Redis.
 
-Standard library only, and no module that is slow to load: the stand-alone command starts with this file.
+Standard library only, without modules that are slow to load, because the stand-alone command starts with this file.
 
-The layout is arq's own (a job's JSON in `arq:job:<id>`, its id in a sorted set scored by the time in ms), so that a
-job put by a plain `ArqRedis.enqueue_job` is run too. Added to it are a list that wakes one idle worker, a key that
-says a worker is alive, and one list per job that carries two things back: `ACK` when a worker takes the job up, then
-the answer, an ASCII JSON object of one of these two forms:
+The layout is that of arq (a job's JSON in `arq:job:<id>`, its id in a sorted set scored by the time in ms), so jobs of
+a plain `ArqRedis.enqueue_job` run too. Additions are a list that wakes one idle worker, a key that exists while a
+worker is alive, and one reply list per job. A worker pushes `ACK` when it accepts the job, then the answer, an ASCII
+JSON object in one of two forms:
 
     {"commit":["<ledger key>","<turn id>"],"ok":{...}}      `commit` may be null
     {"error":{"reason":"<Reason>","message":"..."}}
 
-Every time that matters is read from Redis' own clock, inside the scripts, so clocks of hosts need not agree. A job's
-key lives as long as its caller waits; an id whose key is gone is never run.
+Scripts read the clock of Redis, so the clocks of hosts need not agree. A job's key lives as long as its caller waits;
+a job without its key never runs.
 """
 
 import os
@@ -29,38 +29,38 @@ IN_PROGRESS_PREFIX = "arq:in-progress:"
 REPLY_PREFIX = "meeseeks:reply:"
 
 PERMANENT_KEYS = frozenset({QUEUE})
-"""Keys without a time to live: only the sorted set of job ids, which workers sweep twice a second."""
+"""Keys that never expire: only the sorted set of job ids, which workers clean up twice a second."""
 
 INJECT = "inject"
-"""Name of the job that serves the hook; the other jobs are named in `worker.operations.requests`."""
+"""Job that injects memory. More job names are in `worker.operations.registry`."""
 
 SESSION_EVENT = "session_event"
-"""Name of the job that takes what happened to a session."""
+"""Job that takes a session event."""
 
 POST_EXECUTION = "post_execution"
-"""Name of the job that takes what a worker answered."""
+"""Job that takes an answer report."""
 
 HOST_HOOK = "host_hook"
-"""Name of the job that takes a native event of a host and brings that host's native output."""
+"""Job that takes a host's native event and returns its native output."""
 
 ACK = b'{"ack":1}'
 REPLY_TTL_MS = 5_000
 WAKE_TTL_MS = 5_000
 
 MAX_WAITING = 200
-"""Jobs that may wait for a worker before a new one is refused as busy."""
+"""Maximum waiting jobs; more are refused as busy."""
 
 ENQUEUE_TIMEOUT = 0.25
-"""Seconds within which Redis must have taken a job, connecting included."""
+"""Seconds to connect to Redis and enqueue a job."""
 
 ACK_TIMEOUT = 0.2
-"""Seconds within which a live worker takes a job up; after that the caller goes on without memory."""
+"""Seconds for a worker to accept a job; then the caller continues without memory."""
 
 GIVE_UP_TIMEOUT = 0.1
-"""Most seconds spent on taking back a job that no worker took up."""
+"""Seconds to withdraw a job that no worker accepted."""
 
 COMMIT_TIMEOUT = 0.05
-"""Most seconds that a caller which has its answer spends on telling the ledger."""
+"""Seconds that a caller with an answer spends on updating the ledger."""
 
 MAX_BUDGET_MS = 60_000
 
@@ -74,14 +74,14 @@ redis.call('RPUSH', KEYS[3], ARGV[1])
 redis.call('PEXPIRE', KEYS[3], ARGV[5])
 return 'OK'
 """
-"""KEYS: job, queue, wake, alive. ARGV: id, job JSON, the caller's budget in ms, most waiting, life of wake in ms."""
+"""KEYS: job, queue, wake, alive. ARGV: id, job JSON, budget in ms, `MAX_WAITING`, TTL of wake in ms."""
 
 GIVE_UP = """
 redis.call('LREM', KEYS[3], 1, ARGV[1])
 if redis.call('EXISTS', KEYS[4]) == 0 then redis.call('ZREM', KEYS[2], ARGV[1]) end
 return redis.call('DEL', KEYS[1])
 """
-"""KEYS: job, queue, wake, in progress. ARGV: id. Takes back a job that no worker has taken up."""
+"""Withdraw a job that no worker accepted. KEYS: job, queue, wake, in progress. ARGV: id."""
 
 COMMIT = """
 local ledger, turn_id = KEYS[1], ARGV[1]
@@ -98,9 +98,9 @@ turn.committed = true
 redis.call('HSET', ledger, 't:' .. turn_id, cjson.encode(turn))
 return 1
 """
-"""KEYS: ledger. ARGV: turn id. Marks what a turn offered as shown; 0 when the ledger knows no such offer.
+"""Mark the memories offered in a turn as shown. Return 0 for an unknown turn. KEYS: ledger. ARGV: turn id.
 
-Without keys, ARGV is the `commit` member of an answer as it came, so that a caller need not parse it.
+Without KEYS, ARGV is the raw `commit` member of an answer, so that callers need not parse it.
 """
 
 _SAFE_SOCKET_BYTES = 100
@@ -108,46 +108,46 @@ _SAFE_SOCKET_BYTES = 100
 
 
 def job_json(function: str, payload: bytes, budget_ms: int, enqueued_ms: int) -> bytes:
-    """A job in arq's layout, with `payload` (a JSON object) spliced in unparsed."""
+    """Return a job in the layout of arq, with `payload`, a JSON object, inserted unparsed."""
     head = b'{"t":null,"f":"%s","a":[],"k":{"payload":' % function.encode()
     return b'%s%s,"budget_ms":%d},"et":%d}' % (head, payload, budget_ms, enqueued_ms)
 
 
 def enqueue_keys(job_id: str) -> tuple[str, str, str, str]:
-    """`KEYS` of `ENQUEUE`."""
+    """Return the KEYS of `ENQUEUE`."""
     return (JOB_PREFIX + job_id, QUEUE, WAKE, ALIVE)
 
 
 def give_up_keys(job_id: str) -> tuple[str, str, str, str]:
-    """`KEYS` of `GIVE_UP`."""
+    """Return the KEYS of `GIVE_UP`."""
     return (JOB_PREFIX + job_id, QUEUE, WAKE, IN_PROGRESS_PREFIX + job_id)
 
 
 def socket_path(home: str) -> str:
-    """The embedded Valkey's socket for the data folder `home`, an absolute path.
+    """Return the socket of the embedded Valkey for the data folder `home`, an absolute path.
 
-    It lies in `home`, or where that path does not fit a socket's address in a short folder of this user's own.
+    It is in `home`, or in a short private folder if that path is too long for a socket address.
     """
     path = home + "/valkey.sock"
     if len(os.fsencode(path)) <= _SAFE_SOCKET_BYTES:
         return path
-    shared = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - the folder in it is the user's own, and checked
+    shared = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - its subfolder is private and checked
     return f"{shared.rstrip('/')}/meeseeks-{os.getuid()}-{crc32(os.fsencode(home)):08x}/valkey.sock"
 
 
 def unix_url(socket_path: str) -> str:
-    """The URL of a socket, with every byte that a URL gives a meaning to escaped."""
+    """Return the URL of a socket, percent-encoded."""
     plain = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_.-~"
     return "unix://" + "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in os.fsencode(socket_path))
 
 
 def default_redis_url(environ: "Mapping[str, str]") -> str:
-    """Where Redis is: `MEESEEKS_REDIS_URL`, else the socket of the embedded Valkey in the data folder."""
+    """Return `MEESEEKS_REDIS_URL`, or the socket URL of the embedded Valkey in the data folder."""
     return environ.get("MEESEEKS_REDIS_URL") or unix_url(socket_path(data_dir(environ)))
 
 
 def data_dir(environ: "Mapping[str, str]") -> str:
-    """The service's data folder, an absolute path: `MEESEEKS_DATA_DIR`, else the user's own."""
+    """Return the absolute path of the data folder: `MEESEEKS_DATA_DIR`, or the user's default."""
     home = environ.get("MEESEEKS_DATA_DIR")
     if not home:
         shared = environ.get("XDG_DATA_HOME") or "~/.local/share"

@@ -1,25 +1,25 @@
-"""The client of the HTTP service for plain threads: the same calls, blocking, in time."""
+"""Blocking client of the HTTP API for plain threads."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from .background import Blocking, Unfinished
+from ..background import Blocking, Unfinished
+from ..contract import InjectionRequest, InjectionResult, Reason, SessionEvent, SessionEventResult
+from ..contract.memories import ForgetResult, RecallResult, RememberResult
+from ..contract.usage import AnswerReport, AnswerReportResult
+from ..failing import event_not_done, no_memory, report_not_done
+from ..faults import DeadlinePassed
 from .client import DEFAULT_TIMEOUT, MeeseeksClient
-from .contract import InjectionRequest, InjectionResult, Reason, SessionEvent, SessionEventResult
-from .failing import event_not_done, no_memory, report_not_done
-from .faults import DeadlinePassed
-from .memory_contract import ForgetResult, RecallResult, RememberResult
-from .usage_contract import AnswerReport, AnswerReportResult
 
 T = TypeVar("T")
 
 
 class SyncMeeseeksClient(Blocking):
-    """`MeeseeksClient` for callers that do not await; see there for what is promised and for the arguments.
+    """Blocking `MeeseeksClient` for plain threads, with the same arguments and guarantees.
 
-    The work is done by one background thread of the process, which starts with the first call, is started anew after a
-    fork and ends with the process. One client serves any number of threads.
+    One background thread per process does the work; it starts on first use and restarts after a fork. One client serves
+    any number of threads.
 
         with SyncMeeseeksClient() as client:
             message = client.prefix(message, session_id="s1")
@@ -38,38 +38,38 @@ class SyncMeeseeksClient(Blocking):
         self._strict = strict
 
     def inject(self, request: InjectionRequest | Mapping[str, Any] | None = None, **fields: Any) -> InjectionResult:
-        """The block for a request, given as a model, a mapping or its fields, or an outcome and a reason."""
+        """Return the block for a request, given as a model, a mapping or keyword arguments."""
         started = time.monotonic()
         given = fields if request is None else request
         return self._do(lambda: self._client.inject(given), lambda reason: no_memory(given, reason, started))
 
     def prefix(self, message: str, *, session_id: str, **fields: Any) -> str:
-        """`message` with the block in front of it, or as it is. `fields` are further fields of the request."""
+        """Return `message` with the block in front, if there is one. `fields` are more request fields."""
         return self.inject({**fields, "message": message, "session_id": session_id}).prefix(message)
 
     def event(self, event: SessionEvent | Mapping[str, Any] | None = None, **fields: Any) -> SessionEventResult:
-        """Tell what happened to a session, so that the ledger follows: `event(type="session.cleared", ...)`."""
+        """Report a session event, so that the ledger stays correct: `event(type="session.cleared", ...)`."""
         given = fields if event is None else event
         return self._do(lambda: self._client.event(given), event_not_done)
 
     def report(self, report: AnswerReport | Mapping[str, Any] | None = None, **fields: Any) -> AnswerReportResult:
-        """Tell what a worker answered, so that it is counted which memories it used: `report(answer=..., ...)`."""
+        """Report a worker's answer, to count which memories it used: `report(answer=..., ...)`."""
         given = fields if report is None else report
         return self._do(lambda: self._client.report(given), report_not_done)
 
     def recall(self, query: str, **fields: Any) -> RecallResult:
-        """Search by hand; `fields` are further ones of `memory_contract.RecallRequest`, such as `limit` and `types`."""
+        """Search memories. `fields` are more fields of `RecallRequest`, such as `limit` and `types`."""
         return self._do(lambda: self._client.recall(query, **fields), lambda reason: RecallResult(reason=reason))
 
     def remember(self, content: str, *, tenant: str = "default", **fields: Any) -> RememberResult:
-        """Store a memory; saying the same twice stores it once. `fields` are further fields of a memory."""
+        """Store a memory. Duplicates are stored once. `fields` are more fields of a memory."""
         return self._do(
             lambda: self._client.remember(content, tenant=tenant, **fields),
             lambda reason: RememberResult(reason=reason),
         )
 
     def forget(self, memory_id: str, *, tenant: str = "default") -> ForgetResult:
-        """Delete a memory for good."""
+        """Delete a memory permanently."""
         return self._do(
             lambda: self._client.forget(memory_id, tenant=tenant), lambda reason: ForgetResult(reason=reason)
         )

@@ -1,4 +1,4 @@
-"""One question to the HTTP service and its answer, within a time, or a `ClientError` that says why there is none."""
+"""Send a request to the HTTP API within a time budget, or raise `ClientError`."""
 
 import asyncio
 import ipaddress
@@ -12,22 +12,22 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import to_json
 
-from .breaker import CircuitBreaker
-from .contract import Reason
-from .faults import AccessDenied, BadReply, BadRequest, ClientError, DeadlinePassed, ServiceUnavailable
+from ..breaker import CircuitBreaker
+from ..contract import Reason
+from ..faults import AccessDenied, BadReply, BadRequest, ClientError, DeadlinePassed, ServiceUnavailable
 
 DEFAULT_URL = "http://127.0.0.1:8787"
 
 MAX_ANSWER_BYTES = 8 << 20
 
-TELLING = 0.25
-"""Seconds that a question must have been given for its running out of time to count against the service."""
+MIN_COUNTED_BUDGET = 0.25
+"""Minimum budget in seconds for a timeout to count as a failure of the service."""
 
 COSTLY = 0.05
-"""Seconds that a failure must have cost for the whole pause: a refused connection costs nothing."""
+"""Seconds that a failure must take for the full pause. A refused connection fails at once."""
 
 SHORT_PAUSE = 0.5
-"""Seconds for which a service is left alone that failed at once: it is probably being restarted."""
+"""Pause in seconds after a service that failed at once; it is probably restarting."""
 
 KEPT_CONNECTIONS = 32
 
@@ -45,11 +45,10 @@ _DETAIL_CHARS = 300
 
 
 class HttpService:
-    """Asks the service at `url`, from any event loop; every loop has its own connections.
+    """Call the service at `url` from any event loop. Every loop has its own pool of connections.
 
-    Connections are kept and used again. Nothing is ever waited for beyond a question's budget: not a name, not a
-    connection, not a slow or endless answer. Once `breaker` has opened, questions fail at once. `clock` gives monotonic
-    seconds. Raises `ImportError` without httpx, and `ValueError` for a URL that is not `http://` or `https://`.
+    The budget of a call covers everything, from name lookup to a slow or endless response. While `breaker` is open,
+    calls fail at once. Raise `ImportError` without httpx, and `ValueError` if `url` is not `http://` or `https://`.
     """
 
     def __init__(
@@ -62,11 +61,11 @@ class HttpService:
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("the address of the service must begin with http:// or https:// and name a host")
+            raise ValueError("the service URL must start with http:// or https:// and contain a host")
         self._httpx = _httpx()
         self._url = url.rstrip("/")
         self._secure = parts.scheme == "https"
-        self._near = _is_loopback(parts.hostname)
+        self._local = _is_loopback(parts.hostname)
         self._headers = {
             "Content-Type": "application/json",
             "Accept": "application/json",
@@ -79,23 +78,22 @@ class HttpService:
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
     async def ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, budget: float, again: bool = True
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, budget: float, retry: bool = True
     ) -> dict[str, Any]:
-        """The JSON object that the service answers with, within `budget` seconds. Raises `ClientError`.
+        """Return the JSON object of the response within `budget` seconds. Raise `ClientError` on failure.
 
-        A connection that turns out to be closed is replaced once, unless `again` says that the service must not be
-        told the same thing twice.
+        Retry once on a closed connection, unless `retry` is false because the request must not be sent twice.
         """
         started = self._clock()
         if not self._breaker.allow(started):
-            raise ServiceUnavailable(Reason.SERVICE_UNAVAILABLE, "it failed several times in a row and is left alone")
+            raise ServiceUnavailable(Reason.SERVICE_UNAVAILABLE, "it failed several times in a row; calls are paused")
         content = b"" if body is None else to_json(body, exclude_none=True)
         headers = self._headers | {"X-Deadline-Ms": str(max(1, int(budget * 1000)))}
         try:
             async with asyncio.timeout(budget):
-                status, answer = await self._exchange(method, path, content, headers, again)
+                status, answer = await self._exchange(method, path, content, headers, retry)
         except TimeoutError:
-            if budget >= TELLING:
+            if budget >= MIN_COUNTED_BUDGET:
                 self._breaker.record_failure(self._clock())
             raise DeadlinePassed(Reason.DEADLINE) from None
         except (self._httpx.TransportError, OSError) as error:
@@ -106,19 +104,19 @@ class HttpService:
         return _read(status, answer)
 
     async def aclose(self) -> None:
-        """Close the running loop's connections."""
+        """Close the connections of the running event loop."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
 
     async def _exchange(
-        self, method: str, path: str, content: bytes, headers: Mapping[str, str], again: bool
+        self, method: str, path: str, content: bytes, headers: Mapping[str, str], retry: bool
     ) -> tuple[int, bytes]:
         broken = (self._httpx.RemoteProtocolError, self._httpx.ReadError, self._httpx.WriteError)
         try:
             return await self._once(method, path, content, headers)
         except broken:
-            if not again:
+            if not retry:
                 raise
             return await self._once(method, path, content, headers)
 
@@ -128,17 +126,17 @@ class HttpService:
             async for chunk in response.aiter_raw():
                 answer += chunk
                 if len(answer) > MAX_ANSWER_BYTES:
-                    raise BadReply(Reason.BAD_REPLY, "the answer is too long")
+                    raise BadReply(Reason.BAD_REPLY, "the response is too long")
         return response.status_code, bytes(answer)
 
     def _client(self) -> Any:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            # certificates take long to load, and a proxy must not stand between two processes of one machine
+            # loading certificates is slow, and local calls must not go through a proxy
             client = self._clients[loop] = self._httpx.AsyncClient(
                 verify=self._secure,
-                trust_env=not self._near,
+                trust_env=not self._local,
                 timeout=None,
                 limits=self._httpx.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS),
             )
@@ -160,7 +158,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _read(status: int, answer: bytes) -> dict[str, Any]:
-    """The object of a good answer. Raises the error that any other answer stands for."""
+    """Parse a successful response. Raise `ClientError` for any other."""
     try:
         body = json.loads(answer) if answer.strip() else {}
     except (ValueError, RecursionError):
@@ -171,15 +169,15 @@ def _read(status: int, answer: bytes) -> dict[str, Any]:
 
 
 def _fault(status: int, problem: Mapping[str, Any]) -> ClientError:
-    """What a refusal means; a service that follows the contract names the reason in its problem document."""
+    """Map an error response to an exception, with the reason of its problem document if it has one."""
     kind, reason = _STATUS_FAULTS.get(status, (BadReply, Reason.BAD_REPLY))
     if 400 <= status < 500 and status not in _STATUS_FAULTS:
         kind, reason = BadRequest, Reason.BAD_REQUEST
     elif status >= 500 and status not in _STATUS_FAULTS:
         reason = Reason.INTERNAL
-    named = problem.get("reason")
-    if isinstance(named, str) and Reason(named) is not Reason.UNKNOWN:
-        reason = Reason(named)
+    given = problem.get("reason")
+    if isinstance(given, str) and Reason(given) is not Reason.UNKNOWN:
+        reason = Reason(given)
     detail = problem.get("detail") or problem.get("title")
-    told = f": {detail[:_DETAIL_CHARS]}" if isinstance(detail, str) else ""
-    return kind(reason, f"status {status}{told}")
+    suffix = f": {detail[:_DETAIL_CHARS]}" if isinstance(detail, str) else ""
+    return kind(reason, f"status {status}{suffix}")

@@ -1,6 +1,4 @@
-"""The least of an HTTP client: one POST over HTTP/1.1, standard library only and quick to load. Plain HTTP alone."""
-
-import time
+"""Minimal HTTP/1.1 client: one POST over plain HTTP, standard library only, fast to load."""
 
 if __package__:
     from . import resp
@@ -11,44 +9,43 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MOST_BYTES = 4_194_304
-"""The longest response that is read to its end."""
+MAX_RESPONSE_BYTES = 4_194_304
 
 _CHUNK = 65_536
 
 
 class HttpFault(Exception):
-    """There is no usable response; the message says why."""
+    """No usable response; the message says why."""
 
 
 def post(url: str, path: str, headers: "Mapping[str, str]", body: bytes, end: float) -> bytes:
-    """The body of the response with status 200, read until `end`, in seconds of monotonic time.
+    """Return the body of a 200 response, received before `end` in monotonic seconds.
 
-    `path` is put behind what `url` has of its own. Raises `HttpFault`, `OSError`, and `ValueError` for a wrong port.
+    `path` is appended to the path of `url`. Raise `HttpFault`, `OSError`, or `ValueError` for an invalid port.
     """
     host, port, prefix = split_url(url)
     lines = [f"POST {prefix}{path} HTTP/1.1", f"Host: {_authority(host, port)}", "Connection: close"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     lines.append(f"Content-Length: {len(body)}")
     if any(character < " " or character == "\x7f" for line in lines for character in line):
-        raise HttpFault("control characters in an address or a token")
-    link = resp.connected((host, port), end)
+        raise HttpFault("the URL or token contains control characters")
+    sock = resp.connect((host, port), end)
     try:
-        link.settimeout(_left(end))
-        link.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
-        return parse(_received(link, end))
+        sock.settimeout(resp.seconds_left(end))
+        sock.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        return parse(_received(sock, end))
     finally:
-        link.close()
+        sock.close()
 
 
 def split_url(url: str) -> tuple[str, int, str]:
-    """Host, port and path of `http://host[:port][/path]`. Raises `HttpFault` for every other form."""
+    """Return host, port and path of `http://host[:port][/path]`. Raise `HttpFault` for any other URL."""
     scheme, mark, rest = url.partition("://")
     if not mark or scheme.lower() != "http":
-        raise HttpFault(f"the scheme {scheme}:// is not supported here; use http://")
+        raise HttpFault(f"the scheme {scheme}:// is not supported; use http://")
     authority, slash, path = rest.partition("/")
     if not authority or "@" in authority:
-        raise HttpFault("the address must be http://host:port")
+        raise HttpFault("the URL must be http://host:port")
     if authority.startswith("["):
         host, _, port = authority[1:].partition("]")
         port = port.removeprefix(":")
@@ -61,23 +58,16 @@ def _authority(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _left(end: float) -> float:
-    left = end - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("the deadline has passed")
-    return left
-
-
-def _received(link: "resp.Socket", end: float) -> bytes:
-    """Everything until the server closes, or until the response is complete by its own length."""
+def _received(sock: "resp.Socket", end: float) -> bytes:
+    """Read until the server closes the connection or the response is complete by its Content-Length."""
     data = b""
-    while len(data) <= MOST_BYTES:
-        link.settimeout(_left(end))
-        chunk = link.recv(_CHUNK)
+    while len(data) <= MAX_RESPONSE_BYTES:
+        sock.settimeout(resp.seconds_left(end))
+        chunk = sock.recv(_CHUNK)
         data += chunk
         if not chunk or _is_complete(data):
             return data
-    raise HttpFault(f"the response is longer than {MOST_BYTES} bytes")
+    raise HttpFault(f"the response is longer than {MAX_RESPONSE_BYTES} bytes")
 
 
 def _is_complete(data: bytes) -> bool:
@@ -92,11 +82,11 @@ def _headers(head: bytes) -> dict[bytes, bytes]:
 
 
 def parse(data: bytes) -> bytes:
-    """The body of a whole response. Raises `HttpFault` where it is no response, cut short, or its status not 200."""
+    """Return the body of a response. Raise `HttpFault` if it is not HTTP, incomplete or not a 200."""
     head, mark, body = data.partition(b"\r\n\r\n")
     version, _, status = head.split(b"\r\n")[0].partition(b" ")
     if not mark or not version.startswith(b"HTTP/1."):
-        raise HttpFault("that is no HTTP service")
+        raise HttpFault("the server does not speak HTTP")
     if status[:3] != b"200":
         raise HttpFault("the service answered " + status.decode("latin-1"))
     headers = _headers(head)
@@ -106,7 +96,7 @@ def parse(data: bytes) -> bytes:
     if not length.isdigit():
         return body
     if len(body) < int(length):
-        raise HttpFault("the response was cut short")
+        raise HttpFault("the response is incomplete")
     return body[: int(length)]
 
 
@@ -116,7 +106,7 @@ def _unchunked(body: bytes) -> bytes:
         size, mark, rest = body.partition(b"\r\n")
         count = int(size.partition(b";")[0] or b"0", 16) if mark else -1
         if count < 0 or len(rest) < count + 2:
-            raise HttpFault("the response was cut short")
+            raise HttpFault("the response is incomplete")
         if count == 0:
             return b"".join(parts)
         parts.append(rest[:count])

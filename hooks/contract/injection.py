@@ -1,7 +1,6 @@
-"""The contract between an orchestrator and the service: frozen models, JSON on the wire, schema version "1".
+"""Models of injection requests and session events, schema version "1".
 
-The same models serve the queue, the command line and every later door. Unknown request fields are ignored, so
-that either side may be upgraded first.
+Unknown request fields are ignored, so that either side may be upgraded first.
 """
 
 import uuid
@@ -18,7 +17,7 @@ MAX_DEADLINE_MS = 60_000
 
 
 def clean_text(value: object) -> object:
-    """Replace unpaired surrogates, which JSON may carry and UTF-8 cannot, by U+FFFD; other values pass."""
+    """Replace unpaired surrogates, which JSON allows but UTF-8 does not, with U+FFFD. Return other values unchanged."""
     if not isinstance(value, str) or value.isascii():
         return value
     try:
@@ -29,11 +28,11 @@ def clean_text(value: object) -> object:
 
 
 def as_utc(value: datetime) -> datetime:
-    """Times are UTC; a naive time is taken to be UTC already. Raises `ValueError` for one that has no year there."""
+    """Convert a time to UTC; a naive time is UTC already. Raise `ValueError` outside the years 1 to 9999."""
     try:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError as error:
-        raise ValueError("in UTC this time is not within the years 1 to 9999") from error
+        raise ValueError("the time in UTC must be within the years 1 to 9999") from error
 
 
 Text = Annotated[str, BeforeValidator(clean_text)]
@@ -42,13 +41,13 @@ UtcTime = Annotated[datetime, AfterValidator(as_utc)]
 
 
 class WireModel(BaseModel):
-    """Base of everything that crosses a process border."""
+    """Base of all models that are sent between processes."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Outcome(StrEnum):
-    """What became of a request; `memory_context` is set only for `injected`."""
+    """The outcome of a request; `memory_context` is set only for `injected`."""
 
     INJECTED = "injected"
     NONE_RELEVANT = "none_relevant"
@@ -59,17 +58,17 @@ class Outcome(StrEnum):
 
 
 class Engine(StrEnum):
-    """What made the final choice."""
+    """What made the final selection."""
 
     LLM = "llm"
     DECISION = "decision"
-    RELEVANCE_MODEL = "judge"  # the value is older than the name; clients that are installed elsewhere know it
+    RELEVANCE_MODEL = "judge"  # the value predates the name; installed clients rely on it
     DETERMINISTIC = "deterministic"
     NONE = "none"
 
 
 class Reason(StrEnum):
-    """Why the outcome is what it is, or why the answer is degraded."""
+    """The reason for an outcome or a degraded result."""
 
     DISABLED = "disabled"
     MODE_OFF = "mode_off"
@@ -117,12 +116,12 @@ class Reason(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "Reason":
-        """A newer service may name a reason that this client does not know yet."""
+        """Accept reasons of newer services as unknown."""
         return cls.UNKNOWN
 
 
 class Retention(StrEnum):
-    """What the caller does with a block after the turn."""
+    """How long the caller keeps a block after the turn."""
 
     HISTORY = "history"
     EPHEMERAL = "ephemeral"
@@ -130,7 +129,7 @@ class Retention(StrEnum):
 
 
 class Mode(StrEnum):
-    """How much the model may be used for a request."""
+    """When the model may be used for a request."""
 
     ALWAYS = "always"
     ESCALATE = "escalate"
@@ -150,7 +149,7 @@ class ItemSource(StrEnum):
 
 
 class SessionEventType(StrEnum):
-    """What may happen to a conversation beside its turns."""
+    """Events of a conversation besides its turns."""
 
     SESSION_STARTED = "session.started"
     SESSION_RESUMED = "session.resumed"
@@ -164,14 +163,14 @@ class SessionEventType(StrEnum):
 
 
 class RecentMessage(WireModel):
-    """One earlier turn of the conversation, oldest first in a request."""
+    """An earlier message of the conversation; oldest first in a request."""
 
     role: Text = "user"
     content: Text = ""
 
 
 class Scope(WireModel):
-    """Whose memories may be seen. The tenant is a hard border; `None` elsewhere means "not said"."""
+    """Whose memories are visible. Tenants are strictly separated; `None` in other fields means unspecified."""
 
     tenant: Key = "default"
     user: Text | None = None
@@ -181,10 +180,10 @@ class Scope(WireModel):
 
 
 class RenderOptions(WireModel):
-    """How the block is to look. The limits are those of the whole block; `None` leaves them to the settings.
+    """The format and limits of the whole block; `None` uses the settings.
 
-    Characters are counted as JavaScript does (UTF-16 code units: an emoji has two), tokens by an estimate that errs
-    upwards and is never below four bytes of UTF-8 a token.
+    Characters are UTF-16 code units, as in JavaScript: an emoji counts as two. Tokens are a conservative estimate, at
+    least one per four bytes of UTF-8.
     """
 
     format: BlockFormat = BlockFormat.XML
@@ -197,11 +196,10 @@ def new_turn_id() -> str:
 
 
 class InjectionRequest(WireModel):
-    """One worker run that may be given memory.
+    """A request for the relevant memories of one worker run.
 
-    `turn_id` is the idempotency key: the same one brings the same block again. `visible_blocks` lists the ids of
-    the blocks that the caller's context still shows; `None` means that the caller does not know. `now` is for tests
-    and replay: memories made after it do not exist for this request.
+    `turn_id` is the idempotency key: the same id returns the same block. `visible_blocks` lists the ids of the blocks
+    still in the caller's context; `None` means unknown. `now` is for tests and replay and hides memories created later.
     """
 
     schema_version: Text = SCHEMA_VERSION
@@ -223,7 +221,7 @@ class InjectionRequest(WireModel):
 
 
 class InjectedItem(WireModel):
-    """One memory of the block, as the block shows it."""
+    """One memory of the block, as shown in it."""
 
     id: str
     type: str
@@ -235,12 +233,12 @@ class InjectedItem(WireModel):
 
 
 class InjectionResult(WireModel):
-    """The answer: a whole block in `memory_context`, or nothing and the reason.
+    """The result: a block in `memory_context`, or a reason.
 
-    `text` holds the lines of the block without its frame, `block_id` the hash by which the block can be named in
-    `visible_blocks`, `history_cap` the most blocks that the history is to hold with this one (`history.cap_blocks`),
-    `stages` the milliseconds spent per stage. Place the block in front of the newest message and
-    leave it there: earlier messages then stay byte for byte the same and providers' prompt caches stay warm.
+    `text` contains the lines of the block without its frame, `block_id` its id for `visible_blocks`, `history_cap` the
+    maximum number of blocks in the history including this one (see `history.cap_blocks`), and `stages` the milliseconds
+    per stage. Place the block in front of the newest message and leave it there, so that earlier messages do not change
+    and the provider's prompt cache stays valid.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -259,22 +257,22 @@ class InjectionResult(WireModel):
     stages: dict[str, float] = Field(default_factory=dict)
 
     def prefix(self, message: str) -> str:
-        """`message` with the block in front of it, or `message` itself when there is no block."""
+        """Return `message` with the block in front, if there is one."""
         return f"{self.memory_context}\n\n{message}" if self.memory_context else message
 
     @classmethod
     def nothing(cls, outcome: Outcome, reason: Reason, *, turn_id: str | None = None, elapsed_ms: float = 0.0) -> Self:
-        """An answer without a block."""
+        """Return a result without a block."""
         return cls(outcome=outcome, reason=reason, turn_id=turn_id, elapsed_ms=elapsed_ms)
 
 
 class SessionEvent(WireModel):
-    """Something that changes what a conversation's context holds; the ledger follows it.
+    """An event that changes a conversation's context, and with it the ledger.
 
-    `agent_id` unset means every agent of the session. `agent.started` needs `agent_id`, `turn.failed` needs `turn_id`,
-    `context.pruned` needs one of the last three. `parent_session_id` is what a fork was made from, where that is known.
-    `visible_blocks` are the ids of the blocks that the context still shows, `removed_blocks` those that have just gone;
-    `kept_turns` says that the blocks of the last so many turns are still there and older ones are not.
+    Without `agent_id`, the event applies to every agent of the session. `agent.started` needs `agent_id`, `turn.failed`
+    needs `turn_id`, and `context.pruned` needs `visible_blocks` (ids of the blocks still in the context),
+    `removed_blocks` (ids of the removed blocks) or `kept_turns` (only blocks of the last turns are left).
+    `parent_session_id` is the origin of a fork, if known.
     """
 
     schema_version: Text = SCHEMA_VERSION
@@ -295,16 +293,16 @@ class SessionEvent(WireModel):
             raise ValueError("agent.started needs agent_id")
         if self.type is SessionEventType.TURN_FAILED and self.turn_id is None:
             raise ValueError("turn.failed needs turn_id")
-        says = (self.visible_blocks, self.removed_blocks, self.kept_turns)
-        if self.type is SessionEventType.CONTEXT_PRUNED and says == (None, None, None):
+        changes = (self.visible_blocks, self.removed_blocks, self.kept_turns)
+        if self.type is SessionEventType.CONTEXT_PRUNED and changes == (None, None, None):
             raise ValueError("context.pruned needs visible_blocks, removed_blocks or kept_turns")
         return self
 
 
 class SessionEventResult(WireModel):
-    """What an event did to the ledger, in memories: forgotten ones may be shown again, adopted ones count as shown.
+    """The number of memories changed in the ledger: forgotten ones may be shown again, adopted ones count as shown.
 
-    Where `done` is false, `reason` says why and the ledger is as it was.
+    If `done` is false, `reason` says why and the ledger is unchanged.
     """
 
     schema_version: str = SCHEMA_VERSION

@@ -1,0 +1,129 @@
+"""Search filters as conditions on a point, and their compilation for either engine."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeAlias, TypeVar, assert_never
+
+from hooks.contract import clean_text
+from worker.domain.memory import MemoryFilter, Visibility
+
+from .payload import EVERYBODY, FAR_FUTURE, LONG_AGO, TENANT, point_id, tenant_name, timestamp
+
+FilterT = TypeVar("FilterT")
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    """The value of `key` is `value`."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """The value of `key`, or one of its values, is in `values`."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InRange:
+    """The number under `key`, or one of them, is within the given bounds."""
+
+    key: str
+    gt: float | None = None
+    gte: float | None = None
+    lte: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HasId:
+    """The point's id is in `points`, or with `negated` is not."""
+
+    points: tuple[str, ...]
+    negated: bool = False
+
+
+Condition: TypeAlias = Equals | AnyOf | InRange | HasId
+
+
+@dataclass(frozen=True, slots=True)
+class FilterCompiler(Generic[FilterT]):
+    """Compile conditions with the constructors of an engine's filter types."""
+
+    all_of: Callable[..., FilterT]
+    field: Callable[..., Any]
+    match_value: Callable[[str], Any]
+    match_any: Callable[[list[str]], Any]
+    within: Callable[..., Any]
+    has_id: Callable[[tuple[str, ...]], Any]
+
+    def __call__(self, wanted: Iterable[Condition]) -> FilterT:
+        """Return a filter for points that meet all conditions."""
+        return self.all_of(must=[self._compile(condition) for condition in wanted])
+
+    def _compile(self, condition: Condition) -> Any:
+        match condition:
+            case Equals(key, value):
+                return self.field(key=key, match=self.match_value(value))
+            case AnyOf(key, values):
+                return self.field(key=key, match=self.match_any(list(values)))
+            case InRange(key, gt, gte, lte):
+                return self.field(key=key, range=self.within(gt=gt, gte=gte, lte=lte))
+            case HasId(points, negated):
+                return self.all_of(must_not=[self.has_id(points)]) if negated else self.has_id(points)
+            case _:
+                assert_never(condition)
+
+
+def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]:
+    """Return the conditions a point must meet, the tenant's first."""
+    found: list[Condition] = [Equals(TENANT, tenant_name(tenant))]
+    if where is None:
+        return tuple(found)
+    if where.visibility is not None:
+        found += _visible(where.visibility)
+    if where.user is not None:
+        found.append(Equals("user", str(clean_text(where.user))))
+    if where.importance is not None:
+        found.append(InRange("importance", gte=where.importance))
+    for ids, negated in ((where.ids, False), (where.other_than, True)):
+        if ids:
+            found.append(HasId(tuple(point_id(tenant_name(tenant), key) for key in ids), negated))
+    return (*found, *_narrowed(where), *_dated(where.since, where.until))
+
+
+def _narrowed(where: MemoryFilter) -> Iterator[Condition]:
+    wanted = {
+        "type": [kind.value for kind in where.types],
+        "entities": [str(clean_text(entity)).casefold() for entity in where.entities],
+        "names": where.names,
+        "channel": map(clean_text, where.channels),
+        "points_at": map(clean_text, where.pointing_at),
+    }
+    for key, values in wanted.items():
+        allowed = tuple(map(str, values))
+        if allowed:
+            yield AnyOf(key, allowed)
+
+
+def _visible(visibility: Visibility) -> Iterator[Condition]:
+    owners = {"user": visibility.users, "agent": visibility.agents, "project": visibility.projects}
+    for key, names in owners.items():
+        yield AnyOf(key, (EVERYBODY, *(str(clean_text(name)) for name in names)))
+    if visibility.valid_at is not None:
+        now = timestamp(visibility.valid_at)
+        yield InRange("valid_until_ts", gt=now)
+        if not visibility.superseded:
+            yield InRange("superseded_ts", gt=now)
+    if visibility.created_until is not None:
+        yield InRange("created_ts", lte=timestamp(visibility.created_until))
+
+
+def _dated(since: datetime | None, until: datetime | None) -> Iterator[Condition]:
+    if since is not None or until is not None:
+        first = LONG_AGO if since is None else timestamp(since)
+        yield InRange("times", gte=first, lte=FAR_FUTURE if until is None else timestamp(until))

@@ -1,0 +1,104 @@
+"""Handlers that find memories: injection and recall."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from hooks.contract import InjectionRequest, InjectionResult
+from worker.domain.deadline import Deadline
+from worker.domain.ledger import LedgerKey
+from worker.domain.memory import Candidate, RecallQuery, visible_to
+from worker.domain.operation import AnyHandler, HandlerResult, Undelivered
+from worker.domain.timings import Stages
+from worker.injection.service import InjectionService
+from worker.recall.ranking import keyword_unit
+from worker.recall.recall import Recall, RecallScope
+from worker.settings.injection import InjectionConfig
+from worker.text.rendering import shown_text
+
+from .registry import INJECT, RECALL
+from .requests import RecallRequest
+from .results import FoundMemory, RecallResult
+
+EXPLICIT = {"recall_min_score": -1.0}
+"""Settings of a search: its sender asks for memories, so the check whether a message needs any does not apply."""
+
+UNGATED = {"contextual_min_score": -1.0, "recall_min_score": -1.0, "keyword_min_score": 0.0}
+"""Settings that turn every search result into a candidate."""
+
+
+class InjectionOperations:
+    def __init__(
+        self,
+        injection: InjectionService,
+        recall: Recall,
+        config_for: Callable[[str], InjectionConfig],
+        clock: Callable[[], datetime],
+        ledger_name: Callable[[LedgerKey], str],
+    ) -> None:
+        self._injection = injection
+        self._recall = recall
+        self._config_for = config_for
+        self._clock = clock
+        self._ledger_name = ledger_name
+
+    def handlers(self) -> tuple[AnyHandler, ...]:
+        return INJECT.bind(self.inject), RECALL.bind(self.recall)
+
+    async def inject(self, request: InjectionRequest, deadline: Deadline) -> HandlerResult[InjectionResult]:
+        injection = await self._injection.inject(request, deadline)
+        if injection.delivery is None:
+            return injection.result
+        commit = self._ledger_name(injection.delivery.key), injection.delivery.turn_key
+        return Undelivered(injection.result, commit)
+
+    async def recall(self, request: RecallRequest, deadline: Deadline) -> RecallResult:
+        config = self._config_for(request.agent_id)
+        limits = {"search_limit": max(config.search_limit, request.limit)}
+        config = config.model_copy(update=limits | (UNGATED if request.ungated else EXPLICIT))
+        stages = Stages()
+        recalled = await self._recall(_query(request), self._scope(request, config), config, deadline, stages)
+        return RecallResult(
+            memories=[_found(candidate, config) for candidate in recalled.candidates[: request.limit]],
+            degraded=recalled.degraded,
+            stages=stages.as_dict(),
+            size=recalled.size,
+            keyword_unit=keyword_unit(recalled.size),
+        )
+
+    def _scope(self, request: RecallRequest, config: InjectionConfig) -> RecallScope:
+        now, replay = request.now or self._clock(), request.now is not None
+        visibility = visible_to(request.scope, request.agent_id, config.shared_users, now, replay=replay)
+        return RecallScope(request.scope.tenant, visibility, now, request.scope.channel)
+
+
+def _query(request: RecallRequest) -> RecallQuery:
+    return RecallQuery(
+        request.query,
+        request.types,
+        request.entities,
+        request.since,
+        request.until,
+        request.channels,
+        request.budget,
+        also=request.also,
+        history=request.history,
+    )
+
+
+def _found(candidate: Candidate, config: InjectionConfig) -> FoundMemory:
+    memory = candidate.memory
+    return FoundMemory(
+        id=memory.id,
+        type=memory.type,
+        text=shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets),
+        created_at=memory.created_at,
+        occurred_at=memory.occurred_at,
+        valid_until=memory.valid_until,
+        superseded_at=memory.superseded_at,
+        superseded_by=memory.superseded_by,
+        cosine=candidate.cosine,
+        keyword=candidate.keyword,
+        relevance=candidate.relevance,
+        score=candidate.score,
+        legs=list(candidate.legs),
+    )

@@ -1,0 +1,41 @@
+"""Every operation of the service."""
+
+from hooks.contract import InjectionRequest, InjectionResult, SessionEvent, SessionEventResult
+from hooks.contract.usage import AnswerReport, AnswerReportResult
+from hooks.protocol import wire
+from worker.domain.operation import JsonObject, Operation
+from worker.domain.receipt import Receipt
+from worker.receipts.cases import LabelledCase
+from worker.receipts.replay import Replay
+
+from . import requests, results
+
+INJECT = Operation(wire.INJECT, InjectionRequest, InjectionResult)
+SESSION_EVENT = Operation(wire.SESSION_EVENT, SessionEvent, SessionEventResult)
+POST_EXECUTION = Operation(wire.POST_EXECUTION, AnswerReport, AnswerReportResult)
+HOST_HOOK = Operation(wire.HOST_HOOK, requests.HostHookRequest, JsonObject)
+
+REMEMBER = Operation("remember", requests.RememberRequest, results.RememberResult, writes=True, omit_unset=True)
+PUT = Operation("put", requests.PutRequest, results.PutResult, writes=True)
+UPDATE = Operation("update", requests.UpdateRequest, results.MemoryResult, writes=True)
+RELATE = Operation("relate", requests.RelateRequest, results.MemoryResult, writes=True)
+FORGET = Operation("forget", requests.ForgetRequest, results.ForgetResult, writes=True)
+SHOW = Operation("show", requests.IdRequest, results.MemoryHistory)
+EXPORT = Operation("export", requests.ExportRequest, results.MemoryPage)
+RECALL = Operation("recall", requests.RecallRequest, results.RecallResult)
+
+RECEIPT = Operation("receipt", requests.IdRequest, Receipt)
+RECEIPTS = Operation("receipts", requests.ReceiptsRequest, results.ReceiptList)
+REPLAY = Operation("replay", requests.ReplayReceiptRequest, Replay)
+LABEL = Operation("label", requests.LabelRequest, LabelledCase)
+USAGE = Operation("usage", requests.UsageRequest, results.UsageList)
+SESSION_SHOW = Operation("session_show", requests.SessionRequest, results.SessionResult)
+
+SETTINGS_GET = Operation("settings_get", requests.SettingsRequest, results.SettingsResult, omit_unset=True)
+SETTINGS_PATCH = Operation("settings_patch", requests.SettingsPatchRequest, results.SettingsResult, omit_unset=True)
+SETTINGS_RESET = Operation("settings_reset", requests.SettingsRequest, results.SettingsResult, omit_unset=True)
+
+HEALTH = Operation("health", requests.NoRequest, results.HealthResult)
+STORE_INFO = Operation("store_info", requests.NoRequest, results.StoreInfoResult, omit_unset=True)
+STORE_JOB_START = Operation("store_job_start", requests.StoreJobRequest, results.StoreJobResult, omit_unset=True)
+STORE_JOB_STATUS = Operation("store_job_status", requests.NoRequest, results.StoreJobResult, omit_unset=True)

@@ -1,0 +1,184 @@
+"""Result models of the operations. Answers may gain fields; callers ignore the ones they do not know."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, PlainSerializer
+
+from hooks.contract import Reason
+from worker.domain.memory import Memory, MemoryType, StoreHealth
+from worker.transfer import to_fields
+from worker.triage.model_pool import ModelState
+
+# lambdas have no return annotation, so that the JSON schema stays that of the annotated type
+MemoryFields = Annotated[Memory, PlainSerializer(lambda memory: to_fields(memory))]  # noqa: PLW0108
+IsoTime = Annotated[datetime, PlainSerializer(lambda time: time.isoformat())]
+
+
+class RememberResult(BaseModel):
+    id: str
+    stored: Annotated[str, Field(description="created, updated or unchanged.")]
+    without_vector: bool = Field(default=False, description="Only keyword search finds it until the next reindex.")
+
+
+class PutResult(BaseModel):
+    created: int
+    updated: int
+    unchanged: int
+    without_vector: int
+
+
+class MemoryResult(BaseModel):
+    memory: MemoryFields
+
+
+class UsageCounts(BaseModel):
+    """How often a memory was injected, and how often a reported answer used it."""
+
+    injected: int
+    used: int
+    last_injected: IsoTime | None
+    last_used: IsoTime | None
+
+
+class MemoryHistory(BaseModel):
+    """A memory, the ones it replaced and that replaced it (nearest first), related memories, and its usage."""
+
+    memory: MemoryFields
+    earlier: list[MemoryFields]
+    later: list[MemoryFields]
+    related: list[MemoryFields]
+    usage: UsageCounts | None = None
+
+
+class MemoryPage(BaseModel):
+    """Memories in no particular order. `cursor` requests the next page; `null` marks the last one."""
+
+    memories: list[MemoryFields]
+    cursor: str | None
+
+
+class ForgetResult(BaseModel):
+    forgotten: int
+
+
+class FoundMemory(BaseModel):
+    """A memory that a search found. Its `score` is comparable only within one answer."""
+
+    id: str
+    type: MemoryType
+    text: str
+    created_at: datetime | None = None
+    occurred_at: datetime | None = None
+    valid_until: datetime | None = None
+    superseded_at: datetime | None = None
+    superseded_by: str | None = None
+    cosine: float | None = None
+    keyword: float | None = None
+    relevance: float | None = None
+    score: float | None = None
+    legs: list[str] = Field(default_factory=list)
+
+
+class RecallResult(BaseModel):
+    memories: list[FoundMemory]
+    degraded: Reason | None = None
+    stages: dict[str, float] = Field(default_factory=dict)
+    size: int | None = None
+    keyword_unit: float | None = None
+
+
+class ReceiptList(BaseModel):
+    receipts: list[dict[str, Any]]
+
+
+class MemoryUsage(UsageCounts):
+    """A memory's usage and the beginning of its text."""
+
+    id: str
+    text: str
+
+
+class UsageList(BaseModel):
+    """Usage of the memories that still exist. `counted` is the number of memories with any usage."""
+
+    memories: list[MemoryUsage]
+    counted: int
+
+
+class ShownMemory(BaseModel):
+    """A memory that an agent has in its context, according to the ledger."""
+
+    id: str
+    version: int
+    turn: int
+    block_id: str
+    lasting: bool
+    text: str
+
+
+class AgentContext(BaseModel):
+    agent_id: str
+    turn: int
+    compaction_pending: bool
+    shown: list[ShownMemory]
+
+
+class SessionResult(BaseModel):
+    session_id: str
+    agents: list[AgentContext]
+
+
+class SettingValue(BaseModel):
+    """A value in force, its kind of source, and its place there."""
+
+    value: Any
+    origin: str
+    at: str | None = None
+
+
+class SettingsResult(BaseModel):
+    """Every setting in force. `memory_injection_overridden` says whether any value was saved for this agent or all."""
+
+    agent: str | None
+    version: str
+    saved_version: int
+    memory_injection_overridden: bool
+    memory_injection: dict[str, SettingValue]
+    agents: dict[str, Any]
+    service: dict[str, SettingValue]
+    faults: dict[str, str]
+    warnings: list[str]
+    needs_restart: list[str]
+    dropped: list[str] | None = None
+
+
+class HealthResult(BaseModel):
+    store: StoreHealth
+    embedder: str | None
+    model: str | None
+    relevance_model: str
+    store_at: str
+    pid: int
+    models: list[ModelState]
+    settings: dict[str, Any]
+
+
+class StoreJobResult(BaseModel):
+    """The current or last maintenance job; only `state`, "none", without one."""
+
+    state: str
+    id: str | None = None
+    kind: str | None = None
+    phase: str | None = None
+    done: int | None = None
+    total: int | None = None
+    result: dict[str, Any] | None = None
+    error: str | None = None
+
+
+class StoreInfoResult(BaseModel):
+    store: dict[str, Any]
+    made_by: dict[str, Any]
+    generations: dict[str, Any]
+    job: StoreJobResult
