@@ -17,10 +17,6 @@ class CircuitBreaker:
     blocked_until: float | None = None
     last: str | None = None
 
-    @property
-    def is_open(self) -> bool:
-        return self.blocked_until is not None
-
     def paused_for(self, now: float) -> float | None:
         """Return the seconds until the next probe, or `None` while closed."""
         return None if self.blocked_until is None else max(0.0, self.blocked_until - now)

@@ -56,7 +56,7 @@ async def test_an_answer_is_reported_and_counted(service: Stack, hook: PreExecut
     (row,) = [one for one in counted["memories"] if one["id"] == "tuesday"]
     assert (row["injected"], row["used"]) == (1, 1)
     shown = service.command("show", "tuesday", "--tenant", "acme")
-    assert "by 1 of 1 answers" in shown.stdout
+    assert "in 1 of 1 answers that received it" in shown.stdout
     assert "Alembic" not in service.log
 
 

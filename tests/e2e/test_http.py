@@ -185,7 +185,7 @@ async def test_the_store_of_another_tenant_is_out_of_reach(tmp_path: Path) -> No
     ("options", "variables", "word"),
     [
         (("--http-host", "0.0.0.0"), {}, "MEESEEKS_HTTP_TOKEN"),
-        ((), {"MEESEEKS_HTTP_TOKEN": "short"}, "at least 16 characters"),
+        ((), {"MEESEEKS_HTTP_TOKEN": "short"}, "at least 16 printable ASCII characters"),
         ((), {"MEESEEKS_HTTP_TOKEN_FILE": "/nowhere/tokens"}, "/nowhere/tokens cannot be read"),
     ],
 )
@@ -202,7 +202,7 @@ async def test_a_port_that_is_taken_does_not_stop_the_queue(tmp_path: Path) -> N
     with socket.create_server(("127.0.0.1", port)) as other:
         options = ("up", "--model", "none", "--http", "--http-port", str(port))
         with running_stack(tmp_path, *options) as stack:
-            assert stack.http == f"none yet: port {port} is taken"
+            assert stack.http == f"none yet: port {port} is in use"
             assert "http_address_taken" in stack.log
             await put(stack.url, FACTS)
             alone = command(tmp_path, "http", "--http-port", str(port))

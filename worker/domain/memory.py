@@ -70,11 +70,6 @@ class Memory(DomainModel):
     source: Text | None = None
     version: int = Field(default=1, ge=1)
 
-    @property
-    def content_hash(self) -> str:
-        """Return the SHA-256 of the content in hexadecimal."""
-        return hashlib.sha256(self.content.encode()).hexdigest()
-
 
 @dataclass(frozen=True, slots=True)
 class SparseVector:

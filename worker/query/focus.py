@@ -74,11 +74,6 @@ def focus(request: InjectionRequest, config: InjectionConfig) -> Focus:
     return Focus(whole, alternatives=(*others, enriched) if _points_back(alone, known) else others)
 
 
-def focused_query(request: InjectionRequest, config: InjectionConfig) -> str:
-    """Return only the query of `focus`."""
-    return focus(request, config).query
-
-
 def says_too_little(text: str, known: Lexicon) -> bool:
     """Return whether `text` is unclear on its own: it has few content words, or refers to something said before."""
     if len(text) > LONG:

@@ -85,10 +85,6 @@ class OutcomeChange(DomainModel):
     place_before: int | None = None
     place_after: int | None = None
 
-    @property
-    def differs(self) -> bool:
-        return (self.before, self.place_before) != (self.after, self.place_after)
-
 
 class ChangedMemory(DomainModel):
     """A memory that has changed: `now` is today's version, `None` if it was deleted."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hooks.contract import InjectionRequest
 from tests.support.cases import case
-from worker.query.focus import Focus, focus, focused_query
+from worker.query.focus import Focus, focus
 from worker.query.skipping import skip_reason
 from worker.settings.injection import InjectionConfig
 
@@ -22,6 +22,10 @@ TURNS = (
 
 def request(message: str, **fields: Any) -> InjectionRequest:
     return InjectionRequest.model_validate({"session_id": "s", "message": message, **fields})
+
+
+def focused_query(asked: InjectionRequest, config: InjectionConfig) -> str:
+    return focus(asked, config).query
 
 
 def query(message: str, **fields: Any) -> str:

@@ -279,12 +279,12 @@ def test_an_open_breaker_lets_one_probe_through_per_pause() -> None:
     breaker = CircuitBreaker(threshold=1, pause=10)
     assert breaker.allow(0)
     breaker.record_failure(0)
-    assert breaker.is_open
+    assert breaker.blocked_until is not None
     assert not breaker.allow(9)
     assert [breaker.allow(10), breaker.allow(11), breaker.allow(20)] == [True, False, True]
     breaker.record_success()
     assert breaker.allow(21)
-    assert not breaker.is_open
+    assert breaker.blocked_until is None
 
 
 @settings(max_examples=60, deadline=None)
