@@ -42,9 +42,14 @@ class LedgerKey:
     agent_id: str
 
 
-def turn_key_of(turn_id: str, message: str) -> str:
-    """Return the turn's id and a digest of its message, so that a reused id does not replay a stale block."""
-    return f"{turn_id}:{hashlib.sha256(message.encode()).hexdigest()[:12]}"
+def turn_key_of(turn_id: str, message: str, scope: str) -> str:
+    """Return the turn's id and a digest of its message and scope.
+
+    A reused id then replays neither a stale block nor one that was made for somebody else. `scope` is any text that
+    differs between scopes.
+    """
+    digest = hashlib.sha256("\0".join((scope, message)).encode()).hexdigest()
+    return f"{turn_id}:{digest[:16]}"
 
 
 def turn_id_of(turn_key: str) -> str:

@@ -33,7 +33,8 @@ class Turn:
 
     @property
     def turn_key(self) -> str:
-        return turn_key_of(self.request.turn_id, self.request.message)
+        request = self.request
+        return turn_key_of(request.turn_id, request.message, request.scope.model_dump_json())
 
     @property
     def task(self) -> SelectionTask:

@@ -176,3 +176,17 @@ async def test_message_without_searchable_text_recalls_nothing(tmp_path: Path) -
     async with open_service(tmp_path) as service:
         result = await (await filled(service)).ask("x" * 30_000)
     assert (result.outcome, result.reason) == (Outcome.NONE_RELEVANT, Reason.NOTHING_RECALLED)
+
+
+@pytest.mark.parametrize("other", [{"user": "bob"}, {}, {"user": "alice", "project": "other"}])
+async def test_a_repeated_turn_is_replayed_only_to_the_scope_that_asked(tmp_path: Path, other: dict[str, str]) -> None:
+    async with open_service(tmp_path) as service:
+        private = fact("m1", "The spare boat-shed key hangs behind the tide table", scope={"user": "alice", "project": "chapel"})
+        await service.put([private])
+        asker = {"tenant": "t1", "user": "alice", "project": "chapel"}
+        first = await service.ask(QUESTION, turn="1", scope=asker)
+        assert ids(first) == ["m1"]
+        assert ids(await service.ask(QUESTION, turn="1", scope=asker)) == ["m1"]
+        second = await service.ask(QUESTION, turn="1", scope={"tenant": "t1", **other})
+    assert second.memory_context is None
+    assert second.receipt_id != first.receipt_id
