@@ -18,6 +18,7 @@ from worker.query.skipping import effective_mode, skip_reason
 from worker.recall.ranking import within_pool
 from worker.recall.recall import Recall, RecallScope
 from worker.settings.injection import InjectionConfig
+from worker.text.rendering import shown_text
 
 from .background import BackgroundTasks
 from .choice import choose
@@ -89,7 +90,9 @@ class InjectionService:
             return self._finish(turn, Conclusion(Outcome.SKIPPED, skipped))
         view, recalled = await asyncio.gather(self._view(turn), self._first_recall(turn))
         if view.replay is not None:
-            return Injection(InjectionResult.model_validate_json(view.replay), _delivery(turn))
+            repeated = InjectionResult.model_validate_json(view.replay)
+            if await self._still_true(turn, repeated):
+                return Injection(repeated, _delivery(turn))
         if recalled is None:
             return self._finish(turn, Conclusion(Outcome.ERROR, Reason.STORE_UNAVAILABLE, degraded=True))
         conclusion = await self._conclude(turn, _still_shown(turn, view), recalled)
@@ -107,12 +110,20 @@ class InjectionService:
             log.warning("store_unavailable", error=str(error))
             return None
 
+    async def _still_true(self, turn: Turn, repeated: InjectionResult) -> bool:
+        """Return whether every memory of an earlier answer still exists, is visible and reads the same."""
+        ids = [item.id for item in repeated.items]
+        try:
+            memories = await self._parts.recall.present(ids, _scope_of(turn), turn.deadline)
+        except StoreError as error:
+            log.warning("store_unavailable", error=str(error))
+            return False
+        config = turn.config
+        texts = {one.id: shown_text(one.content, config.max_item_chars, mask=config.mask_secrets) for one in memories}
+        return all(texts.get(item.id) == item.text for item in repeated.items)
+
     async def _recall(self, turn: Turn, query: RecallQuery) -> Recalled:
-        request, config = turn.request, turn.config
-        replayed = request.now is not None
-        visibility = visible_to(request.scope, request.agent_id, config.shared_users, turn.now, replay=replayed)
-        scope = RecallScope(request.scope.tenant, visibility, turn.now, request.scope.channel)
-        return await self._parts.recall(query, scope, config, turn.deadline, turn.stages)
+        return await self._parts.recall(query, _scope_of(turn), turn.config, turn.deadline, turn.stages)
 
     async def _conclude(self, turn: Turn, shown: Shown, recalled: Recalled) -> Conclusion:
         fresh = self._fresh(turn, recalled, shown)
@@ -205,6 +216,14 @@ def _log_answer(result: InjectionResult) -> None:
         elapsed_ms=result.elapsed_ms,
         receipt=result.receipt_id,
     )
+
+
+def _scope_of(turn: Turn) -> RecallScope:
+    """Return what the request may search."""
+    request, config = turn.request, turn.config
+    replayed = request.now is not None
+    visibility = visible_to(request.scope, request.agent_id, config.shared_users, turn.now, replay=replayed)
+    return RecallScope(request.scope.tenant, visibility, turn.now, request.scope.channel)
 
 
 def _still_shown(turn: Turn, view: LedgerView) -> Shown:

@@ -22,6 +22,7 @@ from worker.domain.memory import (
     EmbedderProfile,
     Hit,
     HybridQuery,
+    Memory,
     MemoryFilter,
     Recalled,
     RecallQuery,
@@ -130,6 +131,17 @@ class Recall:
                 return await self._recall(asked, deadline, stages)
         except TimeoutError as error:
             raise StoreLate("the search did not end within the deadline") from error
+
+    async def present(self, ids: Sequence[str], scope: RecallScope, deadline: Deadline) -> list[Memory]:
+        """Return those of `ids` that exist and are visible, outdated ones included. Raise `StoreError`."""
+        where = MemoryFilter(replace(scope.visibility, superseded=True), ids=tuple(ids))
+        store = self._engine.tenant(scope.tenant)
+        try:
+            async with asyncio.timeout(deadline.remaining()):
+                hits = await store.ordered(where, SortKey.RECENT, limit=max(1, len(ids)))
+        except TimeoutError as error:
+            raise StoreLate("the store did not answer within the deadline") from error
+        return [hit.memory for hit in hits]
 
     async def _recall(self, asked: _RecallRequest, deadline: Deadline, stages: Stages) -> Recalled:
         (vectors, degraded), pinned, size = await asyncio.gather(

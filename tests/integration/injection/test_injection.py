@@ -181,7 +181,9 @@ async def test_message_without_searchable_text_recalls_nothing(tmp_path: Path) -
 @pytest.mark.parametrize("other", [{"user": "bob"}, {}, {"user": "alice", "project": "other"}])
 async def test_a_repeated_turn_is_replayed_only_to_the_scope_that_asked(tmp_path: Path, other: dict[str, str]) -> None:
     async with open_service(tmp_path) as service:
-        private = fact("m1", "The spare boat-shed key hangs behind the tide table", scope={"user": "alice", "project": "chapel"})
+        private = fact(
+            "m1", "The spare boat-shed key hangs behind the tide table", scope={"user": "alice", "project": "chapel"}
+        )
         await service.put([private])
         asker = {"tenant": "t1", "user": "alice", "project": "chapel"}
         first = await service.ask(QUESTION, turn="1", scope=asker)
@@ -190,3 +192,18 @@ async def test_a_repeated_turn_is_replayed_only_to_the_scope_that_asked(tmp_path
         second = await service.ask(QUESTION, turn="1", scope={"tenant": "t1", **other})
     assert second.memory_context is None
     assert second.receipt_id != first.receipt_id
+
+
+@pytest.mark.parametrize("change", ["forgotten", "edited"])
+async def test_a_repeated_turn_never_brings_back_what_was_deleted_or_changed(tmp_path: Path, change: str) -> None:
+    async with open_service(tmp_path) as service:
+        await filled(service)
+        first = await service.ask(QUESTION, turn="1")
+        assert "key" in ids(first)
+        if change == "forgotten":
+            await service.memory_service.forget("t1", ["key"])
+        else:
+            await service.memory_service.update("t1", "key", {"content": "The key was lost in the harbour"})
+        again = await service.ask(QUESTION, turn="1")
+    old = next(item.text for item in first.items if item.id == "key")
+    assert old not in (again.memory_context or "")
