@@ -147,7 +147,8 @@ def lost_in_compaction(view: LedgerView, event: SessionEvent, policy: OnCompacti
         return dict(view.shown)
     if not (event.visible_blocks is None and event.removed_blocks is None and event.kept_turns is None):
         return removed(view.shown, event, view.turn)
-    began = view.pending if view.pending and view.turn - view.pending <= PENDING_TURNS else math.inf
+    unknown = view.pending is None or view.turn - view.pending > PENDING_TURNS
+    began = math.inf if unknown or view.pending is None else view.pending
     return {name: entry for name, entry in view.shown.items() if not entry.lasting and entry.turn <= began}
 
 

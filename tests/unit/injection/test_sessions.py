@@ -198,3 +198,12 @@ async def test_the_ledger_of_a_session_can_be_read() -> None:
         ("m2", "text 2"),
         ("m1", "text 1"),
     ]
+
+
+async def test_a_compaction_that_began_before_the_first_turn_keeps_what_was_shown_since() -> None:
+    sessions = Sessions()
+    await sessions.ledger.adopt(LedgerKey("t", "s", "main"), 0, {"m0": LedgerEntry(1, 0, "b0", "text 0")})
+    await sessions.event("context.compacting", agent_id="main")
+    await sessions.turn("1")
+    assert (await sessions.event("context.compacted", agent_id="main")).forgotten == 1
+    assert await sessions.shown() == {"m1"}
