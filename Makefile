@@ -21,7 +21,7 @@ run-local-llm: $(SERVICE) $(LOCAL_LLM) ## Do the same with a tiny local model (s
 	@$(BIN)/python .ci/local_llm_demo.py
 
 test: $(DEV) ## Run the tests except the packaging tests (ARGS=... for pytest options)
-	@$(BIN)/pytest -q -n 3 --dist loadfile --ignore=tests/packaging $(ARGS)
+	@$(BIN)/pytest -q -n 2 --dist loadfile --ignore=tests/packaging $(ARGS)
 
 packaging: $(DEV) ## Build both packages, install them into empty environments and test them
 	@$(BIN)/pytest -q tests/packaging $(ARGS)

@@ -62,7 +62,7 @@ def make_generations(service: ServiceSettings) -> StoreGenerations:
 
 def server_generations(service: ServiceSettings, url: str) -> StoreGenerations:
     adapter = _slow_adapter("qdrant.server.generations")
-    generation_store: StoreGenerations = adapter.ServerShelf(
+    generation_store: StoreGenerations = adapter.ServerGenerations(
         url, api_key=service.qdrant_api_key, name=service.collection
     )
     return generation_store
