@@ -1,0 +1,26 @@
+"""The commands in the README do what the text around them says."""
+
+import re
+import shlex
+from pathlib import Path
+
+from tests.support.command_line import command_line
+from tests.support.paths import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def commands(name: str) -> list[list[str]]:
+    """Return the arguments of every `meeseeks <name>` line."""
+    lines = re.findall(rf"^meeseeks ({name} .*?)(?:\s{{2,}}#.*)?$", README, re.MULTILINE)
+    return [shlex.split(line) for line in lines]
+
+
+def test_what_is_remembered_is_injected_for_the_message_that_follows(tmp_path: Path) -> None:
+    shell = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+    (remember,), (inject,) = commands("remember"), commands("inject")
+    shell.ok(*remember)
+    result = shell.json(*inject)
+    assert result["outcome"] == "injected"
+    assert [item["text"] for item in result["items"]] == [remember[1]]
+    assert result["receipt_id"] in shell.ok("receipt", "--json")
