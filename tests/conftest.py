@@ -1,11 +1,8 @@
 """Settings that hold for every test."""
 
-import ctypes
-import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,14 +29,3 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _folder in config.stash:
         shutil.rmtree(config.stash[_folder], ignore_errors=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _give_memory_back() -> Iterator[None]:
-    """Return freed memory to the system after each module: glibc keeps what models and stores have freed."""
-    yield
-    gc.collect()
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):  # not glibc
-        return

@@ -40,6 +40,11 @@ MOST_EXAMPLES = 8
 MEASURES = ("precision", "recall", "clean", "forbidden")
 SHARES = ("precision", "recall of essential", "clean turns", "forbidden")
 RELEVANCE_MODEL = "relevance model"
+TRADEOFFS = """\
+![precision and recall](img/relevance-precision-recall.png)
+
+![clean turns](img/relevance-clean-recall.png)
+"""
 SHOWN_CHARS = 150
 FIRST_TASKS = 50
 """Tasks a world was written with; those from `t51` on were added where a relevance model was wrong."""
@@ -67,10 +72,7 @@ def write_report(outcome: Outcome, steps: Sequence[Step], second: Agreement, doc
         _profiles_table(outcome),
         "## Compared with search scores\n",
         _against(outcome),
-        (
-            "![precision and recall](img/relevance-precision-recall.png)\n\n"
-            "![clean turns](img/relevance-clean-recall.png)\n"
-        ),
+        TRADEOFFS,
         "## Small stores and plain notes\n",
         _variants(outcome),
         "## As a ranking for another model\n",

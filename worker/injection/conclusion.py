@@ -6,11 +6,11 @@ from hooks.contract import BlockFormat, InjectedItem, InjectionResult, ItemSourc
 from hooks.contract.blocks import block_id
 from worker.domain.ledger import LedgerEntry
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Selection, is_superseded
-from worker.text.rendering import RenderedMemory, block, body, shown_text
+from worker.text.rendering import RenderedMemory, block, body
 
 from .budget import BlockLimits, fit
 from .duplicates import compact
-from .turn import CandidateOutcome, Conclusion, Turn, outcomes_of
+from .turn import CandidateOutcome, Conclusion, Turn, outcomes_of, text_of
 
 
 def conclude_selection(
@@ -74,9 +74,10 @@ def empty_outcome(outcomes: Sequence[CandidateOutcome]) -> tuple[Outcome, Reason
 
 
 def _line(candidate: Candidate, turn: Turn) -> RenderedMemory:
-    memory, config = candidate.memory, turn.config
-    text = shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets)
-    return RenderedMemory(memory, text, candidate.source, outdated=is_superseded(memory, turn.now))
+    memory = candidate.memory
+    return RenderedMemory(
+        memory, text_of(memory, turn.config), candidate.source, outdated=is_superseded(memory, turn.now)
+    )
 
 
 def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:

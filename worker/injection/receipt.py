@@ -6,10 +6,9 @@ from hooks.contract import InjectionResult
 from worker.domain.model_calls import ModelAttempt, ModelUsage
 from worker.domain.receipt import AttemptReceipt, ConsideredMemory, ModelReceipt, Receipt
 from worker.settings.injection import InjectionConfig
-from worker.text.rendering import shown_text
 
 from .redaction import redacted
-from .turn import CandidateOutcome, Conclusion, Turn
+from .turn import CandidateOutcome, Conclusion, Turn, text_of
 
 
 def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> Receipt:
@@ -53,7 +52,7 @@ def _considered(
     return ConsideredMemory(
         id=memory.id,
         type=memory.type,
-        text=shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets),
+        text=text_of(memory, config),
         version=memory.version,
         created_at=memory.created_at,
         cosine=candidate.cosine,

@@ -18,7 +18,6 @@ from worker.query.skipping import effective_mode, skip_reason
 from worker.recall.ranking import within_pool
 from worker.recall.recall import Recall, RecallScope
 from worker.settings.injection import InjectionConfig
-from worker.text.rendering import shown_text
 
 from .background import BackgroundTasks
 from .choice import choose
@@ -26,7 +25,7 @@ from .conclusion import conclude_empty, conclude_selection, result_of, shown_by
 from .duplicates import deduplicate, still_shown
 from .receipt import receipt_of
 from .strategies import Strategies
-from .turn import Conclusion, Turn, read_turn
+from .turn import Conclusion, Turn, read_turn, text_of
 
 log = structlog.get_logger()
 
@@ -118,8 +117,7 @@ class InjectionService:
         except StoreError as error:
             log.warning("store_unavailable", error=str(error))
             return False
-        config = turn.config
-        texts = {one.id: shown_text(one.content, config.max_item_chars, mask=config.mask_secrets) for one in memories}
+        texts = {memory.id: text_of(memory, turn.config) for memory in memories}
         return all(texts.get(item.id) == item.text for item in repeated.items)
 
     async def _recall(self, turn: Turn, query: RecallQuery) -> Recalled:

@@ -7,12 +7,12 @@ from datetime import datetime
 from hooks.contract import Engine, InjectionRequest, Outcome, Reason
 from worker.domain.deadline import Deadline
 from worker.domain.ledger import LedgerKey, turn_key_of
-from worker.domain.memory import Candidate, CandidateVerdict, Dropped, RecallQuery, Selection, SelectionTask
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, RecallQuery, Selection, SelectionTask
 from worker.domain.timings import Stages
 from worker.query.focus import focus
 from worker.recall.searches import first_query
 from worker.settings.injection import InjectionConfig
-from worker.text.rendering import RenderedMemory
+from worker.text.rendering import RenderedMemory, shown_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,11 @@ def read_turn(
     """Return the turn that `request` begins, with the query for its first recall."""
     query = first_query(request, focus(request, config), config)
     return Turn(request, config, query, now, deadline.within(config.deadline_ms / 1000), Stages(), receipt_id)
+
+
+def text_of(memory: Memory, config: InjectionConfig) -> str:
+    """Return a memory's text as these settings show it."""
+    return shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets)
 
 
 @dataclass(frozen=True, slots=True)
