@@ -8,10 +8,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 
 from hooks.contract.blocks import FRAMES, strip_blocks
+from worker.domain.patterns import bounded_pattern
 
 SCANNED_HEAD = 8_000
 SCANNED_TAIL = 24_000
@@ -98,13 +98,8 @@ def _without_envelope(text: str, patterns: Sequence[str]) -> str:
     """Remove matches of `patterns`, unless nothing would be left."""
     bare = text
     for pattern in patterns:
-        bare = compiled(pattern).sub(" ", bare)
+        bare = bounded_pattern(pattern).replaced(bare, by=" ")
     return bare if _has_words(bare) else text
-
-
-@lru_cache(maxsize=256)
-def compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
 
 
 def _without_blobs(text: str) -> str:

@@ -14,10 +14,11 @@
 import re
 
 from hooks.contract import InjectionRequest, Mode, Reason
+from worker.domain.patterns import bounded_pattern
 from worker.settings.injection import InjectionConfig
 from worker.text.lexicon import Lexicon, PhraseKind, lexicon, tokens
 
-from .noise import compiled, separated, without_blocks
+from .noise import separated, without_blocks
 from .small_talk import is_go_ahead, small_talk
 
 PATTERN_CHARS = 2000
@@ -43,7 +44,7 @@ def skip_reason(request: InjectionRequest, config: InjectionConfig) -> Reason | 
     if effective_mode(request, config) is Mode.OFF:
         return Reason.MODE_OFF
     ends = _ends(request.message)
-    forced = any(compiled(pattern).search(ends) for pattern in config.force_patterns)
+    forced = any(bounded_pattern(pattern).is_in(ends) for pattern in config.force_patterns)
     if not forced and request.source in config.skip_sources:
         return Reason.SOURCE_SKIPPED
     if len(request.message) > LONG and (bare := without_blocks(request.message).lstrip()) and len(bare) > LONG:
@@ -64,7 +65,7 @@ def _content_rule(message: str, task: str, request: InjectionRequest, config: In
         return None
     if _SLASH_COMMAND.match(message):
         return Reason.SLASH_COMMAND
-    if len(message) <= PATTERN_CHARS and any(compiled(rule).fullmatch(message) for rule in config.skip_patterns):
+    if len(message) <= PATTERN_CHARS and any(bounded_pattern(rule).covers(message) for rule in config.skip_patterns):
         return Reason.SKIP_PATTERN
     if not config.skip_small_talk or _says_more(task, message, known):
         return None

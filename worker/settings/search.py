@@ -1,6 +1,5 @@
 """Settings of `[memory_injection]` for searching memories."""
 
-import re
 from enum import StrEnum
 from typing import Annotated
 
@@ -9,6 +8,7 @@ from pydantic import AfterValidator, Field
 from hooks.contract import Mode
 from worker.domain.kinds import Budget, Language, SortKey
 from worker.domain.memory import MemoryType
+from worker.domain.patterns import bounded_pattern
 
 from .service import SettingsModel
 
@@ -22,15 +22,12 @@ class Enrichment(StrEnum):
 
 
 def _compiles(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is not a valid regular expression") from error
+    bounded_pattern(pattern)
     return pattern
 
 
 Pattern = Annotated[str, AfterValidator(_compiles)]
-"""A regular expression of Python's `re`."""
+"""A regular expression of RE2, without lookaround and references to groups."""
 
 
 class SearchSettings(SettingsModel):
@@ -147,12 +144,12 @@ class SearchSettings(SettingsModel):
         default=(
             (
                 r"(?im)^(?:[^\n`]{0,60}\b(?:details|metadata|info|context|trusted)\b[^\n`]{0,20}:[ \t]*\n)?```json\n"
-                r"(?=[^`]{0,4000}\"(?:message_?id|sender|chat_?id|conversation_?(?:id|label))\")[^`]{0,4000}\n"
+                r"[^`]*\"(?:message_?id|sender|chat_?id|conversation_?(?:id|label))\"[^`]*\n"
                 r"```[ \t]*$"
             ),
             r"(?m)^\[(?:[A-Z][a-z]{2} )?\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}[^\]\n]{0,20}\][ \t]*",
             r"(?im)^(?:sender|channel|chat|room|message[ _-]?id|timestamp|conversation)[ \t]?:[ \t][^\n]{0,200}$",
-            r"(?s)<system-reminder>(?:(?!<system-reminder>).){0,8000}?</system-reminder>",
+            r"<system-reminder>(?:[^<]|<[^s]|<s[^y])*?</system-reminder>",
         ),
         description="Regular expressions for text that hosts add to a message; removed from the query, never from the "
         "message itself.",

@@ -1,5 +1,6 @@
 """The skip ladder: which requests get no memory without a search, and why."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,39 @@ def test_a_bad_regular_expression_is_named(tmp_path: Path, key: str) -> None:
     file.write_text(f'[memory_injection]\n{key} = ["ok", "(unclosed"]\n', encoding="utf-8")
     with pytest.raises(SettingsError, match=rf"{key}.*\(unclosed.*not a valid regular expression"):
         Settings.load({}, file)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        (r"deploy(?= now)", "lookahead"),
+        (r"(?<!no )deploy", "lookbehind"),
+        (r"(a|b)\\1", "references to groups"),
+        (r"end\\Z", "use .z"),
+        (r"(?x)a b", "flags"),
+        (r"a{0,4000}", "at most 1000"),
+        (r".{0,1000}.{0,1000}z", "too large"),
+    ],
+)
+def test_an_unsupported_expression_is_refused_with_its_place_and_the_reason(
+    tmp_path: Path, pattern: str, reason: str
+) -> None:
+    file = tmp_path / "meeseeks.toml"
+    file.write_text(f'[memory_injection]\nskip_patterns = ["{pattern}"]\n', encoding="utf-8")
+    with pytest.raises(SettingsError, match=rf"meeseeks.toml:2: .*skip_patterns.*{reason}"):
+        Settings.load({}, file)
+
+
+@pytest.mark.parametrize("key", ["force_patterns", "skip_patterns", "strip_patterns"])
+@pytest.mark.parametrize("pattern", [r"(a|a)+$|(a+)+$", r"(a*)*b", r"(?:a|aa)+c", r"a*a*a*a*a*a*d"])
+def test_no_expression_takes_more_than_linear_time(key: str, pattern: str) -> None:
+    started = time.perf_counter()
+    reason("a" * 1999 + "! is this fine?", {key: [pattern]})
+    assert time.perf_counter() - started < 2
+
+
+def test_expressions_meet_texts_that_are_not_unicode() -> None:
+    assert reason("\ud800 nightly tick", {"skip_patterns": [r".* nightly tick"]}) is Reason.SKIP_PATTERN
 
 
 def test_long_input_is_not_skipped() -> None:
