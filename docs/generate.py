@@ -208,7 +208,7 @@ before the name of any command:"""
 
 def commands_page() -> str:
     """Return the page with every command, its arguments and options."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(app).all_loaded()
     parts = ["# Commands", "", NOTE, COMMANDS, ""]
     parts += [*_options(group), ""]
     for name, command in _commands(group):

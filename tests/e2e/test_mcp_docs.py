@@ -35,7 +35,7 @@ def blocks(name: str, language: str) -> list[str]:
 def options(command: str) -> "dict[str, str | None]":
     """Long options of a command with their variables."""
     group: Any = typer.main.get_command(app)
-    parameters = [one for one in group.commands[command].params if one.opts[-1].startswith("--")]
+    parameters = [one for one in group.all_loaded().commands[command].params if one.opts[-1].startswith("--")]
     return {one.opts[-1]: one.envvar for one in parameters}
 
 

@@ -1,50 +1,126 @@
-"""The `meeseeks` command."""
+"""The `meeseeks` command. The module of a command loads only when the command runs, so that `--help` starts fast."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Self
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from worker.cli.hosts.install import install, uninstall
-from worker.cli.memory.inject import inject
-from worker.cli.memory.label import label
-from worker.cli.memory.memories import forget, list_memories, recall, relate, remember, show_memory, update
-from worker.cli.memory.receipts import receipt
-from worker.cli.memory.replay import replay
-from worker.cli.memory.sessions import session
-from worker.cli.memory.transfers import export_memories, import_memories
-from worker.cli.memory.usage import usage
-from worker.cli.tuning.calibrate import calibrate
-from worker.cli.tuning.calibrate_decision import calibrate_decision
-from worker.cli.tuning.evaluate import comparison, evaluation
-from worker.cli.tuning.prompts import prompts
-from worker.cli.tuning.relevance import relevance_model
+from .common import common
 
-from .automations import automations
-from .demo import demo
-from .doctor import doctor
-from .mcp import mcp, skill
-from .options import common
-from .serving import http, up, worker
-from .settings import settings
-from .store import store
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "up": (
+        "serving:up",
+        "Run everything: a worker, the embedded store, HTTP, and an embedded Valkey unless --redis-url is given.",
+    ),
+    "worker": (
+        "serving:worker",
+        "Run one worker on an existing Redis. Several workers can share it with a Qdrant server as the store.",
+    ),
+    "http": ("serving:http", "Serve only HTTP, for workers that run elsewhere on the same Redis."),
+    "remember": ("memory.memories:remember", "Store a memory. The same text is stored only once."),
+    "update": (
+        "memory.memories:update",
+        "Change a memory. Fields you omit stay unchanged; new text creates a new version.",
+    ),
+    "relate": ("memory.memories:relate", "Add a relation from one memory to another."),
+    "forget": ("memory.memories:forget", "Delete memories permanently, and all references to them."),
+    "recall": ("memory.memories:recall", "Search memories and show their scores and the searches that found them."),
+    "inject": ("memory.inject:inject", "Show which memories a message gets, as the hook would inject them."),
+    "receipt": (
+        "memory.receipts:receipt",
+        "List past requests, or explain one: which memories were considered and injected, why, and how long it took.",
+    ),
+    "doctor": ("doctor:doctor", "Check the service, store, embedder and models, and run a test injection."),
+    "calibrate": (
+        "tuning.calibrate:calibrate",
+        "Fit the search thresholds and the relevance model to labelled tasks, or only the thresholds to the store.",
+    ),
+    "demo": (
+        "demo:demo",
+        "Start a service in a temporary folder, import example memories, and send ten tasks through the hook.",
+    ),
+    "replay": ("memory.replay:replay", "Re-run a past request without side effects and show what changes."),
+    "label": ("memory.label:label", "Label which memories a request should have received, and add it to a case file."),
+    "usage": (
+        "memory.usage:usage",
+        "List how often memories were injected and used, least used first. Needs reports from the post-execution hook.",
+    ),
+    "install": (
+        "hosts.install:install",
+        "Add the hooks to a host's settings file, or print the snippet to paste. Safe to run again.",
+    ),
+    "uninstall": ("hosts.install:uninstall", "Remove the hooks from a host's settings file and restore it as it was."),
+    "calibrate-decision": (
+        "tuning.calibrate_decision:calibrate_decision",
+        "Calibrate a decision model's probabilities and threshold on labelled tasks.",
+    ),
+    "show": ("memory.memories:show_memory", "Show a memory, its earlier and later versions, and related memories."),
+    "list": (
+        "memory.memories:list_memories",
+        "List memories page by page, including outdated ones, in no particular order.",
+    ),
+    "import": (
+        "memory.transfers:import_memories",
+        "Import memories from JSON Lines, JSON, CSV, Markdown notes, memory files of coding agents or a mem0 export.",
+    ),
+    "export": ("memory.transfers:export_memories", "Export all memories of a tenant in a format that `import` reads."),
+    "eval": ("tuning.evaluate:evaluation", "Measure what the service injects for labelled tasks, on temporary stores."),
+    "compare": (
+        "tuning.evaluate:comparison",
+        "Compare two evaluations: differences with confidence intervals, and the tasks that changed.",
+    ),
+    "mcp": ("mcp:mcp", "Serve recall, remember and forget as MCP tools on standard input and output."),
+    "skill": ("mcp:skill", "Install the Memory Search skill in a host's skills folder, or print where it is."),
+    "automations": ("automations:automations", "Manage the programs that run at an orchestrator's hook points."),
+    "relevance": (
+        "tuning.relevance:relevance_model",
+        "Show, evaluate and fit the built-in model that decides if no other model is configured.",
+    ),
+    "prompts": ("tuning.prompts:prompts", "Check prompt files and promote better ones."),
+    "settings": (
+        "settings:settings",
+        "Show all settings and their origin; change saved settings with `set`, `unset` and `reset`.",
+    ),
+    "session": ("memory.sessions:session", "Show and change which memories a session has received."),
+    "store": ("store:store", "Back up, restore, reindex or migrate the whole store."),
+}
+"""By the name of the command: its function or group and the first line of its help."""
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+HIDDEN = {"judge": "relevance"}
+"""Names of earlier versions."""
+
+
+class LazyCommand(TyperCommand):
+    """A command that is known by name and first line of help until it runs."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        return loaded(str(self.name)).make_context(*args, **options)
+
+
+class LazyGroup(TyperGroup):
+    """The commands of the table."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        known = [LazyCommand(name, help=line) for name, (_, line) in COMMANDS.items()]
+        hidden = [LazyCommand(name, hidden=True) for name in HIDDEN]
+        self.commands = {str(command.name): command for command in (*known, *hidden)}
+
+    def all_loaded(self) -> Self:
+        """Load every command, for documentation."""
+        self.commands = {name: loaded(name) for name in self.commands}
+        return self
+
+
+def loaded(name: str) -> Any:
+    """Import a command."""
+    target, _ = COMMANDS[HIDDEN.get(name, name)]
+    command = import_module("worker.cli.command").command(name, target)
+    command.hidden = name in HIDDEN
+    return command
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.callback()(common)
-for _command in (up, worker, http, remember, update, relate, forget, recall, inject, receipt, doctor, calibrate, demo):
-    app.command()(_command)
-for _other in (replay, label, usage, install, uninstall):
-    app.command()(_other)
-app.command("calibrate-decision")(calibrate_decision)
-app.command("show")(show_memory)
-app.command("list")(list_memories)
-app.command("import")(import_memories)
-app.command("export")(export_memories)
-app.command("eval")(evaluation)
-app.command("compare")(comparison)
-app.command("mcp")(mcp)
-app.command("skill")(skill)
-app.add_typer(automations, name="automations")
-app.add_typer(relevance_model, name="relevance")
-app.add_typer(relevance_model, name="judge", hidden=True)  # its name in earlier versions
-app.add_typer(prompts, name="prompts")
-app.add_typer(settings, name="settings")
-app.add_typer(session, name="session")
-app.add_typer(store, name="store")

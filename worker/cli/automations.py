@@ -26,8 +26,8 @@ from hooks.automations import (
 from hooks.automations.model import DEFAULT_POSITION, DEFAULT_TIMEOUT_MS
 from hooks.automations.registry import FILE_NAME
 
-from .options import AsJson, settings_of
-from .output import fail, print_json, say, show, table
+from .options import settings_of
+from .output import answer, fail, printed_as_json, say, show, table
 
 BACKGROUND_S = 60.0
 """Seconds that a manual run waits for background automations."""
@@ -43,20 +43,19 @@ automations = typer.Typer(no_args_is_help=True, help="Manage the programs that r
 
 
 @automations.command("list")
-def list_automations(context: typer.Context, as_json: AsJson = False) -> None:
+def list_automations(context: typer.Context) -> None:
     """List all automations in the order they run."""
-    found = _with_registry(context, as_json, Registry.all)
-    if as_json:
-        print_json({"automations": [asdict(automation) for automation in found]})
+    found = _with_registry(context, Registry.all)
+    if printed_as_json({"automations": [asdict(automation) for automation in found]}):
         return
     columns = ["name", "hook point", "status", "mode", "blocking", "timeout ms", "position", "runs"]
     show(table(None, columns, [_row(automation) for automation in found]))
 
 
 @automations.command("show")
-def show_automation(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
+def show_automation(context: typer.Context, name: Name) -> None:
     """Show all details of one automation."""
-    _print_automation(_with_registry(context, as_json, lambda registry: registry.get(name)), as_json)
+    _print_automation(_with_registry(context, lambda registry: registry.get(name)))
 
 
 @automations.command()
@@ -72,14 +71,13 @@ def add(
     workspace: Annotated[Path | None, typer.Option(help="Working folder; created if missing.")] = None,
     position: Annotated[int, typer.Option(help="Order of execution; lower runs earlier.")] = DEFAULT_POSITION,
     disabled: Annotated[bool, typer.Option("--disabled", help="Register it without enabling it.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Register an automation: a program that reads and prints JSON, or a Python function."""
     if (script is None) == (entry is None):
-        fail("use either --script PATH or --entry MODULE:NAME", as_json=as_json)
+        fail("use either --script PATH or --entry MODULE:NAME")
     automation = Automation(
         name,
-        entry or _program(script, as_json),
+        entry or _program(script),
         hook_point,
         mode,
         AutomationStatus.DISABLED if disabled else AutomationStatus.ACTIVE,
@@ -89,30 +87,26 @@ def add(
         timeout_ms,
         position,
     )
-    _print_automation(_with_registry(context, as_json, lambda registry: registry.add(automation)), as_json)
+    _print_automation(_with_registry(context, lambda registry: registry.add(automation)))
 
 
 @automations.command()
-def enable(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
+def enable(context: typer.Context, name: Name) -> None:
     """Enable an automation."""
-    _print_automation(
-        _with_registry(context, as_json, lambda registry: registry.set_status(name, AutomationStatus.ACTIVE)), as_json
-    )
+    _print_automation(_with_registry(context, lambda registry: registry.set_status(name, AutomationStatus.ACTIVE)))
 
 
 @automations.command()
-def disable(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
+def disable(context: typer.Context, name: Name) -> None:
     """Disable an automation without removing it."""
-    _print_automation(
-        _with_registry(context, as_json, lambda registry: registry.set_status(name, AutomationStatus.DISABLED)), as_json
-    )
+    _print_automation(_with_registry(context, lambda registry: registry.set_status(name, AutomationStatus.DISABLED)))
 
 
 @automations.command()
-def remove(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
+def remove(context: typer.Context, name: Name) -> None:
     """Remove an automation from the registry; its program and folder are kept."""
-    removed = _with_registry(context, as_json, lambda registry: registry.remove(name))
-    print_json({"removed": asdict(removed)}) if as_json else say(f"removed: {removed.name}")
+    removed = _with_registry(context, lambda registry: registry.remove(name))
+    answer({"removed": asdict(removed)}, f"removed: {removed.name}")
 
 
 @automations.command("run")
@@ -123,21 +117,21 @@ def run_automations(
     message: Annotated[str | None, typer.Option(help="`message` of the event.")] = None,
     session: Annotated[str, typer.Option(help="`session_id`, if the event has none.")] = "manual",
     only: Annotated[str | None, typer.Option(help="Run only this automation.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Run the automations of a hook point manually and show the result of each."""
-    given = _event(sys.stdin.read() if event == "-" else event, as_json)
+    given = _event(sys.stdin.read() if event == "-" else event)
     given = {"session_id": session, **given, **({} if message is None else {"message": message})}
     if hook_point not in set(HookPoint):
-        fail(f"unknown hook point {hook_point!r}; use {' or '.join(HookPoint)}", as_json=as_json)
+        fail(f"unknown hook point {hook_point!r}; use {' or '.join(HookPoint)}")
     if only is not None:
-        _with_registry(context, as_json, lambda registry: registry.get(only))
-    service = settings_of(context, as_json=as_json).service
+        _with_registry(context, lambda registry: registry.get(only))
+    service = settings_of(context).service
     os.environ["MEESEEKS_DATA_DIR"] = str(service.home)
     if service.redis_url is not None:
         os.environ["MEESEEKS_REDIS_URL"] = service.redis_url
     outcome = asyncio.run(_run(Registry(service.home / FILE_NAME), hook_point, given, only))
-    print_json(outcome.as_dict()) if as_json else _print_outcome(outcome)
+    if not printed_as_json(outcome.as_dict()):
+        _print_outcome(outcome)
     if outcome.fault or any(run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT) for run in outcome.runs):
         raise typer.Exit(1)
 
@@ -149,34 +143,31 @@ async def _run(registry: Registry, hook_point: str, event: dict[str, Any], only:
         return outcome
 
 
-def _with_registry(context: typer.Context, as_json: bool, work: Callable[[Registry], T]) -> T:
+def _with_registry(context: typer.Context, work: Callable[[Registry], T]) -> T:
     """Call `work` with the registry of the data folder; end the command if it refuses."""
     try:
-        return work(Registry(settings_of(context, as_json=as_json).service.home / FILE_NAME))
+        return work(Registry(settings_of(context).service.home / FILE_NAME))
     except AutomationError as error:
-        fail(str(error), as_json=as_json)
+        fail(str(error))
 
 
-def _program(script: Path | None, as_json: bool) -> str:
+def _program(script: Path | None) -> str:
     """Return the absolute path of an executable program; end the command for anything else."""
     path = Path() if script is None else script.expanduser().absolute()
     if not path.is_file():
-        fail(f"no such file: {path}", as_json=as_json)
+        fail(f"no such file: {path}")
     if not os.access(path, os.X_OK):
-        fail(f"{path} is not executable; run chmod +x on it and start it with #!/usr/bin/env python3", as_json=as_json)
+        fail(f"{path} is not executable; run chmod +x on it and start it with #!/usr/bin/env python3")
     return str(path)
 
 
-def _event(text: str, as_json: bool) -> dict[str, Any]:
+def _event(text: str) -> dict[str, Any]:
     try:
         event = json.loads(text)
     except (ValueError, RecursionError) as error:
-        fail(f"the event is not JSON: {error}", as_json=as_json)
+        fail(f"the event is not JSON: {error}")
     if not isinstance(event, dict):
-        fail(
-            'the event must be a JSON object such as {"session_id": "s1", "message": "Plan the dinner"}',
-            as_json=as_json,
-        )
+        fail('the event must be a JSON object such as {"session_id": "s1", "message": "Plan the dinner"}')
     return event
 
 
@@ -186,11 +177,9 @@ def _row(automation: Automation) -> list[Any]:
     return [*first, automation.timeout_ms, automation.position, automation.script_path]
 
 
-def _print_automation(automation: Automation, as_json: bool) -> None:
+def _print_automation(automation: Automation) -> None:
     fields = asdict(automation)
-    if as_json:
-        print_json(fields)
-    else:
+    if not printed_as_json(fields):
         show(table(None, ["", ""], [[name.replace("_", " "), value] for name, value in fields.items()]))
 
 

@@ -1,8 +1,11 @@
 """Calls operations in the running service, or in this process if no service runs."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+
+import typer
 
 from hooks.queue import QueueClient
 from worker.bootstrap.core import open_core
@@ -11,7 +14,7 @@ from worker.domain.operation import AnyOperation
 from worker.operations.client import BUDGET_S, LocalOperationClient, OperationClient, QueueOperationClient
 from worker.settings.injection import Settings
 
-from .options import run
+from .options import settings_of
 
 __all__ = ["LocalOperationClient", "OperationClient", "QueueOperationClient", "call", "open_client"]
 
@@ -32,12 +35,13 @@ async def open_client(settings: Settings, *, with_model: bool = False) -> AsyncI
 
 
 def call(
-    settings: Settings, operation: AnyOperation, payload: dict[str, Any], *, as_json: bool, budget: float = BUDGET_S
+    context: typer.Context, operation: AnyOperation, payload: dict[str, Any], *, budget: float = BUDGET_S
 ) -> dict[str, Any]:
-    """Run one operation and return its result; `budget` is in seconds. End the command with a message on an error."""
+    """Run one operation and return its result; `budget` is in seconds."""
+    settings = settings_of(context)
 
     async def work() -> dict[str, Any]:
         async with open_client(settings) as backend:
             return await backend.call(operation, payload, budget=budget)
 
-    return run(work(), as_json=as_json)
+    return asyncio.run(work())

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import typer
 
-from .output import print_json, say, show, table
+from .output import printed_as_json, say, show, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +15,10 @@ class Check:
     detail: str
 
 
-def report(checks: Sequence[Check], *, as_json: bool) -> None:
+def report(checks: Sequence[Check]) -> None:
     """Print the findings; exit with code 1 if a check failed."""
     healthy = all(check.ok for check in checks)
-    if as_json:
-        print_json({"healthy": healthy, "checks": [asdict(check) for check in checks]})
-    else:
+    if not printed_as_json({"healthy": healthy, "checks": [asdict(check) for check in checks]}):
         show(table(None, ["check", "", "finding"], [[c.name, "ok" if c.ok else "FAILED", c.detail] for c in checks]))
         say("all checks passed" if healthy else "some checks failed; see the findings above")
     if not healthy:

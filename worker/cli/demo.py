@@ -23,8 +23,8 @@ from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.labelled_worlds import LabelledTask, read_world
 
 from .backend import QueueOperationClient
-from .options import AsJson, run, settings_of
-from .output import console, fail, print_json, say, table, timing
+from .options import settings_of
+from .output import console, fail, printed_as_json, say, table, timing, wants_json
 
 TASKS = {
     "backend-team": ("t01", "t12", "t34", "t45", "t50"),
@@ -70,33 +70,31 @@ def demo(
     model: Annotated[str | None, typer.Option(help="Chat model in litellm notation; use `none` for no model.")] = None,
     model_api_base: Annotated[str | None, typer.Option(help="Base URL of the model server.")] = None,
     note: Annotated[str | None, typer.Option(help="Line to print with the results.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Start a service in a temporary folder, import example memories, and send ten tasks through the hook."""
-    settings = settings_of(context, as_json=as_json, model=model, model_api_base=model_api_base)
+    settings = settings_of(context, model=model, model_api_base=model_api_base)
     with tempfile.TemporaryDirectory(prefix="meeseeks-demo-") as folder:
-        answers, about = run(_demo(settings, Path(folder), as_json), as_json=as_json)
-    if as_json:
-        right = sum(answer.right for answer in answers)
-        print_json({**about, "right": right, "tasks": [answer.fields() for answer in answers], "note": note})
+        answers, about = asyncio.run(_demo(settings, Path(folder)))
+    right = sum(answer.right for answer in answers)
+    if printed_as_json({**about, "right": right, "tasks": [answer.fields() for answer in answers], "note": note}):
         return
     for answer in answers:
         _print(answer)
     _print_summary(answers, about, note)
 
 
-async def _demo(settings: Settings, folder: Path, as_json: bool) -> tuple[list[DemoAnswer], dict[str, Any]]:
+async def _demo(settings: Settings, folder: Path) -> tuple[list[DemoAnswer], dict[str, Any]]:
     worlds = [read_world(default_prompts_dir() / "cases" / name) for name in TASKS]
     config = folder / "meeseeks.toml"
     shared_users = [user for world in worlds for user in world.shared_users]
     config.write_text(f"[memory_injection]\nshared_users = {json.dumps(shared_users)}\n", encoding="utf-8")
-    if not as_json:
+    if not wants_json():
         say("starting an embedded Valkey, the embedded store and a worker")
     async with _service(settings, folder / "data", config) as about:
         client = QueueClient(about["url"])
         backend = QueueOperationClient(client, about["url"])
         for world in worlds:
-            await put_all(backend, world.name, world.memories, show_progress=not as_json)
+            await put_all(backend, world.name, world.memories)
         await client.aclose()
         async with PreExecutionHook(about["url"]) as hook:
             tasks = [(world.name, task) for world in worlds for task in world.tasks if task.key in TASKS[world.name]]
@@ -180,4 +178,4 @@ def _print_summary(answers: Sequence[DemoAnswer], about: dict[str, Any], note: s
         say(note)
     failed = [one.result for one in answers if one.result.outcome in (Outcome.ERROR, Outcome.TIMEOUT)]
     if failed:
-        fail(f"{len(failed)} requests failed: {failed[0].reason}", as_json=False)
+        fail(f"{len(failed)} requests failed: {failed[0].reason}")

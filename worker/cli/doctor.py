@@ -1,5 +1,6 @@
 """`meeseeks doctor`: checks the service and a test injection, or the hooks of a host."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -14,29 +15,24 @@ from worker.settings.injection import Settings
 
 from .backend import OperationClient, open_client
 from .checks import Check, report
-from .options import AsJson, run, settings_or_fault
-from .output import fail, timing
+from .options import settings_or_fault
+from .output import timing
 
 
 def doctor(
     context: typer.Context,
     host: Annotated[str | None, typer.Argument(help="Check the hooks of this host, such as claude-code.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Check only the connection or the host settings.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Check the service, store, embedder and models, and run a test injection."""
-    settings, fault = settings_or_fault(context, as_json=as_json)
+    settings, fault = settings_or_fault(context)
     if host is None:
-        checks = run(_examine(settings, quick=quick), as_json=as_json)
+        checks = asyncio.run(_examine(settings, quick=quick))
     else:
-        try:
-            profile = profile_of(host)
-        except MeeseeksError as error:
-            fail(str(error), as_json=as_json)
-        checks = run(examine_host(profile, settings, quick=quick), as_json=as_json)
+        checks = asyncio.run(examine_host(profile_of(host), settings, quick=quick))
     if fault is not None:
         checks.append(Check("settings file", False, fault))
-    report(checks, as_json=as_json)
+    report(checks)
 
 
 async def _examine(settings: Settings, *, quick: bool) -> list[Check]:

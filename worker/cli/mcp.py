@@ -18,11 +18,13 @@ from worker.settings.injection import Settings
 from worker.triage.prompt_files import default_prompts_dir
 
 from .backend import open_client
-from .options import Agent, AsJson, Common, Project, Tenant, User, run, settings_of
-from .output import fail, print_json, say
+from .common import Common
+from .options import Agent, Project, Tenant, User, settings_of
+from .output import answer, choose_json, fail, printed_as_json
 
 SKILL = "memory-search"
 
+AsEntry = Annotated[bool, typer.Option("--json", callback=choose_json, help="Print the `.mcp.json` entry and exit.")]
 Shared = Annotated[
     bool, typer.Option("--shared", envvar="MEESEEKS_SHARED", help="Share new memories with everyone in the tenant.")
 ]
@@ -35,18 +37,19 @@ def mcp(
     agent: Agent = "main",
     project: Project = None,
     shared: Shared = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the `.mcp.json` entry and exit.")] = False,
+    _: Annotated[
+        bool, typer.Option("--json", callback=choose_json, help="Print the `.mcp.json` entry and exit.")
+    ] = False,
 ) -> None:
     """Serve recall, remember and forget as MCP tools on standard input and output.
 
     The model cannot choose whose memories it accesses: these options or their variables decide.
     """
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
     scope = ToolScope(tenant or "default", user or None, agent or "main", project or None, shared)
-    if as_json:
-        print_json(configuration(context.obj, scope))
+    if printed_as_json(configuration(context.obj, scope)):
         return
-    run(serve_stdio(ReconnectingClient(settings), scope), as_json=False)
+    asyncio.run(serve_stdio(ReconnectingClient(settings), scope))
 
 
 class ReconnectingClient:
@@ -93,23 +96,22 @@ def skill(
     context: typer.Context,
     folder: Annotated[Path | None, typer.Argument(help="Skills folder of a host, such as .claude/skills.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a skill that differs.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Install the Memory Search skill in a host's skills folder, or print where it is."""
     source = default_prompts_dir() / SKILL
     if folder is None:
-        print_json({"skill": SKILL, "path": str(source)}) if as_json else say(str(source))
+        answer({"skill": SKILL, "path": str(source)}, str(source))
         return
     target = folder / SKILL
     if target.exists() and not force and contents(target) != contents(source):
-        fail(f"{target} already exists and differs; use --force to replace it", as_json=as_json)
+        fail(f"{target} already exists and differs; use --force to replace it")
     try:
         if target.exists():
             shutil.rmtree(target)
         shutil.copytree(source, target)
     except OSError as error:
-        fail(f"{target}: {error.strerror or error}", as_json=as_json)
-    print_json({"skill": SKILL, "path": str(target)}) if as_json else say(f"installed: {target}")
+        fail(f"{target}: {error.strerror or error}")
+    answer({"skill": SKILL, "path": str(target)}, f"installed: {target}")
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -1,12 +1,14 @@
-"""Output of commands: JSON for programs, tables and colours for people."""
+"""Output of commands: JSON for programs, tables and colours for people; `--json` of the command decides."""
 
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 
 PIPED_WIDTH = 120
@@ -15,6 +17,36 @@ PIPED_WIDTH = 120
 console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 errors = Console(stderr=True, highlight=False)
 
+_wants_json: ContextVar[bool] = ContextVar("wants_json", default=False)
+
+
+def choose_json(wanted: bool) -> bool:
+    """Keep whether the command prints JSON; the callback of `--json`."""
+    _wants_json.set(wanted)
+    return wanted
+
+
+def wants_json() -> bool:
+    return _wants_json.get()
+
+
+def printed_as_json(value: Any) -> bool:
+    """Print `value` if the command prints JSON, and return whether it does."""
+    if wants_json():
+        print_json(value)
+    return wants_json()
+
+
+def answer(value: Any, text: str) -> None:
+    """Print `value` as JSON or else `text`."""
+    if not printed_as_json(value):
+        say(text)
+
+
+def progress_bar(*columns: ProgressColumn) -> Progress:
+    """Return a progress bar that JSON output switches off."""
+    return Progress(*columns, console=errors, disable=wants_json(), transient=True)
+
 
 def print_json(value: Any) -> None:
     """Print a JSON document; ASCII only, so that no terminal encoding can break it."""
@@ -22,11 +54,9 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def fail(message: str, *, as_json: bool) -> NoReturn:
+def fail(message: str) -> NoReturn:
     """Print an error message and exit with code 1."""
-    if as_json:
-        print_json({"error": message})
-    else:
+    if not printed_as_json({"error": message}):
         errors.print(f"[red]error:[/red] {_escape(message)}")
     raise typer.Exit(1)
 

@@ -24,8 +24,8 @@ from worker.operations.client import COMMIT_S, LocalOperationClient, QueueOperat
 from worker.settings.injection import Settings
 
 from .mcp import mounts
-from .options import AsJson, run, settings_of
-from .output import fail, print_json, say
+from .options import settings_of
+from .output import answer, fail, printed_as_json, say
 
 WATCH_S = 0.5
 """Seconds between two checks of the embedded Valkey."""
@@ -47,23 +47,22 @@ def up(
     ] = None,
     host: Host = None,
     port: Port = None,
-    as_json: AsJson = False,
 ) -> None:
     """Run everything: a worker, the embedded store, HTTP, and an embedded Valkey unless --redis-url is given."""
     options: dict[str, Any] = {"model": model, "model_api_base": model_api_base, "http_enabled": http_enabled}
-    settings = settings_of(context, as_json=as_json, quiet=False, http_host=host, http_port=port, **options)
-    run(_up(settings, as_json), as_json=as_json)
+    settings = settings_of(context, quiet=False, http_host=host, http_port=port, **options)
+    asyncio.run(_up(settings))
 
 
-async def _up(settings: Settings, as_json: bool) -> None:
+async def _up(settings: Settings) -> None:
     if settings.service.redis_url is not None:
-        await serve(settings, settings.service.redis_url, as_json, with_http=settings.service.http_enabled)
+        await serve(settings, settings.service.redis_url, with_http=settings.service.http_enabled)
         return
     valkey = EmbeddedValkey(settings.service.home)
     await asyncio.to_thread(valkey.start)
     watching = asyncio.create_task(_keep_running(valkey), name="watch-valkey")
     try:
-        await serve(settings, valkey.url, as_json, with_http=settings.service.http_enabled)
+        await serve(settings, valkey.url, with_http=settings.service.http_enabled)
     finally:
         watching.cancel()
         await asyncio.wait([watching])
@@ -98,18 +97,17 @@ def worker(
     with_http: Annotated[bool, typer.Option("--http", help="Serve HTTP too.")] = False,
     host: Host = None,
     port: Port = None,
-    as_json: AsJson = False,
 ) -> None:
     """Run one worker on an existing Redis. Several workers can share it with a Qdrant server as the store."""
     options: dict[str, Any] = {"model": model, "model_api_base": model_api_base}
-    settings = settings_of(context, as_json=as_json, quiet=False, http_host=host, http_port=port, **options)
+    settings = settings_of(context, quiet=False, http_host=host, http_port=port, **options)
     url = settings.service.redis_url
     if url is None:
-        fail("a worker needs --redis-url or MEESEEKS_REDIS_URL; `meeseeks up` starts its own Valkey", as_json=as_json)
-    run(serve(settings, url, as_json, with_http=with_http), as_json=as_json)
+        fail("a worker needs --redis-url or MEESEEKS_REDIS_URL; `meeseeks up` starts its own Valkey")
+    asyncio.run(serve(settings, url, with_http=with_http))
 
 
-async def serve(settings: Settings, redis_url: str, as_json: bool, *, with_http: bool) -> None:
+async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
     """Serve jobs and optionally HTTP until SIGTERM or SIGINT; print a line when ready."""
     server = http_server(settings.service) if with_http else None
     redis = _connected(redis_url)
@@ -131,7 +129,7 @@ async def serve(settings: Settings, redis_url: str, as_json: bool, *, with_http:
                 operations,
                 redis_url,
                 max_jobs=settings.service.max_jobs,
-                on_serving=partial(_announce, about, as_json),
+                on_serving=partial(_announce, about),
             ).serve()
     finally:
         await redis.aclose()
@@ -155,13 +153,13 @@ async def _local_client(
     return LocalOperationClient(operations, partial(client.commit, timeout=COMMIT_S), at_once=at_once)
 
 
-def http(context: typer.Context, host: Host = None, port: Port = None, as_json: AsJson = False) -> None:
+def http(context: typer.Context, host: Host = None, port: Port = None) -> None:
     """Serve only HTTP, for workers that run elsewhere on the same Redis."""
-    settings = settings_of(context, as_json=as_json, quiet=False, http_host=host, http_port=port)
-    run(_http(settings, as_json), as_json=as_json)
+    settings = settings_of(context, quiet=False, http_host=host, http_port=port)
+    asyncio.run(_http(settings))
 
 
-async def _http(settings: Settings, as_json: bool) -> None:
+async def _http(settings: Settings) -> None:
     server = http_server(settings.service)
     redis_url = settings.service.redis_url or embedded_redis_url(settings.service)
     redis, client = _connected(redis_url), QueueClient(redis_url)
@@ -169,7 +167,7 @@ async def _http(settings: Settings, as_json: bool) -> None:
         backend = QueueOperationClient(client, redis_url)
         tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
         async with server.serving(backend, look, mounts=tools, alone=True) as url:
-            _announce_http(url, redis_url, as_json)
+            _announce_http(url, redis_url)
             await _until_stopped()
     finally:
         await client.aclose()
@@ -183,17 +181,14 @@ async def _until_stopped() -> None:
     await stopped.wait()
 
 
-def _announce_http(url: str, redis_url: str, as_json: bool) -> None:
+def _announce_http(url: str, redis_url: str) -> None:
     shown = without_password(redis_url)
-    if as_json:
-        print_json({"ready": True, "pid": os.getpid(), "redis": shown, "http": url})
-    else:
-        say(f"meeseeks is ready: {url}, for workers on {shown}")
+    fields = {"ready": True, "pid": os.getpid(), "redis": shown, "http": url}
+    answer(fields, f"meeseeks is ready: {url}, for workers on {shown}")
 
 
-def _announce(about: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json({"ready": True, **about})
+def _announce(about: dict[str, Any]) -> None:
+    if printed_as_json({"ready": True, **about}):
         return
     say(f"meeseeks is ready: queue {about['redis']}")
     if "http" in about:

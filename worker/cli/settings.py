@@ -1,5 +1,6 @@
 """`meeseeks settings`: show settings and their origin, and change them while the service runs."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,8 +21,8 @@ from worker.settings.injection import InjectionConfig, Settings
 from worker.settings.live import LiveSettings
 
 from .backend import open_client
-from .options import AsJson, run, settings_or_fault
-from .output import console, print_json, say, show, table
+from .options import settings_or_fault
+from .output import console, printed_as_json, say, show, table
 
 ForAgent = Annotated[str | None, typer.Option("--agent", help="Only for this agent (default: all agents).")]
 Key = Annotated[str, typer.Argument(help="Key of `[memory_injection]`.")]
@@ -35,10 +36,10 @@ settings = typer.Typer(invoke_without_command=True)
 
 
 @settings.callback()
-def show_settings(context: typer.Context, agent: ForAgent = None, as_json: AsJson = False) -> None:
+def show_settings(context: typer.Context, agent: ForAgent = None) -> None:
     """Show all settings and their origin; change saved settings with `set`, `unset` and `reset`."""
     if context.invoked_subcommand is None:
-        _do(context, SETTINGS_GET, {"agent_id": agent}, as_json)
+        _do(context, SETTINGS_GET, {"agent_id": agent})
 
 
 @settings.command("set", context_settings={"ignore_unknown_options": True})
@@ -47,22 +48,21 @@ def set_value(
     key: Key,
     value: Annotated[str, typer.Argument(help="JSON or plain text; a list can be a,b,c.")],
     agent: ForAgent = None,
-    as_json: AsJson = False,
 ) -> None:
     """Save a value that overrides the settings file; all workers use it within a second."""
-    _do(context, SETTINGS_PATCH, {"agent_id": agent, "values": {key: value_of(key, value)}}, as_json)
+    _do(context, SETTINGS_PATCH, {"agent_id": agent, "values": {key: value_of(key, value)}})
 
 
 @settings.command("unset")
-def unset_value(context: typer.Context, key: Key, agent: ForAgent = None, as_json: AsJson = False) -> None:
+def unset_value(context: typer.Context, key: Key, agent: ForAgent = None) -> None:
     """Delete a saved value."""
-    _do(context, SETTINGS_PATCH, {"agent_id": agent, "unset": [key]}, as_json)
+    _do(context, SETTINGS_PATCH, {"agent_id": agent, "unset": [key]})
 
 
 @settings.command("reset")
-def reset(context: typer.Context, agent: ForAgent = None, as_json: AsJson = False) -> None:
+def reset(context: typer.Context, agent: ForAgent = None) -> None:
     """Delete all saved values of one agent, or those for all agents; agents keep their own."""
-    _do(context, SETTINGS_RESET, {"agent_id": agent}, as_json)
+    _do(context, SETTINGS_RESET, {"agent_id": agent})
 
 
 def value_of(key: str, text: str) -> Any:
@@ -75,14 +75,12 @@ def value_of(key: str, text: str) -> Any:
         return [part.strip() for part in text.split(",") if part.strip()] if listed else text
 
 
-def _do(context: typer.Context, operation: AnyOperation, payload: dict[str, Any], as_json: bool) -> None:
-    loaded, fault = settings_or_fault(context, as_json=as_json)
-    view = run(_ask(loaded, fault, operation, payload), as_json=as_json)
+def _do(context: typer.Context, operation: AnyOperation, payload: dict[str, Any]) -> None:
+    loaded, fault = settings_or_fault(context)
+    view = asyncio.run(_ask(loaded, fault, operation, payload))
     if fault is not None:
         view["faults"].setdefault("file", fault)
-    if as_json:
-        print_json(view)
-    else:
+    if not printed_as_json(view):
         _print(view)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from worker.bootstrap.core import open_core
 from worker.domain.errors import StoreError
@@ -16,8 +16,8 @@ from worker.operations.requests import JobKind
 from worker.settings.injection import Settings
 
 from .backend import LocalOperationClient, OperationClient, open_client
-from .options import AsJson, run, settings_of
-from .output import errors, fail, print_json, say, show, table
+from .options import settings_of
+from .output import fail, printed_as_json, progress_bar, say, show, table, wants_json
 
 POLL_S = 0.2
 BUDGET_S = 30.0
@@ -29,12 +29,11 @@ ByEmbedder = Annotated[str | None, typer.Option("--embedder", help="Embedder to 
 
 
 @store.command()
-def info(context: typer.Context, as_json: AsJson = False) -> None:
+def info(context: typer.Context) -> None:
     """Show the store, its embedder, its index generations and the running job."""
-    settings = settings_of(context, as_json=as_json)
-    found = run(_ask(settings), as_json=as_json)
-    if as_json:
-        print_json(found)
+    settings = settings_of(context)
+    found = asyncio.run(_ask(settings))
+    if printed_as_json(found):
         return
     health, generations, made_by = found["store"], found["generations"], found["made_by"]
     embedder = made_by["embedder"] or {"name": "none", "dimension": 0}
@@ -50,13 +49,9 @@ def info(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @store.command()
-def backup(
-    context: typer.Context,
-    path: Annotated[Path, typer.Argument(help=ARCHIVE_HELP)],
-    as_json: AsJson = False,
-) -> None:
+def backup(context: typer.Context, path: Annotated[Path, typer.Argument(help=ARCHIVE_HELP)]) -> None:
     """Write all memories of all tenants, with their vectors, to a new folder or archive."""
-    _start(context, {"kind": JobKind.BACKUP, "path": str(path.absolute())}, as_json)
+    _start(context, {"kind": JobKind.BACKUP, "path": str(path.absolute())})
 
 
 @store.command()
@@ -64,10 +59,9 @@ def restore(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(help=ARCHIVE_HELP)],
     force: Annotated[bool, typer.Option("--force", help="Replace all memories in the store.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Restore a backup. A non-empty store is replaced only with --force; `reindex --rollback` undoes it."""
-    _start(context, {"kind": JobKind.RESTORE, "path": str(path.absolute()), "force": force}, as_json)
+    _start(context, {"kind": JobKind.RESTORE, "path": str(path.absolute()), "force": force})
 
 
 @store.command()
@@ -81,17 +75,16 @@ def reindex(
         typer.Option(min=0.0, max=1.0, help="Least share of earlier search results that the new index must find."),
     ] = 0.3,
     force: Annotated[bool, typer.Option("--force", help="Rebuild all vectors; ignore --min-overlap.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Rebuild the vectors of all memories with the current embedder, while the service keeps answering.
 
     An interrupted run continues when started again. The previous index is kept until --prune.
     """
     if rollback and prune:
-        fail("use either --rollback or --prune", as_json=as_json)
+        fail("use either --rollback or --prune")
     kind = JobKind.ROLLBACK if rollback else JobKind.PRUNE if prune else JobKind.REINDEX
-    _start(context, {"kind": kind, "embedder": embedder, "force": force, "min_overlap": min_overlap}, as_json)
-    if embedder is not None and not as_json and kind is not JobKind.PRUNE:
+    _start(context, {"kind": kind, "embedder": embedder, "force": force, "min_overlap": min_overlap})
+    if embedder is not None and not wants_json() and kind is not JobKind.PRUNE:
         say(f'now set embedder = "{embedder}" under [service] in the settings before the next start')
 
 
@@ -100,20 +93,18 @@ def migrate(
     context: typer.Context,
     to: Annotated[str, typer.Option(help="`edge` for the embedded store, or the URL of a Qdrant server.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite a store that is not empty.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Copy the whole store to another engine. The service uses the old one until you change its settings.
 
     To copy memories written meanwhile, run it again with --force, which copies only the differences.
     """
-    _start(context, {"kind": JobKind.MIGRATE, "to": to, "force": force}, as_json)
+    _start(context, {"kind": JobKind.MIGRATE, "to": to, "force": force})
 
 
-def _start(context: typer.Context, payload: dict[str, Any], as_json: bool) -> None:
-    settings = settings_of(context, as_json=as_json)
-    result = run(_run_job(settings, payload, show_progress=not as_json), as_json=as_json)
-    if as_json:
-        print_json(result)
+def _start(context: typer.Context, payload: dict[str, Any]) -> None:
+    settings = settings_of(context)
+    result = asyncio.run(_run_job(settings, payload))
+    if printed_as_json(result):
         return
     show(table(None, ["", ""], [[name.replace("_", " "), _text(value)] for name, value in result.items()]))
 
@@ -140,12 +131,14 @@ async def _backend(settings: Settings) -> AsyncIterator[OperationClient]:
             yield LocalOperationClient(core.operations)
 
 
-async def _run_job(settings: Settings, payload: dict[str, Any], *, show_progress: bool) -> dict[str, Any]:
+async def _run_job(settings: Settings, payload: dict[str, Any]) -> dict[str, Any]:
     """Start a job, wait for it and return its result. Raise `StoreError` if it fails."""
     async with _backend(settings) as backend:
         started = await backend.call(STORE_JOB_START, payload, budget=BUDGET_S)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=errors, disable=not show_progress, transient=True) as progress:
+        with progress_bar(
+            *columns,
+        ) as progress:
             task = progress.add_task(payload["kind"], total=None)
             while True:
                 status = await backend.call(STORE_JOB_STATUS, {}, budget=BUDGET_S)

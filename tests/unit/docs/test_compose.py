@@ -22,7 +22,7 @@ from worker.settings.service import ENV_PREFIX, ServiceSettings
 
 SCHEMA = Draft201909Validator(json.loads((ROOT / "tests/data/compose-spec.json").read_text()))
 VARIABLES = {ENV_PREFIX + name.upper() for name in ServiceSettings.model_fields} | {ENV_PREFIX + "CONFIG"}
-COMMANDS = typer.main.get_command(app)
+COMMANDS = typer.main.get_command(app).all_loaded()  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def compose() -> Any:
 
 def known_command(words: list[str]) -> bool:
     """Whether the words are a `meeseeks` command with options that it has."""
-    command = COMMANDS.commands.get(words[0])  # type: ignore[attr-defined]
+    command = COMMANDS.commands.get(words[0])
     known = {name for parameter in command.params for name in parameter.opts} if command else set()
     return command is not None and {word for word in words if word.startswith("--")} <= known
 

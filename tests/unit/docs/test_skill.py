@@ -81,7 +81,7 @@ async def test_every_parameter_is_in_the_reference_for_each_way() -> None:
         tools = {tool.name: tool.input_schema["properties"] for tool in await client.list_tools()}
     assert {name for name, row in table.items() if row[0] not in ("", "set up")} == set(tools["recall"])
     group: Any = typer.main.get_command(app)
-    command: click.Command = group.commands["recall"]
+    command: click.Command = group.all_loaded().commands["recall"]
     taken = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
     named = {option for row in table.values() for option in re.findall(r"`(--[\w-]+)`", row[1])}
     assert named == taken - {"--json"}

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from worker.cli.options import AsJson, settings_of
-from worker.cli.output import fail, print_json, say, show_verbatim
-from worker.domain.errors import MeeseeksError, SettingsError
+from worker.cli.options import settings_of
+from worker.cli.output import printed_as_json, say, show_verbatim
+from worker.domain.errors import SettingsError
 from worker.hosts import HOSTS, HostProfile
 from worker.hosts.profile import DEFAULT_HOOK_DEADLINE_MS
 from worker.operations.hosts import profile_of
@@ -43,48 +43,35 @@ def install(
     ] = DEFAULT_HOOK_DEADLINE_MS,
     force: Annotated[bool, typer.Option("--force", help="Install even if already installed elsewhere.")] = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
 ) -> None:
     """Add the hooks to a host's settings file, or print the snippet to paste. Safe to run again."""
-    service = settings_of(context, as_json=as_json).service
+    service = settings_of(context).service
     environment = HostEnvironment(Path.home(), Path.cwd())
-    try:
-        profile = profile_of(host)
-        if profile.settings is None:
-            _print_snippet(profile, as_json=as_json)
-            return
-        kind = handler_kind(profile, service, url=url, http=http, deadline_ms=deadline_ms, project=project)
-        file = environment.target(profile.settings, project=project)
-        if not force:
-            _refuse_second_copy(profile, environment, file.path)
-        change = plan_install(profile, file, kind)
-        if change.changes and not dry_run:
-            apply_install(change, profile)
-    except MeeseeksError as error:
-        fail(str(error), as_json=as_json)
-    _print(profile, change, dry_run=dry_run, as_json=as_json, done="installed", unchanged="already installed")
+    profile = profile_of(host)
+    if profile.settings is None:
+        _print_snippet(profile)
+        return
+    kind = handler_kind(profile, service, url=url, http=http, deadline_ms=deadline_ms, project=project)
+    file = environment.target(profile.settings, project=project)
+    if not force:
+        _refuse_second_copy(profile, environment, file.path)
+    change = plan_install(profile, file, kind)
+    if change.changes and not dry_run:
+        apply_install(change, profile)
+    _print(profile, change, dry_run=dry_run, done="installed", unchanged="already installed")
 
 
-def uninstall(
-    context: typer.Context,
-    host: HostName,
-    project: InProject = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
+def uninstall(context: typer.Context, host: HostName, project: InProject = False, dry_run: DryRun = False) -> None:
     """Remove the hooks from a host's settings file and restore it as it was."""
-    settings_of(context, as_json=as_json)
+    settings_of(context)
     environment = HostEnvironment(Path.home(), Path.cwd())
-    try:
-        profile = profile_of(host)
-        if profile.settings is None:
-            raise SettingsError(f"{profile.title} has no settings file; remove the pasted snippet manually")
-        change = plan_uninstall(profile, environment.target(profile.settings, project=project))
-        if change.changes and not dry_run:
-            apply_uninstall(change)
-    except MeeseeksError as error:
-        fail(str(error), as_json=as_json)
-    _print(profile, change, dry_run=dry_run, as_json=as_json, done="uninstalled", unchanged="not installed")
+    profile = profile_of(host)
+    if profile.settings is None:
+        raise SettingsError(f"{profile.title} has no settings file; remove the pasted snippet manually")
+    change = plan_uninstall(profile, environment.target(profile.settings, project=project))
+    if change.changes and not dry_run:
+        apply_uninstall(change)
+    _print(profile, change, dry_run=dry_run, done="uninstalled", unchanged="not installed")
 
 
 def _refuse_second_copy(host: HostProfile, environment: HostEnvironment, path: Path) -> None:
@@ -98,21 +85,16 @@ def _refuse_second_copy(host: HostProfile, environment: HostEnvironment, path: P
         )
 
 
-def _print_snippet(host: HostProfile, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"host": host.name, "changed": False, "paste": host.paste})
-    else:
+def _print_snippet(host: HostProfile) -> None:
+    if not printed_as_json({"host": host.name, "changed": False, "paste": host.paste}):
         say(f"{host.title} has no settings file. Add this to its scripts:\n")
         show_verbatim(host.paste)
 
 
-def _print(
-    host: HostProfile, change: SettingsFileChange, *, dry_run: bool, as_json: bool, done: str, unchanged: str
-) -> None:
+def _print(host: HostProfile, change: SettingsFileChange, *, dry_run: bool, done: str, unchanged: str) -> None:
     path, note = str(change.file.path), host.settings.note if host.settings else ""
-    if as_json:
-        fields: dict[str, Any] = {"host": host.name, "path": path, "changed": change.changes and not dry_run}
-        print_json({**fields, "diff": change.diff(), "backup": _backup(change), "note": note or None})
+    fields: dict[str, Any] = {"host": host.name, "path": path, "changed": change.changes and not dry_run}
+    if printed_as_json({**fields, "diff": change.diff(), "backup": _backup(change), "note": note or None}):
         return
     if not change.changes:
         say(f"{unchanged}: {path}")

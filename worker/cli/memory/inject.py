@@ -1,5 +1,6 @@
 """`meeseeks inject`: shows which memories a message gets."""
 
+import asyncio
 import sys
 from typing import Annotated
 
@@ -7,8 +8,8 @@ import typer
 
 from hooks.contract import InjectionRequest, InjectionResult
 from worker.cli.backend import open_client
-from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
-from worker.cli.output import print_json, say, summary
+from worker.cli.options import Agent, Tenant, User, settings_of
+from worker.cli.output import printed_as_json, say, summary
 from worker.operations.registry import INJECT
 
 
@@ -22,10 +23,9 @@ def inject(
     mode: Annotated[str | None, typer.Option(help="Mode: always, escalate, deterministic or off.")] = None,
     deadline_ms: Annotated[int, typer.Option(min=1, max=60_000, help="Time limit in milliseconds.")] = 3000,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do not record the memories as shown.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Show which memories a message gets, as the hook would inject them."""
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if message == "-" else message
 
     async def work() -> InjectionResult:
@@ -44,9 +44,8 @@ def inject(
             body = await backend.call(INJECT, request.model_dump(mode="json"), budget=deadline_ms / 1000)
         return InjectionResult.model_validate(body)
 
-    result = run(work(), as_json=as_json)
-    if as_json:
-        print_json(result.model_dump(mode="json"))
+    result = asyncio.run(work())
+    if printed_as_json(result.model_dump(mode="json")):
         return
     say(result.memory_context or "(nothing injected)")
     say("")

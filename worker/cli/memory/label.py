@@ -1,5 +1,6 @@
 """`meeseeks label`: turns a receipt into a labelled case for evaluation."""
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -8,9 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from worker.cli.backend import open_client
-from worker.cli.options import AsJson, Tenant, run, settings_of
-from worker.cli.output import fail, print_json, say
-from worker.domain.errors import MeeseeksError
+from worker.cli.options import Tenant, settings_of
+from worker.cli.output import answer, fail, say, wants_json
 from worker.domain.receipt import Receipt
 from worker.operations.client import OperationClient
 from worker.operations.registry import LABEL
@@ -37,17 +37,16 @@ def label(
     nothing: Annotated[bool, typer.Option("--nothing", help="Label all memories irrelevant.")] = False,
     category: Annotated[str, typer.Option(help="Category under which `eval` groups the case.")] = "receipt",
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """Label which memories a request should have received, and add it to a case file.
 
     Without options, ask about each memory: essential, useful, forbidden or no.
     """
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
     given = {"essential": _ids(essential), "useful": _ids(useful), "forbidden": _ids(forbidden), "accept": accept}
     asks = not any(given.values()) and not nothing
-    if asks and (as_json or not sys.stdin.isatty()):
-        fail("use --essential, --useful, --forbidden, --accept or --nothing", as_json=as_json)
+    if asks and (wants_json() or not sys.stdin.isatty()):
+        fail("use --essential, --useful, --forbidden, --accept or --nothing")
 
     async def work() -> LabelledCase:
         async with open_client(settings) as backend:
@@ -55,16 +54,11 @@ def label(
             payload = {"tenant": tenant, "id": receipt_id, "labels": {**labels, "category": category}}
             return LabelledCase.model_validate(await backend.call(LABEL, payload))
 
-    case = run(work(), as_json=as_json)
-    try:
-        add_to_file(cases, case)
-    except MeeseeksError as error:
-        fail(str(error), as_json=as_json)
-    if as_json:
-        print_json({"file": str(cases), **case.model_dump(mode="json")})
-    else:
-        counts = ", ".join(f"{len(case.task[kind])} {kind}" for kind in LETTERS.values() if kind)
-        say(f"added {case.task['id']} to {cases}: {counts} of {len(case.memories)} memories")
+    case = asyncio.run(work())
+    add_to_file(cases, case)
+    counts = ", ".join(f"{len(case.task[kind])} {kind}" for kind in LETTERS.values() if kind)
+    added = f"added {case.task['id']} to {cases}: {counts} of {len(case.memories)} memories"
+    answer({"file": str(cases), **case.model_dump(mode="json")}, added)
 
 
 def _ids(values: Ids) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from worker.cli.backend import call
-from worker.cli.options import Agent, AsJson, Project, Tenant, User, settings_of
-from worker.cli.output import errors, fail, print_json, say, scores, show, table
+from worker.cli.options import Agent, Project, Tenant, User
+from worker.cli.output import answer, errors, fail, printed_as_json, say, scores, show, table
 from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType
 from worker.operations.registry import EXPORT, FORGET, RECALL, RELATE, REMEMBER, SHOW, UPDATE
@@ -29,10 +29,8 @@ def remember(
     supersedes: Annotated[Several, typer.Option(help="Id of a memory it replaces; repeat for several.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="Owner; only this user sees the memory.")] = None,
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """Store a memory. The same text is stored only once."""
-    settings = settings_of(context, as_json=as_json)
     memory: dict[str, Any] = {
         "content": sys.stdin.read() if content == "-" else content,
         "type": kind.value,
@@ -44,20 +42,18 @@ def remember(
     }
     if memory_id:
         memory["id"] = memory_id
-    done = call(settings, REMEMBER, {"tenant": tenant, "memory": memory}, as_json=as_json)
-    print_json(done) if as_json else say(f"{done['stored']}: {done['id']}")
+    done = call(context, REMEMBER, {"tenant": tenant, "memory": memory})
+    answer(done, f"{done['stored']}: {done['id']}")
 
 
 def forget(
     context: typer.Context,
     ids: Annotated[list[str], typer.Argument(help="Ids of the memories to delete.")],
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """Delete memories permanently, and all references to them."""
-    settings = settings_of(context, as_json=as_json)
-    done = call(settings, FORGET, {"tenant": tenant, "ids": ids}, as_json=as_json)
-    print_json(done) if as_json else say(f"deleted {done['forgotten']} of {len(ids)}")
+    done = call(context, FORGET, {"tenant": tenant, "ids": ids})
+    answer(done, f"deleted {done['forgotten']} of {len(ids)}")
     if done["forgotten"] < len(ids):
         raise typer.Exit(1)
 
@@ -71,10 +67,8 @@ def update(
     entity: Annotated[Several, typer.Option(help="New person or thing it is about; repeat for several.")] = None,
     valid_until: Annotated[str | None, typer.Option(help="Time of expiry; `never` removes it.")] = None,
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """Change a memory. Fields you omit stay unchanged; new text creates a new version."""
-    settings = settings_of(context, as_json=as_json)
     given = {
         "content": sys.stdin.read() if content == "-" else content,
         "type": kind.value if kind else None,
@@ -86,10 +80,10 @@ def update(
     if valid_until == "never":
         changes["valid_until"] = None
     if not changes:
-        fail("nothing to change; give a new text or an option", as_json=as_json)
-    done = call(settings, UPDATE, {"tenant": tenant, "id": memory_id, "changes": changes}, as_json=as_json)
+        fail("nothing to change; give a new text or an option")
+    done = call(context, UPDATE, {"tenant": tenant, "id": memory_id, "changes": changes})
     memory = done["memory"]
-    print_json(done) if as_json else say(f"updated: {memory['id']}, version {memory.get('version', 1)}")
+    answer(done, f"updated: {memory['id']}, version {memory.get('version', 1)}")
 
 
 def relate(
@@ -98,26 +92,17 @@ def relate(
     kind: Annotated[str, typer.Argument(help="Any word; `updates` and `supersedes` mark the target as outdated.")],
     target: Annotated[str, typer.Argument(help="Id of the memory that the relation points to.")],
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """Add a relation from one memory to another."""
-    settings = settings_of(context, as_json=as_json)
     payload = {"tenant": tenant, "source": source, "kind": kind, "target": target}
-    done = call(settings, RELATE, payload, as_json=as_json)
-    print_json(done) if as_json else say(f"{source} {kind} {target}")
+    done = call(context, RELATE, payload)
+    answer(done, f"{source} {kind} {target}")
 
 
-def show_memory(
-    context: typer.Context,
-    memory_id: MemoryId,
-    tenant: Tenant = "default",
-    as_json: AsJson = False,
-) -> None:
+def show_memory(context: typer.Context, memory_id: MemoryId, tenant: Tenant = "default") -> None:
     """Show a memory, its earlier and later versions, and related memories."""
-    settings = settings_of(context, as_json=as_json)
-    found = call(settings, SHOW, {"tenant": tenant, "id": memory_id}, as_json=as_json)
-    if as_json:
-        print_json(found)
+    found = call(context, SHOW, {"tenant": tenant, "id": memory_id})
+    if printed_as_json(found):
         return
     memory = found["memory"]
     say(memory["content"])
@@ -138,14 +123,11 @@ def list_memories(
     limit: Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="Number of memories to show.")] = 20,
     cursor: Annotated[str | None, typer.Option(help="Cursor printed at the end of the previous page.")] = None,
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """List memories page by page, including outdated ones, in no particular order."""
-    settings = settings_of(context, as_json=as_json)
     payload = {"tenant": tenant, "types": kinds or [], "user": user, "limit": limit, "cursor": cursor}
-    page = call(settings, EXPORT, payload, as_json=as_json)
-    if as_json:
-        print_json(page)
+    page = call(context, EXPORT, payload)
+    if printed_as_json(page):
         return
     show(table(None, ["type", "id", "since", "memory"], [_row(entry) for entry in page["memories"]]))
     say(f"more: --cursor {page['cursor']}" if page["cursor"] else "end of list")
@@ -178,10 +160,8 @@ def recall(
     project: Project = None,
     agent: Agent = "main",
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """Search memories and show their scores and the searches that found them."""
-    settings = settings_of(context, as_json=as_json)
     payload = {
         "query": query,
         "limit": limit,
@@ -195,9 +175,8 @@ def recall(
         "scope": {"tenant": tenant, "user": user, "project": project},
         "agent_id": agent,
     }
-    found = call(settings, RECALL, payload, as_json=as_json)
-    if as_json:
-        print_json(found)
+    found = call(context, RECALL, payload)
+    if printed_as_json(found):
         return
     if not found["memories"]:
         say("nothing found")

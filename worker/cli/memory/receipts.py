@@ -1,5 +1,6 @@
 """`meeseeks receipt`: lists past requests and explains why each memory was injected or not."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -9,8 +10,8 @@ from pydantic import ValidationError
 
 from hooks.contract import Engine, Outcome, Reason
 from worker.cli.backend import open_client
-from worker.cli.options import AsJson, Tenant, run, settings_of
-from worker.cli.output import print_json, say, scores, show, summary, table
+from worker.cli.options import Tenant, settings_of
+from worker.cli.output import printed_as_json, say, scores, show, summary, table
 from worker.domain.memory import CandidateVerdict
 from worker.operations.client import OperationClient
 from worker.operations.registry import RECEIPT, RECEIPTS
@@ -95,10 +96,9 @@ def receipt(
     since: Since = None,
     until: Until = None,
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """List past requests, or explain one: which memories were considered and injected, why, and how long it took."""
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
     where = filter_of(session, agent, outcome, reason, engine, degraded, since, until)
 
     async def work() -> dict[str, Any]:
@@ -107,10 +107,10 @@ def receipt(
                 return await backend.call(RECEIPTS, {"tenant": tenant, "limit": limit, "where": where, "brief": True})
             return await fetch(backend, tenant, receipt_id)
 
-    found = run(work(), as_json=as_json)
-    if as_json:
-        print_json(found)
-    elif receipt_id is None:
+    found = asyncio.run(work())
+    if printed_as_json(found):
+        return
+    if receipt_id is None:
         _list(found["receipts"])
     else:
         _explain(found)

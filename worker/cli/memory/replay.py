@@ -1,16 +1,17 @@
 """`meeseeks replay`: re-runs past requests with changes and compares the results."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from hooks.contract import Mode
 from worker.cli.backend import open_client
-from worker.cli.options import AsJson, Tenant, run, settings_of
-from worker.cli.output import errors, fail, print_json, say, show, table, timing
+from worker.cli.options import Tenant, settings_of
+from worker.cli.output import fail, printed_as_json, progress_bar, say, show, table, timing
 from worker.cli.tuning.evaluate import Set, own_folder, setting
 from worker.domain.errors import MeeseeksError
 from worker.operations.client import OperationClient
@@ -50,12 +51,11 @@ def replay(
     since: Since = None,
     until: Until = None,
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """Re-run a past request without side effects and show what changes."""
     if (receipt_id is None) is not every:
-        fail("give either a receipt id or --all", as_json=as_json)
-    settings = settings_of(context, as_json=as_json)
+        fail("give either a receipt id or --all")
+    settings = settings_of(context)
     where = filter_of(session, agent, outcome, reason, engine, degraded, since, until)
 
     async def work() -> dict[str, Any]:
@@ -72,12 +72,10 @@ def replay(
                 return await _one(backend, tenant, receipt_id, changes)
             listed = {"tenant": tenant, "limit": limit, "where": where, "brief": True}
             ids = [entry["id"] for entry in (await backend.call(RECEIPTS, listed))["receipts"]]
-            return summed_up(await _many(backend, tenant, ids, changes, quiet=as_json)).model_dump(exclude={"not_run"})
+            return summed_up(await _many(backend, tenant, ids, changes)).model_dump(exclude={"not_run"})
 
-    found = run(work(), as_json=as_json)
-    if as_json:
-        print_json(found)
-    else:
+    found = asyncio.run(work())
+    if not printed_as_json(found):
         _print_all(found) if every else _print_one(found)
 
 
@@ -86,12 +84,14 @@ async def _one(backend: OperationClient, tenant: str, receipt_id: str, changes: 
 
 
 async def _many(
-    backend: OperationClient, tenant: str, ids: Sequence[str], changes: dict[str, Any], *, quiet: bool
+    backend: OperationClient, tenant: str, ids: Sequence[str], changes: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Replay one request at a time, so that timings are comparable; return errors in place of results."""
     found: list[dict[str, Any]] = []
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, disable=quiet, transient=True) as progress:
+    with progress_bar(
+        *columns,
+    ) as progress:
         for receipt_id in progress.track(ids):
             try:
                 found.append(await _one(backend, tenant, receipt_id, changes))

@@ -3,13 +3,12 @@
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from hooks.contract import SessionEvent, SessionEventType
 from worker.bootstrap.opening import embedded_is_up
 from worker.cli.backend import call
-from worker.cli.options import AsJson, Tenant, first_fault, settings_of
-from worker.cli.output import fail, print_json, say, show, table
+from worker.cli.options import Tenant, settings_of
+from worker.cli.output import answer, fail, printed_as_json, say, show, table
 from worker.domain.operation import AnyOperation
 from worker.operations.registry import SESSION_EVENT, SESSION_SHOW
 
@@ -24,16 +23,14 @@ session = typer.Typer(no_args_is_help=True, help="Show and change which memories
 
 
 @session.command("show")
-def show_session(
-    context: typer.Context, session_id: Session, tenant: Tenant = "default", as_json: AsJson = False
-) -> None:
+def show_session(context: typer.Context, session_id: Session, tenant: Tenant = "default") -> None:
     """Show the memories in the context of each agent of a session."""
-    found = _call(context, SESSION_SHOW, {"tenant": tenant, "session_id": session_id}, as_json)
-    if as_json:
-        print_json(found)
-    elif not found["agents"]:
+    found = _call(context, SESSION_SHOW, {"tenant": tenant, "session_id": session_id})
+    if printed_as_json(found):
+        return
+    if not found["agents"]:
         say("unknown session")
-    for agent in found["agents"] if not as_json else ():
+    for agent in found["agents"]:
         pending = ", compaction in progress" if agent["compaction_pending"] else ""
         rows = [
             [entry["turn"], entry["id"], entry["version"], entry["block_id"][:12], entry["text"]]
@@ -55,7 +52,6 @@ def send_event(
     removed: Annotated[list[str] | None, typer.Option(help="Id of a removed block; repeat for several.")] = None,
     kept_turns: Annotated[int | None, typer.Option(min=0, help="Number of latest turns still visible.")] = None,
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """Report an event of a session, as the hook's `event` does."""
     event = {
@@ -69,7 +65,7 @@ def send_event(
         "removed_blocks": removed or None,
         "kept_turns": kept_turns,
     }
-    _send(context, event, as_json)
+    _send(context, event)
 
 
 @session.command("reset")
@@ -78,27 +74,20 @@ def reset_session(
     session_id: Session,
     agent: OneAgent = None,
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """Clear what a session has received, so that all memories can be injected again."""
     event = {"type": SessionEventType.SESSION_CLEARED, "session_id": session_id, "tenant": tenant, "agent_id": agent}
-    _send(context, event, as_json)
+    _send(context, event)
 
 
-def _send(context: typer.Context, event: dict[str, Any], as_json: bool) -> None:
-    try:
-        payload = SessionEvent.model_validate(event).model_dump(mode="json", exclude_none=True)
-    except ValidationError as error:
-        fail(first_fault(error), as_json=as_json)
-    done = _call(context, SESSION_EVENT, payload, as_json)
-    if as_json:
-        print_json(done)
-    else:
-        say(f"cleared: {done['forgotten']}, copied from parent: {done['adopted']}")
+def _send(context: typer.Context, event: dict[str, Any]) -> None:
+    payload = SessionEvent.model_validate(event).model_dump(mode="json", exclude_none=True)
+    done = _call(context, SESSION_EVENT, payload)
+    answer(done, f"cleared: {done['forgotten']}, copied from parent: {done['adopted']}")
 
 
-def _call(context: typer.Context, operation: AnyOperation, payload: dict[str, Any], as_json: bool) -> dict[str, Any]:
-    settings = settings_of(context, as_json=as_json)
+def _call(context: typer.Context, operation: AnyOperation, payload: dict[str, Any]) -> dict[str, Any]:
+    settings = settings_of(context)
     if settings.service.redis_url is None and not embedded_is_up(settings.service):
-        fail(NO_SERVICE, as_json=as_json)
-    return call(settings, operation, payload, as_json=as_json, budget=BUDGET_S)
+        fail(NO_SERVICE)
+    return call(context, operation, payload, budget=BUDGET_S)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from worker.cli.backend import open_client
-from worker.cli.options import AsJson, Tenant, run, settings_of
-from worker.cli.output import errors, fail, print_json, say
+from worker.cli.options import Tenant, settings_of
+from worker.cli.output import answer, errors, fail, printed_as_json, progress_bar, say
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 from worker.operations.bulk import BATCH, OutputFormat, batches, export_pieces, put_batch
@@ -47,22 +47,21 @@ def import_memories(
     mask: Annotated[bool, typer.Option("--mask", help="Mask secrets before storing.")] = False,
     report: Annotated[Path | None, typer.Option("--rejected", help="File for rejected entries, as JSON Lines.")] = None,
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """Import memories from JSON Lines, JSON, CSV, Markdown notes, memory files of coding agents or a mem0 export.
 
     Invalid entries are reported and skipped. Nothing is stored twice, so an interrupted import can be repeated.
     """
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
     mask = mask or settings.service.mask_secrets_at_write
     tally = Tally()
     try:
         with _reporting(report, tally) as reject:
             files = sources(paths, wanted)
-            run(_import(settings, tenant, files, tally, reject, _Options(mask, dry_run, as_json)), as_json=as_json)
+            asyncio.run(_import(settings, tenant, files, tally, reject, _Options(mask, dry_run)))
     except OSError as error:
-        fail(str(error), as_json=as_json)
-    _print(tally, report, as_json=as_json)
+        fail(str(error))
+    _print(tally, report)
     if tally.refused:
         raise typer.Exit(1)
 
@@ -71,7 +70,6 @@ def import_memories(
 class _Options:
     mask: bool
     dry_run: bool
-    as_json: bool
 
 
 Reject = Callable[[Source, Rejected], None]
@@ -103,7 +101,7 @@ async def _import(
     entries = _entries(files, reject, mask=options.mask)
     total = sum(source.size for source in files)
     columns = (TextColumn("importing"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn())
-    with Progress(*columns, console=errors, disable=options.as_json, transient=True) as progress:
+    with progress_bar(*columns) as progress:
         task = progress.add_task("importing", total=total)
 
         def advance() -> None:
@@ -133,13 +131,13 @@ def _entries(files: list[Source], reject: Reject, *, mask: bool) -> Iterator[Mem
             reject(source, Rejected(0, str(error)))
 
 
-async def put_all(
-    backend: OperationClient, tenant: str, memories: Sequence[Memory], *, show_progress: bool
-) -> dict[str, int]:
+async def put_all(backend: OperationClient, tenant: str, memories: Sequence[Memory]) -> dict[str, int]:
     """Store memories in batches and return the total counts."""
     tally = Tally()
     columns = (TextColumn("importing"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=errors, disable=not show_progress, transient=True) as progress:
+    with progress_bar(
+        *columns,
+    ) as progress:
         task = progress.add_task("importing", total=len(memories))
         for batch in batches(memories, BATCH):
             tally.add(await put_batch(backend, tenant, batch))
@@ -147,9 +145,8 @@ async def put_all(
     return tally.counts
 
 
-def _print(tally: Tally, report: Path | None, *, as_json: bool) -> None:
-    if as_json:
-        print_json({**tally.counts, "refused": tally.refused, "rejected": tally.rejected})
+def _print(tally: Tally, report: Path | None) -> None:
+    if printed_as_json({**tally.counts, "refused": tally.refused, "rejected": tally.rejected}):
         return
     done = [f"{count} {name.replace('_', ' ')}" for name, count in tally.counts.items() if count]
     say(", ".join([*done, *([f"{tally.refused} rejected"] if tally.refused else [])]) or "no memories found")
@@ -169,21 +166,20 @@ def export_memories(
         typer.Option("--format", help="jsonl and csv keep everything; markdown keeps text, type and date."),
     ] = OutputFormat.JSONL,
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """Export all memories of a tenant in a format that `import` reads."""
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
     if file is None:
-        run(_export(settings, tenant, wanted, sys.stdout), as_json=as_json)
+        asyncio.run(_export(settings, tenant, wanted, sys.stdout))
         return
     draft = file.with_name(file.name + ".part")
     try:
         with draft.open("w", encoding="utf-8", newline="") as stream:
-            count = run(_export(settings, tenant, wanted, stream), as_json=as_json)
+            count = asyncio.run(_export(settings, tenant, wanted, stream))
         draft.replace(file)
     except OSError as error:
-        fail(f"{file}: {error}", as_json=as_json)
-    print_json({"exported": count, "file": str(file)}) if as_json else say(f"exported: {count}")
+        fail(f"{file}: {error}")
+    answer({"exported": count, "file": str(file)}, f"exported: {count}")
 
 
 async def _export(settings: Settings, tenant: str, wanted: OutputFormat, stream: TextIO) -> int:

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from worker.cli.backend import call
-from worker.cli.options import AsJson, Tenant, settings_of
-from worker.cli.output import print_json, say, show, table
+from worker.cli.options import Tenant
+from worker.cli.output import printed_as_json, say, show, table
 from worker.operations.registry import USAGE
 
 
@@ -16,14 +16,11 @@ def usage(
     min_injected: Annotated[int, typer.Option(min=1, help="Only memories injected at least this often.")] = 1,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Number of memories to show.")] = 100,
     tenant: Tenant = "default",
-    as_json: AsJson = False,
 ) -> None:
     """List how often memories were injected and used, least used first. Needs reports from the post-execution hook."""
-    settings = settings_of(context, as_json=as_json)
     payload = {"tenant": tenant, "never_used": never_used, "min_injected": min_injected, "limit": limit}
-    found = call(settings, USAGE, payload, as_json=as_json)
-    if as_json:
-        print_json(found)
+    found = call(context, USAGE, payload)
+    if printed_as_json(found):
         return
     if not found["counted"]:
         say("no answers reported yet; see docs/feedback.md")

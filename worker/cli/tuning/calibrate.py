@@ -1,5 +1,6 @@
 """`meeseeks calibrate`: fits the search thresholds and the relevance model to labelled tasks or a store."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -7,13 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 from worker.adapters.models.relevance_file import read_relevance_model
 from worker.bootstrap.opening import make_embedder
 from worker.cli.backend import OperationClient, open_client
-from worker.cli.options import Agent, AsJson, Tenant, User, run, settings_of
-from worker.cli.output import errors, print_json, say, show, table
+from worker.cli.options import Agent, Tenant, User, settings_of
+from worker.cli.output import printed_as_json, progress_bar, say, show, table
 from worker.domain.errors import RelevanceError, SettingsError
 from worker.domain.memory import EmbedderProfile
 from worker.operations.registry import RECALL
@@ -97,22 +97,22 @@ def calibrate(
     tenant: Tenant = "default",
     user: User = None,
     agent: Agent = "main",
-    as_json: AsJson = False,
 ) -> None:
     """Fit the search thresholds and the relevance model to labelled tasks, or only the thresholds to the store."""
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
 
     async def work() -> Measured:
         if store == (cases is not None):
             raise SettingsError("use either --store, or your labelled tasks with --cases")
         profile = _profile(settings)
         if cases is not None:
-            return await _by_labels(settings, profile, worlds_of(cases), quiet=as_json)
-        return await _by_store(settings, profile, _Requester(tenant, user, agent), quiet=as_json)
+            return await _by_labels(settings, profile, worlds_of(cases))
+        return await _by_store(settings, profile, _Requester(tenant, user, agent))
 
-    measured = run(work(), as_json=as_json)
+    measured = asyncio.run(work())
     written = _keep(settings, measured) if write else Written()
-    _print_fields(measured, written) if as_json else _show(measured, written)
+    if not printed_as_json(_fields(measured, written)):
+        _show(measured, written)
 
 
 def _profile(settings: Settings) -> EmbedderProfile:
@@ -123,11 +123,9 @@ def _profile(settings: Settings) -> EmbedderProfile:
     return read_calibration(settings.service.home, embedder.profile)
 
 
-async def _by_labels(
-    settings: Settings, profile: EmbedderProfile, worlds: Sequence[LabelledWorld], *, quiet: bool
-) -> Measured:
+async def _by_labels(settings: Settings, profile: EmbedderProfile, worlds: Sequence[LabelledWorld]) -> Measured:
     """Fit the thresholds, then the relevance model with them. Raise `SettingsError` if neither can be fitted."""
-    observed = await _on_worlds(settings, worlds, quiet=quiet)
+    observed = await _on_worlds(settings, worlds)
     before = Thresholds.of(profile, KEYWORD_THRESHOLD)
     search: ThresholdComparison | str
     try:
@@ -137,29 +135,27 @@ async def _by_labels(
     except SettingsError as error:
         search = str(error)
     applied = search.after.applied(profile) if isinstance(search, ThresholdComparison) else profile
-    relevance_model = await _fitted(settings, applied, worlds, quiet=quiet)
+    relevance_model = await _fitted(settings, applied, worlds)
     if isinstance(search, str) and isinstance(relevance_model, str):
         raise SettingsError(f"nothing can be fitted. search thresholds: {search}. relevance model: {relevance_model}")
     return Measured(profile, search, relevance_model)
 
 
-async def _fitted(
-    settings: Settings, profile: EmbedderProfile, worlds: Sequence[LabelledWorld], *, quiet: bool
-) -> RelevanceFit | str:
+async def _fitted(settings: Settings, profile: EmbedderProfile, worlds: Sequence[LabelledWorld]) -> RelevanceFit | str:
     """Fit the relevance model to the labels, or return why it cannot be fitted."""
     try:
         file = read_relevance_model()
         if file.relevance_model.fingerprint != profile.fingerprint:
             return f"it is off: it needs the embedder {file.card['embedder']['name']}, not {profile.name}"
-        return fitted(settings, file, await scored_tasks(file, worlds, profile, quiet=quiet))
+        return fitted(settings, file, await scored_tasks(file, worlds, profile))
     except (RelevanceError, SettingsError) as error:
         return str(error)
 
 
-async def _by_store(settings: Settings, profile: EmbedderProfile, requester: _Requester, *, quiet: bool) -> Measured:
+async def _by_store(settings: Settings, profile: EmbedderProfile, requester: _Requester) -> Measured:
     """Fit only the search thresholds; the relevance model needs labels."""
     async with open_client(settings) as backend:
-        observed = await _on_store(backend, requester, quiet=quiet)
+        observed = await _on_store(backend, requester)
     before = Thresholds.of(profile, KEYWORD_THRESHOLD)
     measure = partial(from_off_topic, now=before)
     after = measure(observed)
@@ -177,11 +173,11 @@ def _keep(settings: Settings, measured: Measured) -> Written:
     )
 
 
-async def _on_store(backend: OperationClient, requester: _Requester, *, quiet: bool) -> list[Observation]:
+async def _on_store(backend: OperationClient, requester: _Requester) -> list[Observation]:
     """Search the store for unrelated tasks."""
     observed: list[Observation] = []
     who = {"scope": {"tenant": requester.tenant, "user": requester.user}, "agent_id": requester.agent}
-    with Progress(console=errors, disable=quiet, transient=True) as progress:
+    with progress_bar() as progress:
         for task in progress.track(off_topic_tasks(), description="measuring"):
             payload = {"query": task, **who, "limit": SEARCH_LIMIT, "ungated": True}
             body = await backend.call(RECALL, payload, budget=BUDGET_S)
@@ -199,11 +195,11 @@ def _check_visible(visible: int, size: int) -> None:
         )
 
 
-async def _on_worlds(settings: Settings, worlds: Sequence[LabelledWorld], *, quiet: bool) -> list[Observation]:
+async def _on_worlds(settings: Settings, worlds: Sequence[LabelledWorld]) -> list[Observation]:
     """Search labelled worlds for their tasks."""
     observed: list[Observation] = []
     async with worlds_service(settings) as backend:
-        with Progress(console=errors, disable=quiet, transient=True) as progress:
+        with progress_bar() as progress:
             for world in progress.track(worlds, description="measuring"):
                 await store_world(backend, world)
                 for task in world.tasks:
@@ -227,13 +223,13 @@ def _observation(body: dict[str, Any], relevant: frozenset[str]) -> Observation:
     ]
 
 
-def _print_fields(measured: Measured, written: Written) -> None:
+def _fields(measured: Measured, written: Written) -> dict[str, Any]:
     search, fit = measured.search, measured.relevance_model
     fields = {
         "search": {"refused": search} if isinstance(search, str) else _search_fields(search, written.search),
         "relevance_model": {"refused": fit} if isinstance(fit, str) else fit_fields(fit, written.relevance_model),
     }
-    print_json({"embedder": measured.profile.name, "fingerprint": measured.profile.fingerprint, **fields})
+    return {"embedder": measured.profile.name, "fingerprint": measured.profile.fingerprint, **fields}
 
 
 def _search_fields(search: ThresholdComparison, path: Path | None) -> dict[str, Any]:

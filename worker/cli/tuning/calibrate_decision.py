@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 from worker.bootstrap.opening import make_decision_model
 from worker.cli.backend import OperationClient
-from worker.cli.options import AsJson, run, settings_of
-from worker.cli.output import errors, print_json, say, show, table
+from worker.cli.options import settings_of
+from worker.cli.output import printed_as_json, progress_bar, say, show, table
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, SettingsError
 from worker.domain.memory import Candidate, SelectionTask
@@ -76,17 +75,16 @@ def calibrate_decision(
     tasks: Annotated[int, typer.Option(min=1, help="Number of tasks to draw at random.")] = 400,
     seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of one task in seconds.")] = 60.0,
     write: Annotated[bool, typer.Option("--write", help="Save the fit; restart services to use it.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Calibrate a decision model's probabilities and threshold on labelled tasks."""
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
 
     async def work() -> ScaleFit:
         before = read_scales(settings.service.home).get(model, DecisionScale())
-        questions = await _questions(settings, read_worlds(worlds), tasks, quiet=as_json)
+        questions = await _questions(settings, read_worlds(worlds), tasks)
         decides = await asyncio.to_thread(make_decision_model, settings.service, model)
         try:
-            answers = await _answers(settings, decides, questions, seconds, quiet=as_json)
+            answers = await _answers(settings, decides, questions, seconds)
         finally:
             await decides.aclose()
         asked = {answer.task for answer in answers}
@@ -95,18 +93,18 @@ def calibrate_decision(
         effects = effect_of(before, answers), effect_of(after, answers)
         return ScaleFit(model, len(asked), failed, len(answers), before, after, *effects)
 
-    fit = run(work(), as_json=as_json)
+    fit = asyncio.run(work())
     file = write_scale(settings.service.home, model, fit.after) if write else None
-    _print(fit, file, as_json=as_json)
+    _print(fit, file)
 
 
-async def _questions(settings: Settings, worlds: Sequence[LabelledWorld], most: int, *, quiet: bool) -> list[Question]:
+async def _questions(settings: Settings, worlds: Sequence[LabelledWorld], most: int) -> list[Question]:
     """Draw at most `most` tasks with a fixed seed, and search for each."""
     every = [(world, task) for world in worlds for task in world.tasks]
     drawn = random.Random(SEED).sample(every, min(most, len(every)))
     found: list[Question] = []
     async with worlds_service(settings) as backend:
-        with Progress(console=errors, disable=quiet, transient=True) as progress:
+        with progress_bar() as progress:
             for world in {world.name: world for world, _ in drawn}.values():
                 await store_world(backend, world)
             for world, task in progress.track(drawn, description="searching"):
@@ -136,13 +134,13 @@ async def _question(backend: OperationClient, world: LabelledWorld, task: Labell
 
 
 async def _answers(
-    settings: Settings, model: DecisionModel, questions: Sequence[Question], seconds: float, *, quiet: bool
+    settings: Settings, model: DecisionModel, questions: Sequence[Question], seconds: float
 ) -> list[Answered]:
     """Ask all questions and label the answers. Raise `ModelError` if too many fail."""
     prompt = LivePrompts(settings.service.prompts_dir or default_prompts_dir()).decision
     most = settings.service.profile(model.name).questions or USUAL_QUESTIONS
     slots, failures = asyncio.Semaphore(PARALLEL), list[ModelError]()
-    with Progress(console=errors, disable=quiet, transient=True) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("asking", total=len(questions))
 
         async def ask(question: Question) -> list[Answered]:
@@ -182,12 +180,11 @@ async def _answers_to(
     ]
 
 
-def _print(fit: ScaleFit, file: Path | None, *, as_json: bool) -> None:
+def _print(fit: ScaleFit, file: Path | None) -> None:
     before: dict[str, Any] = asdict(fit.before) | {"effect": asdict(fit.effect_before)}
     after: dict[str, Any] = asdict(fit.after) | {"effect": asdict(fit.effect_after)}
-    if as_json:
-        about = {"model": fit.model, "tasks": fit.tasks, "failed": fit.failed, "answers": fit.answers}
-        print_json({**about, "before": before, "after": after, "written": str(file) if file else None})
+    about = {"model": fit.model, "tasks": fit.tasks, "failed": fit.failed, "answers": fit.answers}
+    if printed_as_json({**about, "before": before, "after": after, "written": str(file) if file else None}):
         return
     rows = [[name, f"{before[name]:.3f}", f"{after[name]:.3f}"] for name in ("slope", "intercept", "threshold")]
     rows += [[words, cell(before["effect"][name]), cell(after["effect"][name])] for name, words in WORDS.items()]

@@ -1,5 +1,6 @@
 """`meeseeks eval` and `meeseeks compare`: measure injection on labelled tasks, and compare two evaluations."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -7,12 +8,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.progress import Progress
 
 from worker.bootstrap.assembly import utc_now
 from worker.bootstrap.core import open_core
-from worker.cli.options import AsJson, run, settings_of
-from worker.cli.output import errors, print_json, say, show, table
+from worker.cli.options import settings_of
+from worker.cli.output import printed_as_json, progress_bar, say, show, table
 from worker.cli.settings import value_of
 from worker.domain.errors import SettingsError
 from worker.operations.client import LocalOperationClient, OperationClient
@@ -65,10 +65,9 @@ def evaluation(
     max_cost: MaxCost = None,
     deadline_ms: Deadline = None,
     fresh: Fresh = False,
-    as_json: AsJson = False,
 ) -> None:
     """Measure what the service injects for labelled tasks, on temporary stores."""
-    loaded = settings_of(context, as_json=as_json)
+    loaded = settings_of(context)
 
     async def work() -> Report:
         requested = EvaluationRequest(
@@ -84,14 +83,12 @@ def evaluation(
             deadline_ms=deadline_ms,
         )
         file = read_chooser(prompt, *own_folder(loaded)) if prompt else None
-        return await measured(loaded, requested, file, fresh=fresh, quiet=as_json)
+        return await measured(loaded, requested, file, fresh=fresh)
 
-    report = run(work(), as_json=as_json)
+    report = asyncio.run(work())
     summaries = summaries_of(report)
-    if as_json:
-        measures = {name: plain(one) for name, one in summaries.items()}
-        print_json({**report.model_dump(mode="json"), "measures": measures})
-    else:
+    measures = {name: plain(one) for name, one in summaries.items()}
+    if not printed_as_json({**report.model_dump(mode="json"), "measures": measures}):
         _show(report, summaries)
     if report.missing:
         raise typer.Exit(1)
@@ -101,26 +98,24 @@ def comparison(
     context: typer.Context,
     before: Annotated[str, typer.Argument(help="Id of an evaluation, or a file with the output of `eval --json`.")],
     after: Annotated[str, typer.Argument(help="Id or file of the evaluation to compare with it.")],
-    as_json: AsJson = False,
 ) -> None:
     """Compare two evaluations: differences with confidence intervals, and the tasks that changed."""
-    loaded = settings_of(context, as_json=as_json)
+    loaded = settings_of(context)
 
     async def work() -> tuple[Report, Report, EvaluationComparison]:
         archive = archive_of(loaded)
         first, second = archive.find(before), archive.find(after)
         return first, second, compared(first, second)
 
-    first, second, found = run(work(), as_json=as_json)
-    print_json(_comparison_fields(first, second, found)) if as_json else _show_comparison(first, second, found)
+    first, second, found = asyncio.run(work())
+    if not printed_as_json(_comparison_fields(first, second, found)):
+        _show_comparison(first, second, found)
 
 
-async def measured(
-    loaded: Settings, requested: EvaluationRequest, prompt: PromptFile | None, *, fresh: bool, quiet: bool
-) -> Report:
+async def measured(loaded: Settings, requested: EvaluationRequest, prompt: PromptFile | None, *, fresh: bool) -> Report:
     """Run an evaluation and save it under its id."""
     plan, archive = await plan_of(loaded, requested, prompt), archive_of(loaded)
-    with Progress(console=errors, disable=quiet, transient=True) as progress:
+    with progress_bar() as progress:
         task = progress.add_task(f"evaluating {plan.prompts[0].prompt.name}", total=plan.runs)
         report = await evaluate(
             plan,

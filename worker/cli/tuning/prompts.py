@@ -1,13 +1,14 @@
 """`meeseeks prompts`: check prompt files, and promote a prompt that measures better than the current one."""
 
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from worker.bootstrap.assembly import utc_now
-from worker.cli.options import AsJson, run, settings_of
-from worker.cli.output import print_json, say, show, table
+from worker.cli.options import settings_of
+from worker.cli.output import printed_as_json, say, show, table
 from worker.domain.errors import PromptError, SettingsError
 from worker.settings.injection import Settings
 from worker.tuning.evals.acceptance import accept
@@ -50,21 +51,19 @@ prompts = typer.Typer(no_args_is_help=True, help="Check prompt files and promote
 def lint(
     context: typer.Context,
     files: Annotated[list[Path] | None, typer.Argument(help="Prompt files (default: those in use).")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Report errors and warnings in prompt files; exit with code 1 if one cannot be used."""
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
 
     async def work() -> dict[str, list[PromptProblem]]:
         paths = files or [file.path for file in prompts_in_force(settings.service).values()]
         return {str(path): _problems_of(path, settings) for path in paths}
 
-    found = run(work(), as_json=as_json)
-    if as_json:
-        print_json(
-            {path: [{"severity": one.severity, "words": one.words} for one in listed] for path, listed in found.items()}
-        )
-    else:
+    found = asyncio.run(work())
+    fields = {
+        path: [{"severity": one.severity, "words": one.words} for one in listed] for path, listed in found.items()
+    }
+    if not printed_as_json(fields):
         for path, listed in found.items():
             say(f"{path}: {'no problems found' if not listed else ''}")
             for one in listed:
@@ -97,10 +96,9 @@ def promote(
     max_cost: MaxCost = None,
     deadline_ms: Deadline = None,
     force: Annotated[str | None, typer.Option(help="Promote it regardless, for this recorded reason.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Put a prompt into use if no measure gets worse and at least one gets better."""
-    loaded = settings_of(context, as_json=as_json)
+    loaded = settings_of(context)
 
     async def work() -> tuple[Promotion, Path | None]:
         requested = EvaluationRequest(
@@ -116,13 +114,11 @@ def promote(
             deadline_ms=deadline_ms,
         )
         folder = _folder(loaded, to)
-        promotion = await _evaluate(loaded, requested, read_chooser(file, folder), folder, force, quiet=as_json)
+        promotion = await _evaluate(loaded, requested, read_chooser(file, folder), folder, force)
         return promotion, install(promotion, folder, utc_now()) if promotion.passes else None
 
-    promotion, target = run(work(), as_json=as_json)
-    if as_json:
-        print_json({**record_of(promotion, utc_now()), "promoted_to": str(target) if target else None})
-    else:
+    promotion, target = asyncio.run(work())
+    if not printed_as_json({**record_of(promotion, utc_now()), "promoted_to": str(target) if target else None}):
         _print(promotion, target)
     if target is None:
         raise typer.Exit(1)
@@ -137,7 +133,7 @@ def _folder(loaded: Settings, to: Path | None) -> Path:
 
 
 async def _evaluate(
-    loaded: Settings, requested: EvaluationRequest, new: PromptFile, folder: Path, force: str | None, *, quiet: bool
+    loaded: Settings, requested: EvaluationRequest, new: PromptFile, folder: Path, force: str | None
 ) -> Promotion:
     """Check the new prompt and evaluate both in the same way."""
     if force is not None and not force.strip():
@@ -150,7 +146,7 @@ async def _evaluate(
         raise PromptError(f"{new.path}: {wrong[0]}")
     if not (await plan_of(loaded, requested, new)).models:
         raise SettingsError("without a model no prompt is used; choose one with --model")
-    before, after = [await measured(loaded, requested, one, fresh=False, quiet=quiet) for one in (old, new)]
+    before, after = [await measured(loaded, requested, one, fresh=False) for one in (old, new)]
     if before.missing or after.missing:
         raise SettingsError(f"not all tasks were run: {after.stopped or before.stopped}")
     return Promotion(new, old, before, after, accept(compared(before, after)), force)

@@ -1,5 +1,6 @@
 """`meeseeks relevance`: shows, evaluates, fits and compares the relevance model."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -8,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from worker.adapters.models.relevance_file import RelevanceFile, read_relevance_model
-from worker.cli.options import AsJson, run, settings_of
-from worker.cli.output import print_json, say, show, table
+from worker.cli.options import settings_of
+from worker.cli.output import printed_as_json, say, show, table
 from worker.domain.kinds import RelevanceProfile
 from worker.relevance.adjustment import read_adjustment
 from worker.relevance.model import Adjustment
@@ -42,21 +43,20 @@ COMPARED = ("precision", "recall", "clean", "forbidden", "items")
 
 
 @relevance_model.command("show")
-def show_relevance_model(context: typer.Context, as_json: AsJson = False) -> None:
+def show_relevance_model(context: typer.Context) -> None:
     """Show the version, digest, thresholds and your own fit of the relevance model."""
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
 
     async def work() -> tuple[RelevanceFile, Adjustment | None]:
         file = read_relevance_model()
         return file, read_adjustment(settings.service.home, file.relevance_model)
 
-    file, change = run(work(), as_json=as_json)
+    file, change = asyncio.run(work())
     facts = {name: value for name, value in file.card.items() if name not in ("columns", "thresholds")}
     facts |= {"columns": len(file.relevance_model.columns), "point": settings.memory_injection.relevance_profile.value}
     facts |= {"fitted": asdict(change) if change else None}
     thresholds = {point.value: asdict(threshold) for point, threshold in file.relevance_model.thresholds.items()}
-    if as_json:
-        print_json({**facts, "thresholds": thresholds})
+    if printed_as_json({**facts, "thresholds": thresholds}):
         return
     show(table(None, ["", ""], [[name, _text(value)] for name, value in facts.items()]))
     rows = [[name, f"{values['opens']:.3f}", f"{values['keeps']:.3f}"] for name, values in thresholds.items()]
@@ -70,23 +70,22 @@ def _text(value: Any) -> str:
 
 
 @relevance_model.command("eval")
-def evaluate_relevance_model(context: typer.Context, cases: Labelled, as_json: AsJson = False) -> None:
+def evaluate_relevance_model(context: typer.Context, cases: Labelled) -> None:
     """Measure what each relevance profile would inject for labelled tasks."""
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
 
     async def work() -> dict[str, ChoiceEffect]:
         file = read_relevance_model()
         change = read_adjustment(settings.service.home, file.relevance_model) or Adjustment()
-        scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings), quiet=as_json)
+        scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings))
         most = settings.memory_injection.max_items
         return {
             point.value: effect(scored, [change] * len(scored), threshold, most)
             for point, threshold in file.relevance_model.thresholds.items()
         }
 
-    effects = run(work(), as_json=as_json)
-    if as_json:
-        print_json({name: asdict(found) for name, found in effects.items()})
+    effects = asyncio.run(work())
+    if printed_as_json({name: asdict(found) for name, found in effects.items()}):
         return
     names, rows = effect_rows(effects)
     show(table(str(cases), ["", *names], rows))
@@ -97,19 +96,19 @@ def fit_relevance_model(
     context: typer.Context,
     cases: Labelled,
     write: Annotated[bool, typer.Option("--write", help="Save the fit if it helps; restart to use it.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Fit the last step of the model to your labelled tasks, and measure the effect on held-out tasks."""
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
 
     async def work() -> tuple[RelevanceFit, RelevanceFile]:
         file = read_relevance_model()
-        scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings), quiet=as_json)
+        scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings))
         return fitted(settings, file, scored), file
 
-    found, file = run(work(), as_json=as_json)
+    found, file = asyncio.run(work())
     path = kept(settings, file, found) if write else None
-    print_json(fit_fields(found, path)) if as_json else show_fit(found, path)
+    if not printed_as_json(fit_fields(found, path)):
+        show_fit(found, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,30 +133,30 @@ def compare_relevance_model(
     model: Annotated[str | None, typer.Option(help="Model to compare with (default: the configured one).")] = None,
     model_api_base: ApiBase = None,
     max_cost: MaxCost = None,
-    as_json: AsJson = False,
 ) -> None:
     """Compare the relevance model with the search scores and another model on the same labelled tasks."""
-    settings = settings_of(context, as_json=as_json)
+    settings = settings_of(context)
 
     async def work() -> RelevanceComparison:
-        found = await _compared(settings, cases, quiet=as_json)
+        found = await _compared(settings, cases)
         name = model or settings.service.model or "none"
         if name == "none":
             return found
         requested = EvaluationRequest(
             model=name, model_api_base=model_api_base, strategy=Strategy.AUTO, worlds=cases, max_cost=max_cost
         )
-        report = await measured(settings, requested, None, fresh=False, quiet=as_json)
+        report = await measured(settings, requested, None, fresh=False)
         return replace(found, model=report.setup.model, effect=_effect_of(report), missing=report.missing)
 
-    found = run(work(), as_json=as_json)
-    print_json(_comparison_fields(found)) if as_json else _show_comparison(found)
+    found = asyncio.run(work())
+    if not printed_as_json(_comparison_fields(found)):
+        _show_comparison(found)
 
 
-async def _compared(settings: Settings, cases: Path, *, quiet: bool) -> RelevanceComparison:
+async def _compared(settings: Settings, cases: Path) -> RelevanceComparison:
     file, injection = read_relevance_model(), settings.memory_injection
     change = read_adjustment(settings.service.home, file.relevance_model) or Adjustment()
-    scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings), quiet=quiet)
+    scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings))
     threshold = file.relevance_model.thresholds[injection.relevance_profile]
     found = rater_scores([one.rated(change) for one in scored], threshold, injection.max_items)
     return RelevanceComparison(len(scored), injection.relevance_profile, found)

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 from worker.adapters.models.minilm import PROFILE
 from worker.adapters.models.relevance_file import RelevanceFile, RelevanceProcess
-from worker.cli.output import errors, say, show, table
+from worker.cli.output import progress_bar, say, show, table
 from worker.domain.errors import SettingsError
 from worker.domain.memory import EmbedderProfile
 from worker.recall.thresholds import read_calibration
@@ -49,15 +48,13 @@ def thresholds_in_force(settings: Settings) -> EmbedderProfile:
     return read_calibration(settings.service.home, PROFILE)
 
 
-async def scored_tasks(
-    file: RelevanceFile, worlds: Sequence[LabelledWorld], profile: EmbedderProfile, *, quiet: bool
-) -> list[Scored]:
+async def scored_tasks(file: RelevanceFile, worlds: Sequence[LabelledWorld], profile: EmbedderProfile) -> list[Scored]:
     """Score the tasks with the relevance model, on a temporary store with the search thresholds of `profile`."""
     model = RelevanceProcess(file)
     found: list[Scored] = []
     with (
         tempfile.TemporaryDirectory(prefix="meeseeks-relevance-") as folder,
-        Progress(console=errors, disable=quiet, transient=True) as progress,
+        progress_bar() as progress,
     ):
         bar = progress.add_task("scoring", total=sum(len(world.tasks) for world in worlds))
         async with open_world_store(Path(folder), profile) as world_store:

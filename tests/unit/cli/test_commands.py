@@ -1,0 +1,39 @@
+"""The table of commands: it must say what the commands themselves say."""
+
+from typing import Any
+
+import pytest
+import typer.main
+
+from worker.cli import COMMANDS, HIDDEN, app
+
+
+def group() -> Any:
+    return typer.main.get_command(app)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_shows_the_first_paragraph_of_the_help(name: str) -> None:
+    shown = group().commands[name].help
+    assert shown == " ".join(group().all_loaded().commands[name].help.partition("\n\n")[0].split())
+
+
+def test_names_of_earlier_versions_still_work_but_are_not_listed() -> None:
+    commands = group().commands
+    assert {name for name, command in commands.items() if command.hidden} == set(HIDDEN)
+    for name, successor in HIDDEN.items():
+        loaded = group().all_loaded().commands
+        assert loaded[name].hidden
+        assert list(loaded[name].commands) == list(loaded[successor].commands)
+
+
+def leaves(command: Any) -> list[Any]:
+    members = list(getattr(command, "commands", {}).values())
+    return [leaf for member in members for leaf in leaves(member)] if members else [command]
+
+
+def test_every_command_can_print_json() -> None:
+    found = leaves(group().all_loaded())
+    assert len(found) > 40
+    for command in found:
+        assert ["--json"] in [parameter.opts for parameter in command.params], command.name

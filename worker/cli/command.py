@@ -1,0 +1,66 @@
+"""Makes the function or group of a command ready to run: `--json` for each, and one place that reports errors."""
+
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from worker.domain.errors import MeeseeksError
+from worker.domain.validation import plain_message
+
+from .output import choose_json, fail
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", callback=choose_json, expose_value=False)]
+
+
+def command(name: str, target: str) -> Any:
+    """Return the command of a function or group, which `target` names as `module:name`."""
+    module, attribute = target.split(":")
+    found = getattr(import_module(f"worker.cli.{module}"), attribute)
+    app = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
+    if app is not found:
+        app.command(name)(found)
+    return _completed(typer.main.get_command(app))
+
+
+def _completed(part: Any) -> Any:
+    for member in getattr(part, "commands", {}).values():
+        _completed(member)
+    if part.callback is not None:
+        part.callback = _reporting_errors(part.callback)
+        if not any("--json" in parameter.opts for parameter in part.params):
+            part.params.append(_json_option())
+    return part
+
+
+def _reporting_errors(work: Callable[..., None]) -> Callable[..., None]:
+    """End the command with a message on an expected error."""
+
+    @wraps(work)
+    def reporting(**options: Any) -> None:
+        try:
+            work(**options)
+        except MeeseeksError as error:
+            fail(str(error))
+        except ValidationError as error:
+            fail(_first_fault(error))
+
+    return reporting
+
+
+def _first_fault(error: ValidationError) -> str:
+    """Return the first fault as `field: message`."""
+    fault = error.errors(include_url=False)[0]
+    return ": ".join(filter(None, [".".join(map(str, fault["loc"])), plain_message(fault)]))
+
+
+def _json_option() -> Any:
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    def any_command(as_json: AsJson = False) -> None: ...
+
+    return typer.main.get_command(app).params[0]

@@ -1,0 +1,26 @@
+"""Options given before the name of a command."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The settings file, and values that override it."""
+
+    config: Path | None
+    overrides: dict[str, Any]
+
+
+def common(
+    context: typer.Context,
+    config: Annotated[Path | None, typer.Option(help="Settings file (default: ./meeseeks.toml if it exists).")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the embedded store and Valkey.")] = None,
+    redis_url: Annotated[str | None, typer.Option(help="Redis or Valkey server instead of the embedded one.")] = None,
+    qdrant_url: Annotated[str | None, typer.Option(help="Qdrant server instead of the embedded store.")] = None,
+) -> None:
+    """Give AI agents relevant memories before each run."""
+    context.obj = Common(config, {"data_dir": data_dir, "redis_url": redis_url, "qdrant_url": qdrant_url})
