@@ -26,6 +26,7 @@ from ..contract import (
     WireModel,
 )
 from ..contract.memories import cleaned
+from ..contract.validation import describe_faults
 from ..failing import elapsed_ms, event_not_done, no_memory, report_not_done, safely, skipped
 from ..faults import BadReply, BadRequest
 from .service import DEFAULT_URL, HttpService
@@ -145,7 +146,7 @@ class MeeseeksClient:
         try:
             return await work
         except ValidationError as error:
-            raise BadRequest(Reason.BAD_REQUEST, _describe(error)) from None
+            raise BadRequest(Reason.BAD_REQUEST, describe_faults(error)) from None
 
     async def _inject(self, given: InjectionRequest | Mapping[str, Any], started: float) -> InjectionResult:
         request = InjectionRequest.model_validate(given)
@@ -190,7 +191,7 @@ def _validated(kind: type[Model], body: Mapping[str, Any]) -> Model:
     try:
         return kind.model_validate(body)
     except ValidationError as error:
-        raise BadReply(Reason.BAD_REPLY, _describe(error)) from None
+        raise BadReply(Reason.BAD_REPLY, describe_faults(error)) from None
 
 
 def _failed(kind: type[MemoryResult]) -> Callable[[Reason], MemoryResult]:
@@ -199,9 +200,3 @@ def _failed(kind: type[MemoryResult]) -> Callable[[Reason], MemoryResult]:
         return kind(reason=reason)
 
     return failed
-
-
-def _describe(error: ValidationError) -> str:
-    """Describe the error without the input, which its own text would repeat."""
-    faults = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults[:5])

@@ -138,11 +138,12 @@ def refusal(path: str, problem: Problem) -> Response:
     """Return the response to a refused request.
 
     Hosts show errors to users, who cannot fix a busy service, so hooks get an empty result. Errors of their
-    configuration are reported.
+    configuration, which includes the query, are reported.
     """
     lasting = {HTTPStatus.UNAUTHORIZED, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
     lasting |= {HTTPStatus.FORBIDDEN, HTTPStatus.MISDIRECTED_REQUEST}
-    if not path.startswith(HOOKS) or problem.status_code in lasting:
+    configured = problem.status_code in lasting or any(fault.at[:1] == ["query"] for fault in problem.faults)
+    if not path.startswith(HOOKS) or configured:
         return problem.response
     headers = {"Meeseeks-Reason": problem.reason or str(problem.status_code)}
     return Response(b"{}", HTTPStatus.OK, headers, "application/json")

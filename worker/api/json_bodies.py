@@ -1,18 +1,22 @@
-"""Request and response bodies: strict JSON in, ASCII JSON out."""
+"""Strict requests, with JSON bodies and known query parameters only; responses in ASCII JSON."""
 
 import json
 import math
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request
+from fastapi._compat import field_annotation_is_sequence
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Cookie, Header, Path
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from hooks.contract import Reason
 
-from .problems import Problem
+from .problems import Problem, invalid_parts
 
 DEEPEST = 64
 """Most levels of nesting in a body."""
@@ -91,17 +95,42 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """An endpoint whose body must have a JSON Content-Type, which web pages cannot send across origins."""
+    """An endpoint that refuses unknown query parameters, which would be ignored in silence.
+
+    Its body must have a JSON Content-Type, which web pages cannot send across origins.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle, takes_body = super().get_route_handler(), self.body_field is not None
+        known = {
+            field.alias: field_annotation_is_sequence(field.field_info.annotation)
+            for field in get_flat_params(self.dependant)
+            if not isinstance(field.field_info, Path | Header | Cookie)
+        }
 
         async def strict(request: Request) -> Response:
+            if faults := _query_faults(request.query_params.multi_items(), known, takes_body=takes_body):
+                raise invalid_parts(faults)
             if takes_body and not is_json(request.headers.get("content-type")):
                 raise unsupported("application/json")
             return await handle(JsonRequest(request.scope, request.receive))
 
         return strict
+
+
+def _query_faults(
+    given: Sequence[tuple[str, str]], known: Mapping[str, bool], *, takes_body: bool
+) -> list[tuple[tuple[str, str], str]]:
+    """Return what is wrong with the names of query parameters; `known` says which of them may be repeated."""
+    names = f"known: {', '.join(known)}" if known else "this endpoint has none"
+    known_names = f"{names}; other fields go into the body" if takes_body else names
+    faults = []
+    for name, count in Counter(name for name, _ in given).items():
+        if name not in known:
+            faults.append((("query", name), f"unknown query parameter; {known_names}"))
+        elif count > 1 and not known[name]:
+            faults.append((("query", name), "given more than once"))
+    return faults
 
 
 def unsupported(*media_types: str) -> Problem:

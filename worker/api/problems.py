@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from hooks.contract import Reason, clean_text
 from worker.domain.errors import MeeseeksError
+from worker.domain.validation import plain_message
 from worker.operations.job import reason_of
 
 MEDIA_TYPE = "application/problem+json"
@@ -101,9 +102,14 @@ def problem_of(error: MeeseeksError) -> Problem:
 def invalid(error: ValidationError | Sequence[Mapping[str, Any]], where: str = "") -> Problem:
     """Return the problem of an invalid request; `where` is prepended to every place."""
     given = error.errors(include_url=False, include_input=False) if isinstance(error, ValidationError) else error
+    return invalid_parts([((*([where] if where else []), *fault["loc"]), plain_message(fault)) for fault in given])
+
+
+def invalid_parts(parts: Sequence[tuple[Sequence[object], str]]) -> Problem:
+    """Return the problem of a request whose `parts`, places and messages, are invalid."""
     faults = [
-        InvalidPart(at=[*([where] if where else []), *map(_step, fault["loc"][:LONGEST_PLACE])], message=_words(fault))
-        for fault in given[:MOST_FAULTS]
+        InvalidPart(at=[_step(step) for step in place[: LONGEST_PLACE + 1]], message=str(clean_text(message)))
+        for place, message in parts[:MOST_FAULTS]
     ]
     detail = "; ".join(f"{'.'.join(map(str, fault.at))}: {fault.message}" for fault in faults[:3])
     return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, reason=Reason.BAD_REQUEST, faults=faults)
@@ -111,7 +117,3 @@ def invalid(error: ValidationError | Sequence[Mapping[str, Any]], where: str = "
 
 def _step(step: object) -> str | int:
     return step if isinstance(step, int) else str(clean_text(str(step)))[:80]
-
-
-def _words(fault: Mapping[str, Any]) -> str:
-    return str(clean_text(str(fault["msg"]).removeprefix("Value error, ")))

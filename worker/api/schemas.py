@@ -1,6 +1,6 @@
 """Request bodies and responses that only the HTTP API has."""
 
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -62,6 +62,13 @@ class NewMemory(DomainModel):
 class RememberBody(TenantRequest):
     memory: NewMemory
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_place(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "content" in given and "memory" not in given:
+            raise ValueError('put the fields of the memory into "memory": {"memory": {"content": "..."}}')
+        return given
+
 
 class MemoryChanges(DomainModel):
     """New values of at least one field; the other fields stay unchanged."""
@@ -119,8 +126,6 @@ class ImportReport(BaseModel):
 
 class ReceiptsQuery(ReceiptFilter):
     """A filter of receipts."""
-
-    model_config = ConfigDict(extra="ignore")
 
     tenant: Key = Field(default="default", description="Tenant; a token bound to one tenant overrides it.")
     brief: bool = Field(default=False, description="Leave out texts, settings and candidates.")

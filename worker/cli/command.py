@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from worker.domain.errors import MeeseeksError
-from worker.domain.validation import plain_message
+from worker.domain.validation import describe_faults
 
 from .output import choose_json, fail
 
@@ -46,15 +46,9 @@ def _reporting_errors(work: Callable[..., None]) -> Callable[..., None]:
         except MeeseeksError as error:
             fail(str(error))
         except ValidationError as error:
-            fail(_first_fault(error))
+            fail(describe_faults(error))
 
     return reporting
-
-
-def _first_fault(error: ValidationError) -> str:
-    """Return the first fault as `field: message`."""
-    fault = error.errors(include_url=False)[0]
-    return ": ".join(filter(None, [".".join(map(str, fault["loc"])), plain_message(fault)]))
 
 
 def _json_option() -> Any:

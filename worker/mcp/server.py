@@ -15,9 +15,11 @@ from fastmcp.tools.base import ToolResult
 from mcp_types import CallToolRequestParams, ToolAnnotations
 from pydantic import BaseModel, ValidationError
 
+from worker.domain.validation import describe_faults
+
 from .results import ToolForgetResult, ToolRecallResult, ToolRememberResult
 from .scope import Backend, ToolScope, tool_scope_of
-from .tools import MemoryTools, faults_of
+from .tools import MemoryTools
 
 NAME = "meeseeks"
 DISTRIBUTION = "memory-meeseeks"
@@ -38,7 +40,7 @@ class PlainArguments(Middleware):
             return await call_next(context)
         except BadArguments as error:
             cause = error.__cause__
-            words = faults_of(cause) if isinstance(cause, ValidationError) else "the arguments do not fit the schema"
+            words = describe_faults(cause) if isinstance(cause, ValidationError) else "arguments do not fit the schema"
             raise ToolError(words, log_level=logging.DEBUG) from error
 
 

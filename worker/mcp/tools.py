@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from fastmcp.exceptions import ToolError
 from fastmcp.tools.base import ToolResult
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from hooks.contract import Key
 from worker.domain.errors import MeeseeksError, NotFound
@@ -209,12 +209,6 @@ def _tool_errors() -> Iterator[None]:
         raise _tool_error(str(error)) from error
     except TimeoutError as error:
         raise _tool_error("memory did not answer in time; continue without it, or try again later") from error
-
-
-def faults_of(error: ValidationError) -> str:
-    """Describe invalid arguments without their values."""
-    faults = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults[:5])
 
 
 def _tool_error(message: str) -> ToolError:

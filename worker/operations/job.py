@@ -27,6 +27,7 @@ from worker.domain.errors import (
     StoreLate,
 )
 from worker.domain.operation import AnyHandler, OperationAnswer, split_commit
+from worker.domain.validation import describe_faults
 
 RESERVE_SHARE = 0.1
 MOST_RESERVE = 0.15
@@ -161,6 +162,5 @@ def _seconds(budget_ms: object) -> float:
 def _message(error: Exception) -> str:
     """Return the message for the caller; that of a validation error does not repeat the input."""
     if isinstance(error, ValidationError):
-        faults = error.errors(include_url=False, include_input=False, include_context=False)
-        return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults[:5])
+        return describe_faults(error)
     return str(error) or type(error).__name__

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from hooks.contract.blocks import find_blocks
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
-from worker.domain.validation import plain_message
+from worker.domain.validation import describe_faults
 from worker.text.masking import mask_secrets
 
 MAX_CONTENT_CHARS = 20_000
@@ -69,8 +69,7 @@ def _checked(fields: Mapping[str, Any]) -> Memory:
     try:
         memory = Memory.model_validate(fields)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        raise MemoryRejected(f"{'.'.join(map(str, fault['loc'])) or 'memory'}: {plain_message(fault)}") from error
+        raise MemoryRejected(describe_faults(error, "memory")) from error
     check_content(memory)
     return memory
 

@@ -32,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from worker import PACKAGE_ROOT
 from worker.domain.errors import PromptError
+from worker.domain.validation import describe_faults
 from worker.text.tokens import estimate_tokens
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -245,13 +246,16 @@ def _front_matter(text: str, source: str) -> _FrontMatter:
     try:
         read = yaml.safe_load(text)
     except (yaml.YAMLError, *_YAML_SLIPS) as error:
-        raise PromptError(f"{source}: the front matter is not YAML: {error}") from error
+        raise PromptError(f"{source}: the front matter is not YAML{_yaml_place(error)}") from error
     try:
         return _FrontMatter.model_validate(read)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(str(part) for part in fault["loc"]) or "front matter"
-        raise PromptError(f"{source}: {key}: {fault['msg']}") from error
+        raise PromptError(f"{source}: {describe_faults(error, 'front matter')}") from error
+
+
+def _yaml_place(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f"; see line {mark.line + 2}, column {mark.column + 1}" if mark else ""  # line 1 is '---'
 
 
 def _sections(body: str, source: str) -> list[tuple[str, str]]:

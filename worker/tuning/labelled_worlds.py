@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from hooks.contract import InjectionRequest
 from worker.domain.errors import MemoryRejected, SettingsError
 from worker.domain.memory import Memory
+from worker.domain.validation import describe_faults
 from worker.transfer import memory_from
 
 MEMORIES, TASKS, ABOUT = "memories.jsonl", "tasks.jsonl", "world.json"
@@ -81,6 +82,8 @@ def read_cases(path: Path) -> LabelledWorld:
 
 
 def _message(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return describe_faults(error)
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 

@@ -77,7 +77,7 @@ async def test_the_tools_are_served(backend: Any) -> None:
         noted = await call(zoe, "remember", content="The harbour opens at six")
         assert await texts(zoe, "When does the harbour open?") == ["The harbour opens at six"]
         assert await texts(nobody, "When does the harbour open?") == []
-        assert "limit: Input should be less" in await told(zoe, "recall", query="harbour", limit=99)
+        assert "limit: must be at most 30" in await told(zoe, "recall", query="harbour", limit=99)
         assert (await call(zoe, "forget", ids=[noted["id"]]))["forgotten"] == [noted["id"]]
 
 

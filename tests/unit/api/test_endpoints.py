@@ -80,6 +80,15 @@ SETTINGS: list[Call] = [
 ]
 
 
+def naming_other(call: Call) -> Call:
+    """Return the call with the tenant "other", in the body if the endpoint takes its fields there."""
+    method, path, body, operation, _ = call
+    if isinstance(body, dict) and operation != "host_hook":
+        named = {"scope": {"tenant": "other"}} if operation in {"inject", "recall"} else {"tenant": "other"}
+        return method, path, {**body, **named}, operation, {}
+    return method, f"{path}{'&' if '?' in path else '?'}tenant=other", body, operation, {}
+
+
 def tenants(payload: dict[str, Any]) -> list[str]:
     """Return every tenant that a payload names."""
     scope = payload.get("scope", {})
@@ -104,14 +113,9 @@ async def test_an_endpoint_calls_its_operation(call: Call) -> None:
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call[0]} {call[1]}")
 async def test_a_bound_token_overrides_the_requested_tenant(call: Call) -> None:
-    method, path, body, operation, _ = call
-    elsewhere = {"tenant": "other"}
-    if isinstance(body, dict):
-        body = {**body, **({"scope": elsewhere} if operation in {"inject", "recall"} else elsewhere)}
-    mark = "&" if "?" in path else "?"
     seen = Recorder(ANSWERS)
     async with calling(make_app(seen, tokens=both_tokens()), ACME_TOKEN) as client:
-        answer = await send(client, (method, f"{path}{mark}tenant=other", body, "", {}))
+        answer = await send(client, naming_other(call))
     assert answer.status_code in {200, 201}, answer.text
     ((_, payload),) = seen.asked
     assert set(tenants(payload)) == {"acme"}
@@ -119,15 +123,55 @@ async def test_a_bound_token_overrides_the_requested_tenant(call: Call) -> None:
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call[0]} {call[1]}")
 async def test_other_tokens_use_the_requested_tenant(call: Call) -> None:
-    method, path, body, operation, _ = call
-    elsewhere = {"tenant": "other"}
-    if isinstance(body, dict):
-        body = {**body, **({"scope": elsewhere} if operation in {"inject", "recall"} else elsewhere)}
-    mark = "&" if "?" in path else "?"
     seen = Recorder(ANSWERS)
     async with calling(make_app(seen, tokens=both_tokens()), TOKEN) as client:
-        assert (await send(client, (method, f"{path}{mark}tenant=other", body, "", {}))).status_code in {200, 201}
+        assert (await send(client, naming_other(call))).status_code in {200, 201}
     assert set(tenants(seen.asked[0][1])) == {"other"}
+
+
+@pytest.mark.parametrize("call", CALLS + SETTINGS, ids=lambda call: f"{call[0]} {call[1]}")
+async def test_an_unknown_or_repeated_query_parameter_is_refused(call: Call) -> None:
+    method, path, body, _, _ = call
+    seen = Recorder(ANSWERS)
+    mark = "&" if "?" in path else "?"
+    async with calling(make_app(seen)) as client:
+        answer = await send(client, (method, f"{path}{mark}tenent=other", body, "", {}))
+    assert (answer.status_code, answer.json()["errors"][0]["at"]) == (422, ["query", "tenent"])
+    assert "unknown query parameter" in answer.json()["detail"]
+    assert seen.asked == []
+
+
+async def test_every_documented_endpoint_refuses_what_it_does_not_know() -> None:
+    seen = Recorder(ANSWERS)
+    app = make_app(seen)
+    async with calling(app) as client:
+        for path, methods in app.openapi()["paths"].items():
+            for method in methods:
+                answer = await client.request(method, f"{path.replace('{', '').replace('}', '')}?tenent=other")
+                assert (answer.status_code, answer.json()["errors"][0]["at"]) == (422, ["query", "tenent"]), path
+    assert seen.asked == []
+
+
+async def test_a_parameter_given_twice_is_refused_unless_it_is_a_list() -> None:
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen)) as client:
+        twice = await client.get("/v1/memories?tenant=a&tenant=b")
+        listed = await client.get("/v1/memories?type=fact&type=goal")
+    assert (twice.status_code, twice.json()["detail"]) == (422, "query.tenant: given more than once")
+    assert listed.status_code == 200
+
+
+async def test_where_to_put_a_field_is_said() -> None:
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen)) as client:
+        query = await client.post("/v1/memories?tenant=acme", json={"memory": {"content": "c"}})
+        body = await client.post("/v1/memories", json={"content": "c"})
+        both = await client.post("/v1/memories", json={"memory": {"contents": "c", "importance": 2}})
+    assert query.json()["detail"].endswith("this endpoint has none; other fields go into the body")
+    assert body.json()["detail"].startswith('body: put the fields of the memory into "memory"')
+    assert both.json()["detail"] == (
+        "body.memory.content: is required; body.memory.importance: must be at most 1; body.memory.contents: unknown key"
+    )
 
 
 async def test_an_import_stays_in_the_tenant_of_its_token() -> None:

@@ -257,7 +257,7 @@ async def test_strict_errors_do_not_contain_the_input(double: HttpDouble) -> Non
     async with MeeseeksClient(double.url, timeout=10.0, strict=True) as strict:
         with pytest.raises(BadRequest, match="status 422: limit: too much"):
             await strict.recall("x")
-        with pytest.raises(BadRequest, match="session_id: Field required") as caught:
+        with pytest.raises(BadRequest, match="session_id: is required") as caught:
             await strict.inject(message="private words")
         assert "private" not in str(caught.value)
         double.mode = "hang"

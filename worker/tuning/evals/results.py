@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from hooks.contract import Engine, Outcome, Reason, UtcTime
 from worker.domain.errors import SettingsError
 from worker.domain.memory import DomainModel
+from worker.domain.validation import describe_faults
 
 TEXT_CHARS = 300
 """Maximum characters of a message or memory in a report."""
@@ -94,9 +95,7 @@ def read_report(text: str | bytes, source: str) -> Report:
     try:
         report = Report.model_validate_json(text)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        what = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-        raise SettingsError(f"{source}: not a report of `meeseeks eval`: {what}") from error
+        raise SettingsError(f"{source}: not a report of `meeseeks eval`: {describe_faults(error)}") from error
     if report.form != FORM:
         raise SettingsError(f"{source}: written by another version (form {report.form}); run the evaluation again")
     return report
