@@ -16,13 +16,14 @@ from worker.adapters.qdrant.edge.generations import EdgeGenerations
 from worker.adapters.redis.ledger import ledger_key
 from worker.domain.errors import StoreError
 from worker.domain.model_profile import ModelKind, kind_of
-from worker.domain.operation import by_name
+from worker.domain.operation import AnyHandler, by_name
 from worker.injection.search_only import SearchOnlySelector
 from worker.injection.service import InjectionParts, InjectionService
 from worker.injection.sessions import SessionService
 from worker.injection.strategies import Strategies
 from worker.operations.health import health_handler
 from worker.operations.injection import InjectionOperations
+from worker.operations.listing import ListingOperations
 from worker.operations.memories import MemoryOperations
 from worker.operations.receipts import ReceiptOperations
 from worker.operations.sessions import SessionOperations
@@ -100,7 +101,7 @@ async def _assemble(
     handlers = (
         *InjectionOperations(injection, recall, parts.live.for_agent, utc_now, ledger_key).handlers(),
         *SessionOperations(SessionService(parts.ledger, parts.live.for_agent)).handlers(),
-        *_memories(service, parts, store, usable).handlers(),
+        *_memories(service, parts, store, usable),
         *_receipts(service, parts, store, _building(service, parts, usable, injecting)).handlers(),
         *_usage(parts, store).handlers(),
         *SettingsOperations(parts.live).handlers(),
@@ -145,10 +146,13 @@ def _usage(parts: Parts, store: WholeStore) -> UsageOperations:
     return UsageOperations(AnswerUsage(answers), parts.usage, store)
 
 
-def _memories(service: ServiceSettings, parts: Parts, store: WholeStore, usable: Embedder | None) -> MemoryOperations:
+def _memories(
+    service: ServiceSettings, parts: Parts, store: WholeStore, usable: Embedder | None
+) -> tuple[AnyHandler, ...]:
     mask = service.mask_secrets_at_write
     memories = MemoryService(store, parts.sparse, usable, mask=mask, changed=parts.journal)
-    return MemoryOperations(memories, parts.usage, utc_now, mask=mask)
+    listing = ListingOperations(memories, parts.live.for_agent, utc_now)
+    return *MemoryOperations(memories, parts.usage, utc_now, mask=mask).handlers(), *listing.handlers()
 
 
 def _recipe(embedder: Embedder | None, sparse: Bm25Encoder) -> Recipe:

@@ -1,4 +1,4 @@
-"""Handlers for storing, changing, listing and deleting memories."""
+"""Handlers for storing, showing, changing and deleting memories."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -6,15 +6,14 @@ from datetime import datetime
 
 from worker.domain.deadline import Deadline
 from worker.domain.errors import QueueError
-from worker.domain.memory import MemoryFilter
 from worker.domain.operation import AnyHandler
 from worker.ports.state import UsageStore
 from worker.store.memories import MemoryService
 from worker.transfer import memory_from
 
 from . import registry
-from .requests import ExportRequest, ForgetRequest, IdRequest, PutRequest, RelateRequest, RememberRequest, UpdateRequest
-from .results import ForgetResult, MemoryHistory, MemoryPage, MemoryResult, PutResult, RememberResult
+from .requests import ForgetRequest, IdRequest, PutRequest, RelateRequest, RememberRequest, UpdateRequest
+from .results import ForgetResult, MemoryHistory, MemoryResult, PutResult, RememberResult
 from .usage import counts_of
 
 
@@ -37,7 +36,6 @@ class MemoryOperations:
             registry.RELATE.bind(self.relate),
             registry.FORGET.bind(self.forget),
             registry.SHOW.bind(self.show),
-            registry.EXPORT.bind(self.export),
         )
 
     async def remember(self, request: RememberRequest, deadline: Deadline) -> RememberResult:
@@ -84,8 +82,3 @@ class MemoryOperations:
             related=list(found.related),
             usage=counts_of(counts) if counts else None,
         )
-
-    async def export(self, request: ExportRequest, deadline: Deadline) -> MemoryPage:
-        where = MemoryFilter(types=request.types, user=request.user)
-        page = await self._memories.page(request.tenant, limit=request.limit, cursor=request.cursor, where=where)
-        return MemoryPage(memories=list(page.memories), cursor=page.cursor)

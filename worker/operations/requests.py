@@ -63,12 +63,22 @@ class ForgetRequest(TenantRequest):
 
 
 class ExportRequest(TenantRequest):
-    """A page of a listing, narrowed to types and an owner. It includes outdated memories."""
+    """A page of a listing, including outdated memories, narrowed by types, owner, names, times and `words` in the text.
+
+    With a `scope`, only what is valid and visible to it is listed. `newest` lists the newest, without further pages.
+    """
 
     cursor: str | None = None
     limit: int = Field(default=100, ge=1, le=MAX_BATCH)
     types: tuple[MemoryType, ...] = ()
     user: Text | None = None
+    entities: tuple[Text, ...] = ()
+    since: UtcTime | None = None
+    until: LastMoment | None = None
+    words: Text | None = None
+    scope: Scope | None = None
+    agent_id: Key = "main"
+    newest: bool = False
 
 
 class RecallRequest(DomainModel):

@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from worker.domain.errors import EmbedderError, MemoryRejected, NotFound
+from worker.domain.kinds import SortKey
 from worker.domain.memory import SUPERSEDING, Memory, MemoryFilter, Page, Relation, StoredMemory, Vector
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import MemoryStore, StoreEngine
@@ -145,6 +146,10 @@ class MemoryService:
     async def page(self, tenant: str, *, limit: int, cursor: str | None, where: MemoryFilter | None = None) -> Page:
         """Return a page of the tenant's memories, including outdated ones unless `where` excludes them."""
         return await self._engine.tenant(tenant).scroll(where or MemoryFilter(), limit=limit, cursor=cursor)
+
+    async def newest(self, tenant: str, *, limit: int, where: MemoryFilter) -> tuple[Memory, ...]:
+        hits = await self._engine.tenant(tenant).ordered(where, SortKey.RECENT, limit=limit)
+        return tuple(hit.memory for hit in hits)
 
     async def count(self, tenant: str) -> int:
         return await self._engine.tenant(tenant).count()

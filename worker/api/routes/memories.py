@@ -64,11 +64,12 @@ def _add_listing(app: FastAPI, executor: OperationExecutor) -> None:
         tenant: Tenant = "default",
         types: Annotated[list[MemoryType] | None, Query(alias="type", description="Only these; repeatable.")] = None,
         user: Annotated[Text | None, Query(description="Only memories of this user.")] = None,
+        words: Annotated[Text | None, Query(alias="q", description="Only with all of these words in the text.")] = None,
         limit: Annotated[int, Query(ge=1, le=MAX_BATCH)] = 20,
         cursor: Annotated[str | None, Query(description="`cursor` of the previous page.")] = None,
     ) -> Response:
         """List memories page by page, including outdated ones, in no particular order."""
-        payload = {"tenant": tenant_of(request, tenant), "types": types or [], "user": user}
+        payload = {"tenant": tenant_of(request, tenant), "types": types or [], "user": user, "words": words}
         return await executor.answer(request, EXPORT, {**payload, "limit": limit, "cursor": cursor})
 
 

@@ -120,12 +120,13 @@ def list_memories(
     context: typer.Context,
     kinds: Types = None,
     user: Annotated[str | None, typer.Option("--user", help="Only memories owned by this user.")] = None,
+    words: Annotated[str | None, typer.Option("--text", help="Only with all of these words in the text.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="Number of memories to show.")] = 20,
     cursor: Annotated[str | None, typer.Option(help="Cursor printed at the end of the previous page.")] = None,
     tenant: Tenant = "default",
 ) -> None:
     """List memories page by page, including outdated ones, in no particular order."""
-    payload = {"tenant": tenant, "types": kinds or [], "user": user, "limit": limit, "cursor": cursor}
+    payload = {"tenant": tenant, "types": kinds or [], "user": user, "words": words, "limit": limit, "cursor": cursor}
     page = call(context, EXPORT, payload)
     if printed_as_json(page):
         return
