@@ -89,6 +89,32 @@ class StoredMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredState:
+    """What a store holds under an id; `memory` is `None` if it cannot be read.
+
+    `revision` is opaque and differs after every change of what is stored.
+    """
+
+    memory: Memory | None
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A write that happens only if the stored revision is still `expected`; `None` means that nothing is stored.
+
+    A `Memory` keeps the stored vectors, a `StoredMemory` replaces them.
+    """
+
+    new: Memory | StoredMemory
+    expected: str | None
+
+    @property
+    def memory(self) -> Memory:
+        return self.new.memory if isinstance(self.new, StoredMemory) else self.new
+
+
+@dataclass(frozen=True, slots=True)
 class Visibility:
     """The memories of its tenant that a request may see.
 

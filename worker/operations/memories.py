@@ -40,11 +40,8 @@ class MemoryOperations:
 
     async def remember(self, request: RememberRequest, deadline: Deadline) -> RememberResult:
         memory = memory_from(request.memory, None, mask=self._mask)
-        if "id" not in request.memory:
-            present = await self._memories.get(request.tenant, [memory.id])
-            if present and present[0].content == memory.content:
-                return RememberResult(id=memory.id, stored="unchanged")
-        report = await self._memories.put(request.tenant, [memory], now=self._clock())
+        keep_same = "id" not in request.memory
+        report = await self._memories.remember(request.tenant, memory, now=self._clock(), keep_same=keep_same)
         stored = "created" if report.created else "updated" if report.updated else "unchanged"
         return RememberResult(id=memory.id, stored=stored, without_vector=bool(report.without_vector))
 

@@ -17,7 +17,9 @@ from worker.domain.memory import (
     Memory,
     MemoryFilter,
     Page,
+    Replacement,
     StoredMemory,
+    StoredState,
     StoreHealth,
 )
 
@@ -42,10 +44,19 @@ class MemoryStore(Protocol):
 
     async def get(self, ids: Sequence[str]) -> list[Memory]: ...
 
-    async def put(self, memories: Sequence[StoredMemory]) -> None: ...
+    async def states(self, ids: Sequence[str]) -> dict[str, StoredState]:
+        """Return what is stored under these ids, for a later `replace`."""
+        ...
 
-    async def amend(self, memories: Sequence[Memory]) -> None:
-        """Replace existing memories whose content is unchanged, keeping their vectors; ignore unknown ones."""
+    async def put(self, memories: Sequence[StoredMemory]) -> None:
+        """Store memories, whatever is stored under their ids."""
+        ...
+
+    async def replace(self, changes: Sequence[Replacement]) -> list[str]:
+        """Make each change whose expected revision is still the stored one, atomically; return the ids of the others.
+
+        Give each id once. A memory that was deleted meanwhile stays deleted.
+        """
         ...
 
     async def delete(self, ids: Sequence[str]) -> int: ...

@@ -4,43 +4,27 @@ Outdated memories are marked (`superseded_by`, `superseded_at`), so that a filte
 successor and the memory it replaces can be stored in any order.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from typing import Any
 
-import structlog
-
-from worker.domain.errors import EmbedderError, MemoryRejected, NotFound
+from worker.domain.errors import MemoryRejected, NotFound
 from worker.domain.kinds import SortKey
-from worker.domain.memory import SUPERSEDING, Memory, MemoryFilter, Page, Relation, StoredMemory, Vector
+from worker.domain.memory import Memory, MemoryFilter, Page, Relation
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import MemoryStore, StoreEngine
 from worker.text.masking import mask_secrets
-from worker.text.names import keyword_text
 from worker.transfer import changed, check_content
 
-log = structlog.get_logger()
-
-LISTED = 200
-"""Page size when listing memories that refer to others."""
+from .superseding import targets_of, without
+from .writing import MemoryWriter, StoreReport, pointing
 
 MOST_STEPS = 100
 """Maximum length of a chain of successors."""
 
-EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-
 Changed = Callable[[str, Sequence[str]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class StoreReport:
-    """Result of a write, as ids; `without_vector` counts memories that could not be embedded."""
-
-    created: tuple[str, ...] = ()
-    updated: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()
-    without_vector: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +41,7 @@ class MemoryService:
     """Writes and lists memories.
 
     Without `embedder`, memories are stored without dense vectors. `mask` masks secrets in stored memories. `changed` is
-    called with tenant and ids before each write or deletion.
+    called with tenant and ids after each write or deletion, so that a copy of the store does not miss one.
     """
 
     def __init__(
@@ -76,31 +60,44 @@ class MemoryService:
         self._changed = changed
 
     async def put(
-        self, tenant: str, memories: Sequence[Memory], *, now: datetime | None = None, mask: bool = False
+        self,
+        tenant: str,
+        memories: Sequence[Memory],
+        *,
+        now: datetime | None = None,
+        mask: bool = False,
+        keep_same: bool = False,
     ) -> StoreReport:
         """Store memories; changed content increments the version, and unchanged memories are skipped.
 
-        A missing `created_at` is taken from the stored memory, or set to `now`. Raise `MemoryRejected` before anything
-        is written, or `StoreError` if the store fails.
+        A missing `created_at` is taken from the stored memory, or set to `now`. With `keep_same`, a stored memory with
+        the same content stays as it is. Raise `MemoryRejected` before anything is written, or `StoreError` if the store
+        fails.
         """
         given = [_masked(memory) for memory in memories] if mask or self._mask else memories
         for memory in given:
             check_content(memory)
-        store = self._engine.tenant(tenant)
-        latest = {memory.id: memory for memory in given}
-        present = {memory.id: memory for memory in await store.get(list(latest))}
-        versioned = {key: _versioned(memory, present.get(key), now) for key, memory in latest.items()}
-        arrived = await _with_successors(versioned, present, store)
-        outside = {memory.id: memory for memory in await store.get(_replaced_outside(arrived))}
-        known = present | outside
-        pending = _with_superseded(arrived | outside, arrived.values())
-        without = await self._write(tenant, store, pending.values(), known)
-        return _summary(versioned, present, without)
+        build = partial(_versioned, now=now, keep_same=keep_same)
+        return await self._writer(tenant).save({memory.id: partial(build, memory) for memory in given})
 
-    async def update(self, tenant: str, memory_id: str, changes: dict[str, Any]) -> Memory:
+    async def remember(self, tenant: str, memory: Memory, *, now: datetime | None, keep_same: bool) -> StoreReport:
+        """Store one memory like `put`; raise `MemoryRejected` if it would supersede one that more people see."""
+        given = _masked(memory) if self._mask else memory
+        check_content(given)
+        change = partial(_versioned, given, now=now, keep_same=keep_same)
+        return await self._writer(tenant).save({given.id: change}, strict=True)
+
+    async def update(self, tenant: str, memory_id: str, changes: Mapping[str, Any]) -> Memory:
         """Change some fields of a memory; raise `NotFound`, or `MemoryRejected` for an invalid value."""
-        memory = changed(await self._one(tenant, memory_id), changes)
-        await self.put(tenant, [memory])
+
+        def change(present: Memory | None) -> Memory:
+            known = _existing(present, memory_id)
+            memory = changed(known, changes)
+            if memory.id != known.id:
+                raise MemoryRejected("id: cannot be changed; store a new memory and delete this one")
+            return _versioned(_masked(memory) if self._mask else memory, known)
+
+        await self._writer(tenant).save({memory_id: change}, strict=True)
         return await self._one(tenant, memory_id)
 
     async def relate(self, tenant: str, source: str, kind: str, target: str) -> Memory:
@@ -110,12 +107,17 @@ class MemoryService:
         """
         if source == target:
             raise MemoryRejected("relations: a memory cannot be related to itself")
-        memory, _ = await self._one(tenant, source), await self._one(tenant, target)
         relation = Relation(kind=kind, target=target)
-        if relation not in memory.relations:
-            memory = memory.model_copy(update={"relations": (*memory.relations, relation)})
-        await self.put(tenant, [memory])
-        return memory
+
+        def change(present: Memory | None) -> Memory:
+            known = _existing(present, source)
+            if relation in known.relations:
+                return known
+            return known.model_copy(update={"relations": (*known.relations, relation)})
+
+        await self._one(tenant, target)
+        await self._writer(tenant).save({source: change}, strict=True)
+        return await self._one(tenant, source)
 
     async def forget(self, tenant: str, ids: Sequence[str]) -> int:
         """Delete memories and all references to them; return the number that existed.
@@ -123,10 +125,12 @@ class MemoryService:
         Memories that a deleted memory had replaced stay outdated.
         """
         store, gone = self._engine.tenant(tenant), frozenset(ids)
-        self._note(tenant, list(gone))
-        deleted = await store.delete(list(ids))
-        pointing = {memory.id: memory for memory in await _pointing(store, list(gone))}
-        await self._write(tenant, store, [_without(memory, gone) for memory in pointing.values()], pointing)
+        try:
+            deleted = await store.delete(list(ids))
+        finally:
+            self._note(tenant, list(gone))
+        referring = [memory.id for memory in await pointing(store, list(gone))]
+        await self._writer(tenant).amend(referring, lambda memory: without(memory, gone))
         return deleted
 
     async def show(self, tenant: str, memory_id: str) -> MemoryWithHistory:
@@ -137,7 +141,7 @@ class MemoryService:
         later = await _later(store, memory)
         history = {shown.id for shown in (memory, *earlier, *later)}
         targets = await store.get([relation.target for relation in memory.relations])
-        related = {found.id: found for found in [*targets, *await _pointing(store, [memory_id])]}
+        related = {found.id: found for found in [*targets, *await pointing(store, [memory_id])]}
         return MemoryWithHistory(memory, earlier, later, tuple(related[key] for key in related if key not in history))
 
     async def get(self, tenant: str, ids: Sequence[str]) -> list[Memory]:
@@ -156,48 +160,20 @@ class MemoryService:
 
     async def _one(self, tenant: str, memory_id: str) -> Memory:
         found = await self._engine.tenant(tenant).get([memory_id])
-        if not found:
-            raise NotFound(f"there is no memory {memory_id!r}")
-        return found[0]
+        return _existing(found[0] if found else None, memory_id)
 
     def _note(self, tenant: str, ids: Sequence[str]) -> None:
         if self._changed is not None:
             self._changed(tenant, ids)
 
-    async def _write(
-        self, tenant: str, store: MemoryStore, memories: Iterable[Memory], known: Mapping[str, Memory]
-    ) -> int:
-        """Store what differs from `known`; return the number of memories stored without a vector.
-
-        The vectors of memories with unchanged content and names are kept.
-        """
-        differing = [memory for memory in memories if memory != known.get(memory.id)]
-        amended = [memory for memory in differing if _keeps_vectors(memory, known.get(memory.id))]
-        new = [memory for memory in differing if not _keeps_vectors(memory, known.get(memory.id))]
-        vectors = await self._vectors([memory.content for memory in new])
-        self._note(tenant, [memory.id for memory in differing])
-        if new:
-            pairs = zip(new, vectors, strict=True)
-            await store.put(
-                [StoredMemory(one, vector, self._sparse.passage(keyword_text(one))) for one, vector in pairs]
-            )
-        if amended:
-            await store.amend(amended)
-        return sum(vector is None for vector in vectors)
-
-    async def _vectors(self, texts: list[str]) -> Sequence[Vector | None]:
-        if self._embedder is None or not texts:
-            return [None] * len(texts)
-        try:
-            return await self._embedder.embed_passages(texts)
-        except EmbedderError as error:
-            log.warning("stored_without_vectors", memories=len(texts), error=str(error))
-            return [None] * len(texts)
+    def _writer(self, tenant: str) -> MemoryWriter:
+        return MemoryWriter(self._engine.tenant(tenant), self._sparse, self._embedder, partial(self._note, tenant))
 
 
-def _keeps_vectors(memory: Memory, known: Memory | None) -> bool:
-    """Return whether the vectors of a stored memory would stay the same."""
-    return known is not None and (memory.content, memory.entities) == (known.content, known.entities)
+def _existing(memory: Memory | None, memory_id: str) -> Memory:
+    if memory is None:
+        raise NotFound(f"there is no memory {memory_id!r}")
+    return memory
 
 
 def _masked(memory: Memory) -> Memory:
@@ -205,8 +181,12 @@ def _masked(memory: Memory) -> Memory:
     return memory if content == memory.content else memory.model_copy(update={"content": content})
 
 
-def _versioned(memory: Memory, present: Memory | None, now: datetime | None) -> Memory:
-    """Return `memory` as it replaces `present`."""
+def _versioned(
+    memory: Memory, present: Memory | None, *, now: datetime | None = None, keep_same: bool = False
+) -> Memory:
+    """Return `memory` as it replaces `present`, or with `keep_same` a `present` memory with the same content."""
+    if keep_same and present is not None and present.content == memory.content:
+        return present
     kept: dict[str, object] = {}
     if now is not None and "created_at" not in memory.model_fields_set:
         kept["created_at"] = now if present is None else present.created_at
@@ -218,79 +198,14 @@ def _versioned(memory: Memory, present: Memory | None, now: datetime | None) -> 
     return memory.model_copy(update=kept)
 
 
-async def _pointing(store: MemoryStore, ids: Sequence[str]) -> list[Memory]:
-    """Return every memory that refers to one of `ids`."""
-    found: list[Memory] = []
-    cursor = None
-    where = MemoryFilter(pointing_at=tuple(ids))
-    while ids:
-        page = await store.scroll(where, limit=LISTED, cursor=cursor)
-        found += page.memories
-        cursor = page.cursor
-        if cursor is None:
-            break
-    return found
-
-
-def _replaced(memory: Memory) -> list[str]:
-    """Return ids of the memories that this one supersedes."""
-    return [link.target for link in memory.relations if link.kind in SUPERSEDING and link.target != memory.id]
-
-
-def _superseded(memory: Memory, successors: Iterable[Memory]) -> Memory:
-    """Mark `memory` as superseded by the newest of `successors`, unless its present successor is newer."""
-    newest = max(successors, key=lambda one: (one.created_at or EARLIEST, one.id), default=None)
-    since = memory.superseded_at or EARLIEST
-    if newest is None or (memory.superseded_by and since >= (newest.created_at or EARLIEST)):
-        return memory
-    return memory.model_copy(update={"superseded_by": newest.id, "superseded_at": newest.created_at})
-
-
-def _by_target(successors: Iterable[Memory]) -> dict[str, list[Memory]]:
-    found: dict[str, list[Memory]] = {}
-    for successor in successors:
-        for target in _replaced(successor):
-            found.setdefault(target, []).append(successor)
-    return found
-
-
-async def _with_successors(
-    memories: dict[str, Memory], present: dict[str, Memory], store: MemoryStore
-) -> dict[str, Memory]:
-    """Mark those of `memories` as superseded whose successor is already stored."""
-    arriving = [key for key in memories if key not in present]
-    pointing = _by_target(await _pointing(store, arriving))
-    return memories | {key: _superseded(memories[key], pointing.get(key, ())) for key in arriving}
-
-
-def _replaced_outside(memories: Mapping[str, Memory]) -> list[str]:
-    """Return ids of superseded memories that are not among `memories`."""
-    return [target for target in _by_target(memories.values()) if target not in memories]
-
-
-def _with_superseded(memories: dict[str, Memory], successors: Iterable[Memory]) -> dict[str, Memory]:
-    """Mark those of `memories` as superseded that `successors` replace."""
-    pointing = _by_target(successors)
-    return {key: _superseded(memory, pointing.get(key, ())) for key, memory in memories.items()}
-
-
-def _without(memory: Memory, gone: frozenset[str]) -> Memory:
-    """Remove all references to deleted memories from `memory`."""
-    relations = tuple(relation for relation in memory.relations if relation.target not in gone)
-    update: dict[str, object] = {"relations": relations}
-    if memory.superseded_by in gone:
-        update |= {"superseded_by": None, "superseded_at": memory.superseded_at or memory.created_at or EARLIEST}
-    return memory.model_copy(update=update)
-
-
 async def _earlier(store: MemoryStore, memory: Memory) -> tuple[Memory, ...]:
     """Return the chain of memories that `memory` replaced."""
     found: dict[str, Memory] = {}
     newest = [memory]
     while newest and len(found) < MOST_STEPS:
-        replaced = {target for later in newest for target in _replaced(later)}
+        replaced = {target for later in newest for target in targets_of(later)}
         ids = [later.id for later in newest]
-        superseded = {earlier.id for earlier in await _pointing(store, ids) if earlier.superseded_by in ids}
+        superseded = {earlier.id for earlier in await pointing(store, ids) if earlier.superseded_by in ids}
         wanted = sorted((replaced | superseded) - set(found) - {memory.id})
         newest = await store.get(wanted)
         found |= {earlier.id: earlier for earlier in newest}
@@ -306,10 +221,3 @@ async def _later(store: MemoryStore, memory: Memory) -> tuple[Memory, ...]:
         found |= {successor.id: successor for successor in successors}
         following = successors[0].superseded_by if successors else None
     return tuple(found.values())
-
-
-def _summary(memories: dict[str, Memory], present: dict[str, Memory], without_vector: int) -> StoreReport:
-    created = tuple(key for key in memories if key not in present)
-    updated = tuple(key for key, memory in memories.items() if key in present and memory != present[key])
-    unchanged = tuple(key for key in memories if key in present and key not in updated)
-    return StoreReport(created, updated, unchanged, without_vector)

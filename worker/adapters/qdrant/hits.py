@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from worker.domain.errors import StoreError
-from worker.domain.memory import Hit, HybridQuery, Listed, Listing, Memory, Page, Vector
+from worker.domain.memory import Hit, HybridQuery, Listed, Listing, Memory, Page, StoredState, Vector
 from worker.domain.vectors import cosine_similarity, norm
 
 from .payload import DENSE, SPARSE, TENANT, memory_of
@@ -140,6 +140,13 @@ def memories_by_id(points: Iterable[RawHit], ids: Sequence[str]) -> list[Memory]
     """Return the memories in the order of `ids`, leaving out missing ones."""
     found = {point.point_id: _memory(point) for point in points}
     return [memory for memory in map(found.get, ids) if memory is not None]
+
+
+def states_by_id(
+    points: Iterable[RawHit], ids: Mapping[str, str], revision: Callable[[RawHit], str]
+) -> dict[str, StoredState]:
+    """Return the stored states by memory id; `ids` are memory ids by point id."""
+    return {ids[point.point_id]: StoredState(_memory(point), revision(point)) for point in points}
 
 
 def page_of(points: Iterable[RawHit], following: object) -> Page:

@@ -5,10 +5,11 @@ Times are whole microseconds since 1970. Engines compare them as 64-bit floats, 
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -126,6 +127,16 @@ def _parsed(text: str) -> Memory:
         return Memory.model_validate_json(text)
     except ValidationError as error:
         raise StoreError(f"a stored memory cannot be read: {error.error_count()} invalid fields") from error
+
+
+T = TypeVar("T")
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Split the items into lists of at most `size`."""
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
+        yield batch
 
 
 def by_point(tenant: str, memories: Sequence[StoredMemory]) -> dict[str, StoredMemory]:

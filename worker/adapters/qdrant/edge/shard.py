@@ -32,6 +32,7 @@ from worker.adapters.qdrant.hits import (
     memories_by_id,
     missing,
     page_of,
+    states_by_id,
     tied,
     unscored,
 )
@@ -46,7 +47,9 @@ from worker.domain.memory import (
     Memory,
     MemoryFilter,
     Page,
+    Replacement,
     StoredMemory,
+    StoredState,
     Vector,
 )
 from worker.domain.vectors import usable
@@ -188,19 +191,37 @@ class Shard:
             records = self._points.retrieve(list(ids), [MEMORY], False)
         return memories_by_id(map(found_in, records), ids)
 
+    def states(self, ids: Mapping[str, str]) -> dict[str, StoredState]:
+        """Return what is stored, by memory id; `ids` are memory ids by point id."""
+        with vendor_errors("the memories could not be read"):
+            records = self._points.retrieve(list(ids), [MEMORY], False)
+        return states_by_id(map(found_in, records), ids, _revision)
+
     def put(self, tenant: str, memories: dict[str, StoredMemory]) -> None:
         """Write memories by point id to the write-ahead log."""
         with vendor_errors("the memories could not be stored"):
             points = [self._point(tenant, key, stored) for key, stored in memories.items()]
             self._points.update(edge.UpdateOperation.upsert_points(points))
 
-    def amend(self, tenant: str, memories: dict[str, Memory]) -> None:
-        """Replace the payload of existing points, keeping their vectors."""
-        with vendor_errors("the memories could not be changed"):
-            existing = {str(record.id) for record in self._points.retrieve(list(memories), False, False)}
-            for key, memory in memories.items():
-                if key in existing:
-                    self._points.update(edge.UpdateOperation.overwrite_payload([key], payload_of(tenant, memory)))
+    def replace(self, tenant: str, changes: dict[str, Replacement]) -> list[str]:
+        """Make the changes whose expected revision is the stored one; return the ids of the other points.
+
+        Nothing comes in between, since the store has one thread.
+        """
+        with vendor_errors("the memories could not be stored"):
+            held = self._points.retrieve(list(changes), [MEMORY], False)
+            revisions = {str(record.id): _revision(found_in(record)) for record in held}
+            due = {key: change for key, change in changes.items() if revisions.get(key) == change.expected}
+            points: list[edge.Point] = []
+            for key, change in due.items():
+                if isinstance(change.new, StoredMemory):
+                    points.append(self._point(tenant, key, change.new))
+                else:
+                    payload = payload_of(tenant, change.new)
+                    self._points.update(edge.UpdateOperation.overwrite_payload([key], payload))
+            if points:
+                self._points.update(edge.UpdateOperation.upsert_points(points))
+        return [key for key in changes if key not in due]
 
     def _point(self, tenant: str, key: str, stored: StoredMemory) -> edge.Point:
         dense = self._usable(stored.dense)
@@ -281,6 +302,12 @@ class Shard:
             with vendor_errors("the memory store could not be closed"):
                 self._points.close()
             self._lock.release()
+
+
+def _revision(point: RawHit) -> str:
+    """Return the stored text of the memory, which identifies its state."""
+    text = (point.payload or {}).get(MEMORY)
+    return text if isinstance(text, str) else ""
 
 
 def _best(points: Sequence[edge.ScoredPoint], limit: int) -> list[RawHit]:

@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 
 import structlog
 
-from worker.adapters.qdrant.payload import by_point, point_id, point_ids, tenant_name
+from worker.adapters.qdrant.payload import batched, by_point, point_id, point_ids, tenant_name
 from worker.domain.errors import StoreError
 from worker.domain.kinds import SortKey
 from worker.domain.memory import (
@@ -26,7 +26,9 @@ from worker.domain.memory import (
     Memory,
     MemoryFilter,
     Page,
+    Replacement,
     StoredMemory,
+    StoredState,
     StoreHealth,
 )
 from worker.ports.store_record import StoreRecord
@@ -156,17 +158,20 @@ class EdgeTenant:
     async def get(self, ids: Sequence[str]) -> list[Memory]:
         return await self._store.run(lambda: self._shard.get(point_ids(self._tenant, ids)))
 
-    async def put(self, memories: Sequence[StoredMemory]) -> None:
-        points = list(by_point(self._tenant, memories).items())
-        for start in range(0, len(points), BATCH):
-            batch = dict(points[start : start + BATCH])
-            await self._store.write(partial(self._shard.put, self._tenant, batch))
+    async def states(self, ids: Sequence[str]) -> dict[str, StoredState]:
+        points = {point_id(self._tenant, key): key for key in ids}
+        return await self._store.run(lambda: self._shard.states(points))
 
-    async def amend(self, memories: Sequence[Memory]) -> None:
-        points = [(point_id(self._tenant, memory.id), memory) for memory in memories]
-        for start in range(0, len(points), BATCH):
-            batch = dict(points[start : start + BATCH])
-            await self._store.write(partial(self._shard.amend, self._tenant, batch))
+    async def put(self, memories: Sequence[StoredMemory]) -> None:
+        for batch in batched(by_point(self._tenant, memories).items(), BATCH):
+            await self._store.write(partial(self._shard.put, self._tenant, dict(batch)))
+
+    async def replace(self, changes: Sequence[Replacement]) -> list[str]:
+        points = {point_id(self._tenant, change.memory.id): change for change in changes}
+        refused: list[str] = []
+        for batch in batched(points.items(), BATCH):
+            refused += await self._store.write(partial(self._shard.replace, self._tenant, dict(batch)))
+        return [points[key].memory.id for key in refused]
 
     async def delete(self, ids: Sequence[str]) -> int:
         return await self._store.write(lambda: self._shard.delete(point_ids(self._tenant, ids)))

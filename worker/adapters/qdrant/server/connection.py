@@ -25,6 +25,14 @@ WRITE_TIMEOUT = 10.0
 TENANT_IDF_SINCE = (1, 19)
 """First server version that weights terms per tenant; older ones weight them per collection."""
 
+CONDITIONS_SINCE = (1, 17)
+"""First server version that makes a write only if a condition holds; older ones ignore the condition."""
+
+TOO_OLD = (
+    "the Qdrant server has version {version}; before 1.17, processes that change one memory at the same time can"
+    " overwrite each other's changes"
+)
+
 CONFLICT = 409
 
 FOLLOW_S = 5.0
@@ -57,6 +65,7 @@ class ServerConnection:
         self.collection = collection
         self.profile = profile
         self.tenant_idf = False
+        self.notes: tuple[str, ...] = ()
         self._name = collection if follow else None
         self._ask_at = 0.0
         self._bm25_hash = bm25_hash
@@ -80,12 +89,17 @@ class ServerConnection:
             return None
         return usable(vector, self.profile.dimension)
 
-    async def retrieve(self, points: list[str], *, dense: bool = False) -> list[models.Record]:
-        """Fetch points by id with their memory and, with `dense`, their vector. Does not retry."""
+    async def retrieve(
+        self, points: list[str], *keys: str, payload: bool = True, dense: bool = False
+    ) -> list[models.Record]:
+        """Fetch points by id with their memory, further `keys` and, with `dense`, their vector. Does not retry.
+
+        Without `payload`, fetch only the ids of those that exist.
+        """
         if not points:
             return []
-        vectors = [DENSE] if dense else False
-        return await self.client.retrieve(self.collection, points, with_payload=[MEMORY], with_vectors=vectors)
+        wanted, vectors = [MEMORY, *keys] if payload else False, [DENSE] if dense else False
+        return await self.client.retrieve(self.collection, points, with_payload=wanted, with_vectors=vectors)
 
     async def read(self, call: Callable[[], Awaitable[T]]) -> T:
         """Run a read, with one retry after 30 to 50 ms."""
@@ -129,7 +143,9 @@ class ServerConnection:
                 await self._create()
             info = await self.client.get_collection(self.collection)
             await self._create_indexes(set(info.payload_schema))
-            self.tenant_idf = version_of((await self.client.info()).version) >= TENANT_IDF_SINCE
+            version = (await self.client.info()).version
+            self.tenant_idf = version_of(version) >= TENANT_IDF_SINCE
+            self.notes = () if version_of(version) >= CONDITIONS_SINCE else (TOO_OLD.format(version=version),)
             record = StoreRecord.parse(info.config.metadata) or UNKNOWN_RECORD
             found = check_compatibility(record, self.profile, self._bm25_hash)
             if found.fault:

@@ -59,7 +59,7 @@ class ServerStore:
             return points.count, (await client.count(collection, count_filter=bare, exact=True)).count
 
         points, bare = await self.connection.read(ask)
-        return self.connection.compatibility.health("server", points, bare)
+        return self.connection.compatibility.health("server", points, bare, *self.connection.notes)
 
     async def record(self) -> StoreRecord:
         info = await self.connection.read(lambda: self.connection.client.get_collection(self.connection.collection))

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
+from uuid import uuid4
 
 import structlog
 from qdrant_client import models
@@ -22,6 +23,7 @@ from worker.adapters.qdrant.hits import (
     memories_by_id,
     missing,
     page_of,
+    states_by_id,
     tied,
     unscored,
 )
@@ -30,6 +32,7 @@ from worker.adapters.qdrant.payload import (
     MEMORY,
     SPARSE,
     TENANT,
+    batched,
     by_point,
     page_start,
     payload_of,
@@ -37,10 +40,20 @@ from worker.adapters.qdrant.payload import (
     point_ids,
 )
 from worker.domain.kinds import SortKey
-from worker.domain.memory import Hit, HybridQuery, Memory, MemoryFilter, Page, StoredMemory
+from worker.domain.memory import Hit, HybridQuery, Memory, MemoryFilter, Page, Replacement, StoredMemory, StoredState
 
 from .connection import ServerConnection
-from .wire import compile_filter, found_in, order_by, sparse_model
+from .wire import (
+    REVISIONS,
+    WRITE_ID,
+    compile_filter,
+    found_in,
+    next_revisions,
+    order_by,
+    revisions_of,
+    sparse_model,
+    unchanged_point,
+)
 
 BATCH = 128
 
@@ -121,32 +134,55 @@ class ServerTenant:
         return memories_by_id(map(found_in, records), points)
 
     async def put(self, memories: Sequence[StoredMemory]) -> None:
-        items = list(by_point(self._tenant, memories).items())
-        for start in range(0, len(items), BATCH):
-            await self._connection.write(partial(self._put, items[start : start + BATCH]))
+        for batch in batched(by_point(self._tenant, memories).items(), BATCH):
+            await self._connection.write(partial(self._put, batch))
 
     async def _put(self, items: list[tuple[str, StoredMemory]]) -> None:
         points = [self._point(key, stored) for key, stored in items]
         await self._connection.client.upsert(self._connection.collection, points, wait=True)
 
-    async def amend(self, memories: Sequence[Memory]) -> None:
-        latest = {point_id(self._tenant, memory.id): memory for memory in memories}
-        existing = await self._existing(list(latest))
-        payloads = [(key, payload_of(self._tenant, latest[key])) for key in existing]
-        client, collection = self._connection.client, self._connection.collection
-        for start in range(0, len(payloads), BATCH):
-            batch = [
-                models.OverwritePayloadOperation(overwrite_payload=models.SetPayload(payload=payload, points=[key]))
-                for key, payload in payloads[start : start + BATCH]
-            ]
-            await self._connection.write(partial(client.batch_update_points, collection, batch, wait=True))
+    async def states(self, ids: Sequence[str]) -> dict[str, StoredState]:
+        points = {point_id(self._tenant, key): key for key in ids}
+        records = await self._connection.read(lambda: self._connection.retrieve(list(points), REVISIONS))
+        return states_by_id(map(found_in, records), points, revisions_of)
 
-    async def _existing(self, points: list[str]) -> list[str]:
+    async def replace(self, changes: Sequence[Replacement]) -> list[str]:
+        points = {point_id(self._tenant, change.memory.id): change for change in changes}
+        refused: list[str] = []
+        for batch in batched(points.items(), BATCH):
+            write = uuid4().hex[:WRITE_ID]
+            refused += await self._connection.write(partial(self._replace, batch, write))
+        return [points[key].memory.id for key in refused]
+
+    async def _replace(self, items: list[tuple[str, Replacement]], write: str) -> list[str]:
+        """Send one conditional operation per change, then look which of them the server has made.
+
+        Its answer does not say. Every point lists its last writes, so a change is found even if others followed.
+        """
         client, collection = self._connection.client, self._connection.collection
-        records = await self._connection.read(
-            lambda: client.retrieve(collection, points, with_payload=False, with_vectors=False)
-        )
-        return [str(record.id) for record in records]
+        operations = [self._operation(key, change, write) for key, change in items]
+        await client.batch_update_points(collection, operations, wait=True, ordering=models.WriteOrdering.MEDIUM)
+        found = map(found_in, await self._connection.retrieve([key for key, _ in items], REVISIONS))
+        held = {point.point_id: revisions_of(point).split() for point in found}
+        created = [key for key, change in items if change.expected is None and key not in held]  # and deleted again
+        return [key for key, _ in items if write not in held.get(key, ()) and key not in created]
+
+    def _operation(self, key: str, change: Replacement, write: str) -> models.UpdateOperation:
+        revisions = {REVISIONS: next_revisions(change.expected, write)}
+        if isinstance(change.new, Memory):
+            payload = payload_of(self._tenant, change.new) | revisions
+            unchanged = unchanged_point(key, change.expected)
+            return models.OverwritePayloadOperation(
+                overwrite_payload=models.SetPayload(payload=payload, filter=unchanged)
+            )
+        point = self._point(key, change.new)
+        point.payload = (point.payload or {}) | revisions
+        if change.expected is None:
+            only = models.PointsList(points=[point], update_mode=models.UpdateMode.INSERT_ONLY)
+        else:
+            unchanged = unchanged_point(key, change.expected)
+            only = models.PointsList(points=[point], update_filter=unchanged, update_mode=models.UpdateMode.UPDATE_ONLY)
+        return models.UpsertOperation(upsert=only)
 
     def _point(self, key: str, stored: StoredMemory) -> models.PointStruct:
         dense = self._connection.usable(stored.dense)
@@ -158,11 +194,11 @@ class ServerTenant:
         return models.PointStruct(id=key, vector=vectors, payload=payload_of(self._tenant, stored.memory))
 
     async def delete(self, ids: Sequence[str]) -> int:
-        existing = await self._existing(point_ids(self._tenant, ids))
+        connection, points = self._connection, point_ids(self._tenant, ids)
+        existing = await connection.read(lambda: connection.retrieve(points, payload=False))
         if existing:
-            selector = models.PointIdsList(points=[*existing])
-            client, collection = self._connection.client, self._connection.collection
-            await self._connection.write(lambda: client.delete(collection, selector, wait=True))
+            selector = models.PointIdsList(points=[record.id for record in existing])
+            await connection.write(lambda: connection.client.delete(connection.collection, selector, wait=True))
         return len(existing)
 
     async def scroll(self, where: MemoryFilter, *, limit: int, cursor: str | None = None) -> Page:

@@ -16,6 +16,12 @@ from worker.adapters.qdrant.payload import DENSE, FRACTION_KEYS, KEYWORD_KEYS, N
 from worker.domain.kinds import SortKey
 from worker.domain.memory import SparseVector
 
+REVISIONS = "revisions"
+"""Key of the ids of a point's last writes, newest first, separated by spaces."""
+
+MOST_WRITES = 16
+WRITE_ID = 12
+
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 
 
@@ -94,6 +100,25 @@ def found_in(point: models.ScoredPoint | models.Record) -> RawHit:
     else:
         score = 0.0
     return RawHit(str(point.id), score, point.payload, None if vector is None else tuple(vector))
+
+
+def revisions_of(point: RawHit) -> str:
+    """Return the last writes of a point, newest first; "" for one written by an unconditional write."""
+    return str((point.payload or {}).get(REVISIONS) or "")
+
+
+def next_revisions(expected: str | None, write: str) -> str:
+    """Return the last writes of a point after `write`."""
+    return " ".join([write, *(expected or "").split()][:MOST_WRITES])
+
+
+def unchanged_point(key: str, expected: str | None) -> models.Filter:
+    """Return a filter for the point `key` with the revision `expected`."""
+    if expected:
+        same: Any = models.FieldCondition(key=REVISIONS, match=models.MatchValue(value=expected))
+    else:
+        same = models.IsEmptyCondition(is_empty=models.PayloadField(key=REVISIONS))
+    return models.Filter(must=[models.HasIdCondition(has_id=[key]), same])
 
 
 compile_filter: FilterCompiler[models.Filter] = FilterCompiler(

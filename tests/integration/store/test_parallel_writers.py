@@ -1,0 +1,169 @@
+"""Concurrent writers of one memory lose none of their changes, on every store; the server has two clients."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.embedders import HashingEmbedder
+from tests.support.qdrant_double import qdrant_double
+from tests.support.service import NOW, as_memory, fact
+from tests.support.store import ENCODER
+from worker.adapters.qdrant.edge.store import EdgeStore
+from worker.adapters.qdrant.server.store import ServerStore
+from worker.domain.errors import NotFound
+from worker.domain.memory import HybridQuery, MemoryFilter
+from worker.store.memories import MemoryService
+
+EMBEDDER = HashingEmbedder()
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"importance": 0.9},
+    {"channel": "harbour"},
+    {"entities": ["Solveig"]},
+    {"source": "log"},
+    {"type": "decision"},
+    {"content": "The gate is red now"},
+    {"scope": {"project": "pier"}},
+    {"valid_until": "2030-01-01T00:00:00Z"},
+)
+Writers = tuple[MemoryService, ...]
+Trial = Callable[[Writers, str], Awaitable[None]]
+
+
+def service(engine: Any) -> MemoryService:
+    return MemoryService(engine, ENCODER, EMBEDDER)
+
+
+@asynccontextmanager
+async def writers_on(engine: str, folder: Path) -> AsyncIterator[Writers]:
+    """Open one store for two writers: in one process, or with a connection each."""
+    profile, bm25 = EMBEDDER.profile, ENCODER.config_hash
+    if engine == "edge":
+        store = await EdgeStore.open(folder / "store", profile=profile, bm25_hash=bm25)
+        try:
+            yield service(store), service(store)
+        finally:
+            await store.aclose()
+        return
+    async with AsyncExitStack() as stack:
+        url = os.environ.get("QDRANT_URL", "")
+        if engine == "rest":
+            url = (await stack.enter_async_context(qdrant_double())).url
+        name = f"parallel-{os.getpid()}-{folder.name}"
+        options: dict[str, Any] = {"profile": profile, "bm25_hash": bm25, "read_timeout": 10.0}
+        stores = [ServerStore.connect(url, collection=name, **options) for _ in range(2)]
+        for store_client in stores:
+            stack.push_async_callback(store_client.aclose)
+        yield tuple(map(service, stores))
+        await stores[0].connection.client.delete_collection(name)
+
+
+async def shared_out(writers: Writers, calls: list[Callable[[MemoryService], Awaitable[Any]]]) -> list[Any]:
+    """Make all calls at once, in turn by each writer."""
+    started = (call(writers[place % len(writers)]) for place, call in enumerate(calls))
+    return await asyncio.gather(*started, return_exceptions=True)
+
+
+def updating(key: str, changes: Mapping[str, Any]) -> Callable[[MemoryService], Awaitable[Any]]:
+    return lambda writer: writer.update("t1", key, dict(changes))
+
+
+async def put(writer: MemoryService, *memories: dict[str, Any]) -> None:
+    await writer.put("t1", [as_memory(one) for one in memories])
+
+
+async def updates(writers: Writers, key: str) -> None:
+    await put(writers[0], fact(key, "The gate is green"))
+    answers = await shared_out(writers, [updating(key, change) for change in CHANGES])
+    assert not [one for one in answers if isinstance(one, Exception)]
+    (found,) = await writers[0].get("t1", [key])
+    told = found.model_dump(mode="json", exclude_defaults=True)
+    assert {name: told.get(name) for change in CHANGES for name in change} == {
+        name: value for change in CHANGES for name, value in change.items()
+    }
+    assert found.version == 2
+    query = HybridQuery(await EMBEDDER.embed_query("The gate is red now"), None, MemoryFilter(ids=(key,)), 1)
+    (hit,) = await writers[1]._engine.tenant("t1").search(query)
+    assert hit.cosine == pytest.approx(1.0, abs=1e-3)
+
+
+async def relations(writers: Writers, key: str) -> None:
+    targets = [f"{key}-{number}" for number in range(8)]
+    await put(writers[0], fact(key, "The gate is green"), *(fact(one, f"Pier {one}") for one in targets))
+    answers = await shared_out(
+        writers, [lambda writer, target=target: writer.relate("t1", key, "about", target) for target in targets]
+    )
+    assert not [one for one in answers if isinstance(one, Exception)]
+    (found,) = await writers[0].get("t1", [key])
+    assert sorted(link.target for link in found.relations) == sorted(targets)
+
+
+async def deletion(writers: Writers, key: str) -> None:
+    await put(writers[0], fact(key, "The gate is green"))
+    changing = [updating(key, change) for change in CHANGES]
+    deleting: Callable[[MemoryService], Awaitable[Any]] = lambda writer: writer.forget("t1", [key])  # noqa: E731
+    answers = await shared_out(writers, [*changing[:4], deleting, *changing[4:]])
+    assert answers[4] == 1
+    assert not [one for one in answers if isinstance(one, Exception) and not isinstance(one, NotFound)]
+    assert await writers[0].get("t1", [key]) == await writers[1].get("t1", [key]) == []
+
+
+async def successors(writers: Writers, key: str) -> None:
+    """A memory, two successors and changes of it arrive at the same time: the newer one outdates it."""
+    links = [{"kind": "supersedes", "target": key}]
+    later = NOW + timedelta(hours=1)
+    await put(writers[0], fact(f"{key}-c", "The gate is blue"))
+    answers = await shared_out(
+        writers,
+        [
+            lambda writer: put(writer, fact(key, "The gate is green")),
+            lambda writer: put(writer, fact(f"{key}-a", "The gate is red", relations=links, created_at=NOW)),
+            lambda writer: put(writer, fact(f"{key}-b", "The gate is grey", relations=links, created_at=later)),
+            lambda writer: writer.relate("t1", f"{key}-c", "about", f"{key}-c2"),
+            lambda writer: writer.update("t1", f"{key}-c", {"importance": 0.7}),
+        ],
+    )
+    assert [type(one) for one in answers if isinstance(one, Exception)] == [NotFound]
+    (found,) = await writers[0].get("t1", [key])
+    assert (found.superseded_by, found.superseded_at) == (f"{key}-b", later)
+
+
+async def one_creation(writers: Writers, key: str) -> None:
+    """The same sentence remembered ten times at once is created once, and a change of it meanwhile stays."""
+    memory = as_memory(fact(key, f"Sentence {key}"))
+    remember: Callable[[MemoryService], Awaitable[Any]] = lambda writer: writer.remember(  # noqa: E731
+        "t1", memory, now=NOW, keep_same=True
+    )
+
+    async def change(writer: MemoryService) -> None:
+        while not await writer.get("t1", [key]):
+            await asyncio.sleep(0)
+        await writer.update("t1", key, {"importance": 0.9})
+
+    reports = await shared_out(writers, [*[remember] * 5, change, *[remember] * 5])
+    assert [report.created for report in reports if report is not None].count((key,)) == 1
+    (found,) = await writers[1].get("t1", [key])
+    assert found.importance == 0.9
+
+
+TRIALS: tuple[Trial, ...] = (updates, relations, deletion, successors, one_creation)
+
+
+def runnable(engine: str) -> Any:
+    missing = engine == "server" and not os.environ.get("QDRANT_URL")
+    return pytest.param(engine, marks=pytest.mark.skipif(missing, reason="set QDRANT_URL to run it"))
+
+
+@pytest.mark.parametrize("times", [6, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("engine", [runnable(name) for name in ("edge", "rest", "server")])
+async def test_concurrent_writers_of_a_memory_lose_nothing(engine: str, times: int, tmp_path: Path) -> None:
+    """Each round makes one trial of every kind, so that 200 rounds are 1,000 trials."""
+    async with writers_on(engine, tmp_path) as writers:
+        for number in range(times):
+            for trial in TRIALS:
+                await trial(writers, f"{trial.__name__}{number}")
