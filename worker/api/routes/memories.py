@@ -19,42 +19,14 @@ ONE = "/v1/memories/{memory_id:memory}"
 BY_ID = "/v1/memory"
 """One memory with its id in the query, for ids that a path cannot contain: "export", "import", "." and ".."."""
 
-MemoryId = Annotated[Key, Path(description="Memory id.")]
-QueryId = Annotated[Key, Query(alias="id", description="Memory id; any value is possible.")]
 TAGS: list[Any] = ["memories"]
 
 
 def add_memories(app: FastAPI, executor: OperationExecutor) -> None:
     _add_listing(app, executor)
     _add_remember(app, executor)
-    memories = _Memories(executor)
-    _add_single(app, memories)
-    _add_by_id(app, memories)
-
-
-class _Memories:
-    """The endpoints of one memory, with its id in the path or the query."""
-
-    def __init__(self, executor: OperationExecutor) -> None:
-        self._executor = executor
-
-    async def show(self, request: Request, memory_id: str, tenant: str) -> Response:
-        return await self._executor.answer(request, SHOW, {"tenant": tenant_of(request, tenant), "id": memory_id})
-
-    async def update(self, request: Request, memory_id: str, body: UpdateBody) -> Response:
-        payload = {"tenant": tenant_of(request, body.tenant), "id": memory_id, "changes": _changes(body.changes)}
-        return await self._executor.answer(request, UPDATE, payload)
-
-    async def forget(self, request: Request, memory_id: str, tenant: str) -> Response:
-        payload = {"tenant": tenant_of(request, tenant), "ids": [memory_id]}
-        done = await self._executor.ask(request, FORGET, payload)
-        if not done.body["forgotten"]:
-            raise Problem(HTTPStatus.NOT_FOUND, "there is no memory with this id", reason=Reason.NOT_FOUND)
-        return JsonAnswer(done.body)
-
-    async def relate(self, request: Request, memory_id: str, body: RelateBody) -> Response:
-        payload = {"tenant": tenant_of(request, body.tenant), "source": memory_id}
-        return await self._executor.answer(request, RELATE, {**payload, "kind": body.kind, "target": body.target})
+    _add_single(app, executor, ONE, Path(description="Memory id."), "")
+    _add_single(app, executor, BY_ID, Query(alias="id", description="Memory id; any value is possible."), "_by_id")
 
 
 def _add_listing(app: FastAPI, executor: OperationExecutor) -> None:
@@ -92,48 +64,33 @@ def _created(body: dict[str, Any]) -> int:
     return HTTPStatus.CREATED if body["stored"] == "created" else HTTPStatus.OK
 
 
-def _add_single(app: FastAPI, memories: _Memories) -> None:
-    @app.get(ONE, tags=TAGS, operation_id="show_memory", response_model=SHOW.result)
-    async def show(request: Request, memory_id: MemoryId, tenant: Tenant = "default") -> Response:
+def _add_single(app: FastAPI, executor: OperationExecutor, path: str, place: Any, suffix: str) -> None:
+    """Add the endpoints of one memory, with its id at `place`."""
+
+    @app.get(path, tags=TAGS, operation_id=f"show_memory{suffix}", response_model=SHOW.result)
+    async def show(request: Request, memory_id: Annotated[Key, place], tenant: Tenant = "default") -> Response:
         """Show a memory with the ones it replaced, the ones that replaced it, and related ones."""
-        return await memories.show(request, memory_id, tenant)
+        return await executor.answer(request, SHOW, {"tenant": tenant_of(request, tenant), "id": memory_id})
 
-    @app.patch(ONE, tags=TAGS, operation_id="update_memory", response_model=UPDATE.result)
-    async def update(request: Request, memory_id: MemoryId, body: UpdateBody) -> Response:
+    @app.patch(path, tags=TAGS, operation_id=f"update_memory{suffix}", response_model=UPDATE.result)
+    async def update(request: Request, memory_id: Annotated[Key, place], body: UpdateBody) -> Response:
         """Change fields of a memory. New content creates its next version."""
-        return await memories.update(request, memory_id, body)
+        payload = {"tenant": tenant_of(request, body.tenant), "id": memory_id, "changes": _changes(body.changes)}
+        return await executor.answer(request, UPDATE, payload)
 
-    @app.delete(ONE, tags=TAGS, operation_id="forget", response_model=FORGET.result)
-    async def forget(request: Request, memory_id: MemoryId, tenant: Tenant = "default") -> Response:
+    @app.delete(path, tags=TAGS, operation_id=f"forget{suffix}", response_model=FORGET.result)
+    async def forget(request: Request, memory_id: Annotated[Key, place], tenant: Tenant = "default") -> Response:
         """Permanently delete a memory and every reference to it."""
-        return await memories.forget(request, memory_id, tenant)
+        done = await executor.ask(request, FORGET, {"tenant": tenant_of(request, tenant), "ids": [memory_id]})
+        if not done.body["forgotten"]:
+            raise Problem(HTTPStatus.NOT_FOUND, "there is no memory with this id", reason=Reason.NOT_FOUND)
+        return JsonAnswer(done.body)
 
-    @app.post(ONE + "/relations", tags=TAGS, operation_id="relate", response_model=RELATE.result)
-    async def relate(request: Request, memory_id: MemoryId, body: RelateBody) -> Response:
+    @app.post(f"{path}/relations", tags=TAGS, operation_id=f"relate{suffix}", response_model=RELATE.result)
+    async def relate(request: Request, memory_id: Annotated[Key, place], body: RelateBody) -> Response:
         """Add a relation to another memory."""
-        return await memories.relate(request, memory_id, body)
-
-
-def _add_by_id(app: FastAPI, memories: _Memories) -> None:
-    @app.get(BY_ID, tags=TAGS, operation_id="show_memory_by_id", response_model=SHOW.result)
-    async def show(request: Request, memory_id: QueryId, tenant: Tenant = "default") -> Response:
-        """Like `GET /v1/memories/{memory_id}`."""
-        return await memories.show(request, memory_id, tenant)
-
-    @app.patch(BY_ID, tags=TAGS, operation_id="update_memory_by_id", response_model=UPDATE.result)
-    async def update(request: Request, memory_id: QueryId, body: UpdateBody) -> Response:
-        """Like `PATCH /v1/memories/{memory_id}`."""
-        return await memories.update(request, memory_id, body)
-
-    @app.delete(BY_ID, tags=TAGS, operation_id="forget_by_id", response_model=FORGET.result)
-    async def forget(request: Request, memory_id: QueryId, tenant: Tenant = "default") -> Response:
-        """Like `DELETE /v1/memories/{memory_id}`."""
-        return await memories.forget(request, memory_id, tenant)
-
-    @app.post(BY_ID + "/relations", tags=TAGS, operation_id="relate_by_id", response_model=RELATE.result)
-    async def relate(request: Request, memory_id: QueryId, body: RelateBody) -> Response:
-        """Like `POST /v1/memories/{memory_id}/relations`."""
-        return await memories.relate(request, memory_id, body)
+        payload = {"tenant": tenant_of(request, body.tenant), "source": memory_id}
+        return await executor.answer(request, RELATE, {**payload, "kind": body.kind, "target": body.target})
 
 
 def _changes(changes: MemoryChanges) -> dict[str, Any]:
