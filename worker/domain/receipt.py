@@ -8,6 +8,7 @@ from hooks.contract import Engine, InjectionRequest, ItemSource, Outcome, Reason
 
 from .kinds import ReceiptKeep, SearchKind
 from .memory import CandidateVerdict, DomainModel, MemoryType
+from .model_calls import ModelAttempt
 
 
 class ConsideredMemory(DomainModel):
@@ -44,15 +45,6 @@ class ModelReceipt(DomainModel):
     cached_tokens: int = 0
     cost: float | None = None
     elapsed_ms: float = 0.0
-
-
-class AttemptReceipt(DomainModel):
-    """One model's try at a selection; `reason` says why it failed, `cached` marks a reused selection."""
-
-    model: str
-    reason: Reason | None = None
-    elapsed_ms: float = 0.0
-    cached: bool = False
 
 
 class TurnOf(DomainModel):
@@ -93,7 +85,7 @@ class Receipt(DomainModel):
     chosen: tuple[str, ...] = ()
     block_id: str | None = None
     model: ModelReceipt | None = None
-    attempts: tuple[AttemptReceipt, ...] = ()
+    attempts: tuple[ModelAttempt, ...] = ()
     notes: tuple[str, ...] = ()
     stages: dict[str, float] = Field(default_factory=dict)
     elapsed_ms: float = 0.0

@@ -79,12 +79,6 @@ def unframed(block: str) -> str:
     return block.removeprefix(opening).removesuffix(closing).strip("\n")
 
 
-def framed(memories: str) -> str:
-    """Return an enrichment as Nexus frames it."""
-    opening, closing = XML_FRAME
-    return f"{opening}\n{memories}\n{closing}"
-
-
 def faults(event: Native, output: Any) -> list[str]:
     """Return why Nexus would misinterpret an output."""
     if not isinstance(output, dict) or sorted(output) != ["blocking", "enrich", "fire"]:

@@ -1,10 +1,11 @@
 """Make the receipt of a request."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from hooks.contract import InjectionResult
-from worker.domain.model_calls import ModelAttempt, ModelUsage
-from worker.domain.receipt import AttemptReceipt, ConsideredMemory, ModelReceipt, Receipt
+from worker.domain.model_calls import ModelUsage
+from worker.domain.receipt import ConsideredMemory, ModelReceipt, Receipt
 from worker.settings.injection import InjectionConfig
 
 from .redaction import redacted
@@ -31,18 +32,12 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         chosen=tuple(line.memory.id for line in conclusion.lines),
         block_id=result.block_id,
         model=_model_receipt(selection.usage, selection.prompt_id) if selection and selection.usage else None,
-        attempts=tuple(map(_attempt, selection.attempts)) if selection else (),
+        attempts=selection.attempts if selection else (),
         notes=selection.notes if selection else (),
         stages=result.stages,
         elapsed_ms=result.elapsed_ms,
     )
     return redacted(whole, turn.config.receipt_keep)
-
-
-def _attempt(attempt: ModelAttempt) -> AttemptReceipt:
-    return AttemptReceipt(
-        model=attempt.model, reason=attempt.reason, elapsed_ms=attempt.elapsed_ms, cached=attempt.cached
-    )
 
 
 def _considered(
@@ -68,13 +63,5 @@ def _considered(
 
 
 def _model_receipt(usage: ModelUsage, prompt_id: str | None) -> ModelReceipt:
-    return ModelReceipt(
-        name=usage.model,
-        prompt_id=prompt_id,
-        calls=usage.calls,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
-        cost=usage.cost,
-        elapsed_ms=usage.elapsed_ms,
-    )
+    spent = asdict(usage)
+    return ModelReceipt(name=spent.pop("model"), prompt_id=prompt_id, **spent)

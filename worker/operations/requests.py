@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from hooks.contract import MAX_DEADLINE_MS, Key, Scope, Text, UtcTime
+from hooks.contract import MAX_DEADLINE_MS, Key, Scope, Text, UtcTime, memories
 from hooks.contract.dates import LastMoment
 from worker.domain.kinds import Budget
 from worker.domain.memory import DomainModel, Memory, MemoryType
@@ -81,23 +81,14 @@ class ExportRequest(TenantRequest):
     newest: bool = False
 
 
-class RecallRequest(DomainModel):
+class RecallRequest(memories.RecallRequest):
     """A search for memories. `ungated` ignores every relevance threshold."""
 
-    query: Text = Field(min_length=1)
-    scope: Scope = Scope()
-    agent_id: Key = "main"
     types: tuple[MemoryType, ...] = ()
-    entities: tuple[Text, ...] = ()
-    since: UtcTime | None = None
-    until: LastMoment | None = None
-    channels: tuple[Text, ...] = ()
     budget: Budget | None = None
-    history: bool = False
     also: tuple[Text, ...] = ()
     ungated: bool = False
     now: UtcTime | None = None
-    limit: int = Field(default=10, ge=1, le=100)
 
 
 class ReceiptsRequest(TenantRequest):

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, PlainSerializer
 
 from hooks.contract import Reason
+from hooks.contract.memories import RecalledMemory
 from worker.domain.memory import Memory, MemoryType, StoreHealth
 from worker.transfer import to_fields
 from worker.triage.model_pool import ModelState
@@ -62,21 +63,10 @@ class ForgetResult(BaseModel):
     forgotten: int
 
 
-class FoundMemory(BaseModel):
+class FoundMemory(RecalledMemory):
     """A memory that a search found. Its `score` is comparable only within one answer."""
 
-    id: str
     type: MemoryType
-    text: str
-    created_at: datetime | None = None
-    occurred_at: datetime | None = None
-    valid_until: datetime | None = None
-    superseded_at: datetime | None = None
-    superseded_by: str | None = None
-    cosine: float | None = None
-    keyword: float | None = None
-    relevance: float | None = None
-    score: float | None = None
     legs: list[str] = Field(default_factory=list)
 
 

@@ -20,13 +20,12 @@ from hooks.contract import (
     Scope,
     SessionEventResult,
 )
-from hooks.contract.blocks import block_id, find_blocks
+from hooks.contract.blocks import XML_FRAME, block_id, find_blocks
 from tests.support.hosts import FOLDER, Fixture, event_of, fixtures
 from worker.domain.deadline import Deadline
 from worker.domain.memory import Candidate, Memory, RecallQuery, Selection
 from worker.domain.timings import Stages
 from worker.hosts import HOSTS, Announce, Follow, HookCaller, HostProfile, HostRequest, Inject, Start, SubagentTask
-from worker.hosts.nexus import framed
 from worker.hosts.profile import Role
 from worker.injection.conclusion import conclude_selection, result_of
 from worker.injection.turn import Turn
@@ -231,7 +230,7 @@ def request_of(fixture: Fixture) -> InjectionRequest:
 
 def test_what_nexus_frames_is_the_block_itself() -> None:
     output = HOSTS["nexus"].output({}, RESULT)
-    whole = framed(output["enrich"]["memories"])
+    whole = "\n".join((XML_FRAME[0], output["enrich"]["memories"], XML_FRAME[1]))
     assert whole == BLOCK
     assert block_id(whole) == RESULT.block_id
 
