@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ..private_files import make_private_folder
 from .model import Automation, AutomationError, Lifetime
 from .outcome import parsed
 from .scripts import Ending, ScriptJob, ScriptRun, environment_for
@@ -34,7 +35,7 @@ def workspace_of(automation: Automation) -> Iterator[Path | None]:
     """
     folder = automation.workspace
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(folder)
     if automation.mode is Lifetime.PERSISTENT:
         yield folder
         return

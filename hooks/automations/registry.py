@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ..private_files import make_private_folder
 from ..protocol import wire
 from .model import (
     Automation,
@@ -125,7 +126,7 @@ def _prepare(path: Path) -> None:
     try:
         found = path.stat()
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(path.parent)
         _create(path)
         found = path.stat()
     if found.st_mode & 0o022 or found.st_uid not in (os.getuid(), 0):

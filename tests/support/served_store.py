@@ -18,12 +18,14 @@ from worker.domain.errors import StoreError
 from worker.domain.memory import HybridQuery, MemoryFilter
 from worker.domain.operation import AnyOperation, Handlers, JsonObject, Operation, by_name
 from worker.operations.client import LocalOperationClient
+from worker.operations.listing import ListingOperations
 from worker.operations.memories import MemoryOperations
 from worker.operations.registry import EXPORT, PUT
 from worker.operations.requests import MAX_BATCH
 from worker.ports.models import Embedder
 from worker.ports.state import UsageStore
 from worker.ports.store import Recipe, StoreGenerations, WholeStore
+from worker.settings.injection import InjectionConfig
 from worker.store.copying import ChangeLog, Progress
 from worker.store.maintenance import MaintenanceContext, StoreMaintenance
 from worker.store.memories import MemoryService
@@ -82,7 +84,14 @@ def _handlers(
         )
 
     memories = MemoryService(store, sparse, embedder, changed=journal)
-    return by_name((SEARCH.bind(search), *MemoryOperations(memories, usage, lambda: NOW).handlers()))
+    operations = MemoryOperations(memories, usage, lambda: NOW)
+    return by_name(
+        (
+            SEARCH.bind(search),
+            *operations.handlers(),
+            *ListingOperations(memories, lambda _: InjectionConfig(), lambda: NOW).handlers(),
+        )
+    )
 
 
 @asynccontextmanager

@@ -89,8 +89,7 @@ async def open_core(
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
         if generation_store.shared:
-            fitting = asyncio.create_task(host.keep_fitting(CHECK_S), name="keep-fitting")
-            stack.callback(fitting.cancel)
+            host.keep_fitting(CHECK_S)
         jobs = StoreOperations(
             StoreMaintenance(_maintenance_context(service, generation_store, host, parts, embedder, stack))
         )

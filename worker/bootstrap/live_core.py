@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
-from worker.domain.errors import StoreError
+from worker.domain.errors import MeeseeksError
 from worker.domain.operation import AnyHandler, Handlers
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import WholeStore
@@ -38,6 +39,7 @@ class LiveCore:
         self._assemble = assemble
         self._sparse = sparse
         self._retiring: set[asyncio.Task[None]] = set()
+        self._fitting: asyncio.Task[None] | None = None
         self.write_barrier = WriteBarrier()
         self._switch = OperationSwitch(self.write_barrier, first.handlers)
 
@@ -69,22 +71,41 @@ class LiveCore:
         if self._retiring:
             await asyncio.wait(tuple(self._retiring))
 
-    async def keep_fitting(self, every: float) -> None:
-        """Check forever whether the vectors of a shared store fit; another process may reindex it."""
+    def keep_fitting(self, every: float) -> None:
+        """Check until closing whether the vectors of a shared store fit; another process may reindex it."""
+        self._fitting = asyncio.create_task(self._keep_fitting(every), name="keep-fitting")
+        self._fitting.add_done_callback(partial(self._fit_again, every))
+
+    async def _keep_fitting(self, every: float) -> None:
         while True:
             await asyncio.sleep(every)
-            serving = self._serving
             try:
-                made_by = await serving.store.record()
-            except StoreError:
-                continue
-            usable = serving.embedder is not None and made_by.embedder == self.maker().record.embedder
-            if usable != serving.dense_usable and serving is self._serving:
-                self._serving = await self._assemble(serving.name, serving.store, serving.embedder)
-                self._switch.use(self._serving.handlers)
-                log.warning("store_recipe_changed", dense_usable=usable)
+                await self._fit(self._serving)
+            except (MeeseeksError, OSError) as error:
+                log.warning("store_recipe_unchecked", error=str(error))
+
+    async def _fit(self, serving: Serving) -> None:
+        """Assemble the core again if the vectors of its store began or ceased to fit."""
+        made_by = await serving.store.record()
+        fits = serving.embedder is not None and made_by.embedder == self.maker().record.embedder
+        if fits == serving.dense_usable:
+            return
+        fitting = await self._assemble(serving.name, serving.store, serving.embedder)
+        if serving is self._serving:  # otherwise, another generation was adopted meanwhile, and this one closes
+            self._serving = fitting
+            self._switch.use(fitting.handlers)
+            log.warning("store_recipe_changed", dense_usable=fits)
+
+    def _fit_again(self, every: float, ended: "asyncio.Task[None]") -> None:
+        """Say which unforeseen error ended the checks, and go on with them."""
+        if not ended.cancelled():
+            log.error("store_recipe_check_crashed", error=repr(ended.exception()))
+            self.keep_fitting(every)
 
     async def aclose(self) -> None:
+        if self._fitting is not None:
+            self._fitting.cancel()
+            await asyncio.wait([self._fitting])
         for task in tuple(self._retiring):
             task.cancel()
         await self.retired()

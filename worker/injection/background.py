@@ -30,17 +30,23 @@ class BackgroundTasks:
             return
         task = asyncio.create_task(_bounded(name, work), name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
 
     async def drain(self) -> None:
         """Wait for all spawned tasks."""
         while self._tasks:
-            await asyncio.gather(*self._tasks)
+            await asyncio.wait(tuple(self._tasks))
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("background_work_crashed", work=task.get_name(), error=type(error).__name__)
 
 
 async def _bounded(name: str, work: Coroutine[Any, Any, None]) -> None:
     try:
         async with asyncio.timeout(LIMIT):
             await work
-    except (TimeoutError, MeeseeksError) as error:
+    except (OSError, MeeseeksError) as error:  # a timeout is an OSError
         log.warning("background_work_failed", work=name, error=type(error).__name__)

@@ -5,6 +5,7 @@ makes it live. The former generation is kept until it is discarded.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -145,6 +146,10 @@ class StoreGenerations(Protocol):
         ...
 
     async def open_live(self, recipe: Recipe) -> WholeStore: ...
+
+    def exclusive(self) -> AbstractAsyncContextManager[None]:
+        """Hold the right to begin, promote and discard generations; raise `StoreError` if another process has it."""
+        ...
 
     async def begin(self) -> str:
         """Return the name of a new draft."""

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from worker.domain.memory import EmbedderProfile
-from worker.settings.fitted import broken, read_table, write_table
+from worker.settings.fitted import broken, read_table, update_table
 
 COMMAND = "meeseeks calibrate"
 FILE = "calibration.json"
@@ -55,6 +55,5 @@ def read_calibration(folder: Path, profile: EmbedderProfile) -> EmbedderProfile:
 
 def write_calibration(folder: Path, profile: EmbedderProfile, thresholds: Thresholds) -> Path:
     """Save thresholds for an embedder and return the file's path."""
-    path = folder / FILE
     entry = {"embedder": profile.name} | {key: getattr(thresholds, name) for name, key in FILE_KEYS.items()}
-    return write_table(path, read_table(path, COMMAND) | {profile.fingerprint: entry})
+    return update_table(folder / FILE, COMMAND, lambda table: table | {profile.fingerprint: entry})

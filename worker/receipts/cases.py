@@ -4,10 +4,8 @@ A case file is JSON Lines: a line with a `message` is a labelled task (see `work
 line a memory (see `worker.transfer`).
 """
 
-import fcntl
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from worker.domain.errors import OperationError, SettingsError
 from worker.domain.kinds import ReceiptKeep
 from worker.domain.memory import CandidateVerdict, DomainModel, Memory, MemoryScope
 from worker.domain.receipt import ConsideredMemory, Receipt
-from worker.settings.atomic_file import write_atomically
+from worker.settings.atomic_file import locked, write_atomically
 from worker.text.masking import mask_secrets
 from worker.transfer import to_fields
 
@@ -153,20 +151,12 @@ def _written(entry: Line) -> str:
 def add_to_file(path: Path, case: LabelledCase) -> None:
     """Add a case to a file, atomically and under a lock. Raise `SettingsError` if that fails."""
     try:
-        with _locked(path):
+        with locked(path):
             lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
             text = "".join(line + "\n" for line in added([line for line in lines if line.strip()], case))
             write_atomically(path, text)
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}") from error
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _bad_request(text: str) -> OperationError:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from worker.settings.fitted import broken, read_table, write_table
+from worker.settings.fitted import broken, read_table, update_table
 
 from .model import Adjustment, RelevanceModel
 
@@ -31,4 +31,4 @@ def fitted_to_another(folder: Path, relevance_model: RelevanceModel) -> str | No
 
 def write_adjustment(folder: Path, relevance_model: RelevanceModel, adjustment: Adjustment) -> Path:
     """Save the adjustment, replacing any earlier one, and return the file's path."""
-    return write_table(folder / FILE, {relevance_model.version: asdict(adjustment)})
+    return update_table(folder / FILE, COMMAND, lambda _: {relevance_model.version: asdict(adjustment)})

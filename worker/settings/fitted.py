@@ -1,13 +1,13 @@
 """JSON files of fitted values in the data folder, one entry per model or embedder."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from worker.domain.errors import SettingsError
 
-from .atomic_file import write_atomically
+from .atomic_file import locked, write_atomically
 
 
 def read_table(path: Path, command: str) -> dict[str, Any]:
@@ -21,9 +21,20 @@ def read_table(path: Path, command: str) -> dict[str, Any]:
     return table
 
 
-def write_table(path: Path, table: Mapping[str, Any]) -> Path:
-    """Replace the file with these entries and return its path."""
-    write_atomically(path, json.dumps(table, indent=1) + "\n")
+def update_table(path: Path, command: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Path:
+    """Change the entries under a lock and return the file's path; a damaged file is replaced.
+
+    Raise `SettingsError` if it cannot be written.
+    """
+    try:
+        with locked(path):
+            try:
+                table = read_table(path, command)
+            except SettingsError:
+                table = {}
+            write_atomically(path, json.dumps(change(table), indent=1) + "\n")
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be written: {error.strerror or error}") from error
     return path
 
 

@@ -19,13 +19,16 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import IO, Any, Self
 
 from pydantic import ValidationError
 
+from hooks.private_files import make_private_folder, private_file
 from worker.domain.errors import StoreError
 from worker.domain.memory import Listed, Memory, Vector
 from worker.ports.store_record import StoreRecord
+from worker.settings.atomic_file import write_atomically
 
 FORMAT = 1
 MEMORIES = "memories.jsonl"
@@ -57,7 +60,7 @@ class BackupWriter:
 
     def __init__(self, target: Path) -> None:
         self._target = target
-        self._folder = target.with_name(target.name + ".part")
+        self._folder: Path | None = None
         self._lines = 0
         self._hash = hashlib.sha256()
         self._stream: IO[bytes] | None = None
@@ -67,9 +70,9 @@ class BackupWriter:
         if self._target.exists():
             raise StoreError(f"{self._target} already exists; choose another path")
         try:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder.mkdir(mode=0o700, parents=True)
-            self._stream = (self._folder / MEMORIES).open("wb")
+            make_private_folder(self._target.parent)
+            self._folder = Path(mkdtemp(dir=self._target.parent, prefix=f".{self._target.name}."))
+            self._stream = os.fdopen(private_file(self._folder / MEMORIES), "wb")
         except OSError as error:
             raise self._failed(error) from error
 
@@ -82,13 +85,13 @@ class BackupWriter:
     def finish(self, made_by: StoreRecord, memories: int, now: datetime) -> int:
         """Complete the backup and return its size in bytes."""
         manifest = Manifest(now.isoformat(), made_by.dump(), memories, self._lines, self._hash.hexdigest())
+        folder = self._begun()
         try:
             self._close()
-            text = json.dumps(asdict(manifest), indent=1)
-            (self._folder / MANIFEST).write_text(text, encoding="utf-8")
+            write_atomically(folder / MANIFEST, json.dumps(asdict(manifest), indent=1), durable=True)
             if self._target.name.endswith(ARCHIVES):
-                return self._archive()
-            self._folder.replace(self._target)
+                return self._archive(folder)
+            folder.replace(self._target)
             return sum(path.stat().st_size for path in self._target.iterdir())
         except OSError as error:
             raise self._failed(error) from error
@@ -97,16 +100,26 @@ class BackupWriter:
         """Delete an unfinished backup."""
         if self._stream is not None:
             self._stream.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _archive(self) -> int:
-        draft = self._folder / "archive"
-        with tarfile.open(draft, "w:gz", compresslevel=COMPRESSION) as archive:
+    def _archive(self, folder: Path) -> int:
+        draft = folder / "archive"
+        with (
+            os.fdopen(private_file(draft), "wb") as stream,
+            tarfile.open(fileobj=stream, mode="w:gz", compresslevel=COMPRESSION) as archive,
+        ):
             for name in (MANIFEST, MEMORIES):
-                archive.add(self._folder / name, name)
+                archive.add(folder / name, name)
+        if self._target.exists():
+            raise FileExistsError(0, "it exists by now; choose another path")
         draft.replace(self._target)
-        shutil.rmtree(self._folder, ignore_errors=True)
         return self._target.stat().st_size
+
+    def _begun(self) -> Path:
+        if self._folder is None:
+            raise StoreError("the backup has not begun")
+        return self._folder
 
     def _failed(self, error: OSError) -> StoreError:
         return StoreError(f"cannot write {self._target}: {error.strerror or error}")

@@ -148,13 +148,14 @@ class Copier:
                     for key in gone:
                         self.digests.pop((tenant, key), None)
 
-    async def settle(self, source: WholeStore) -> int:
+    async def settle(self, source: WholeStore, known: dict[Address, bytes] | None = None) -> int:
         """Copy what was written to the source after it was copied, unless the target has changed since.
 
-        `source` is the same generation, opened again.
+        `source` is the same generation, opened again. `known` are the digests of what it had and are kept up to date;
+        by default, they are those of what was copied.
         """
         self._source = source
-        copied = dict(self.digests)
+        copied = dict(self.digests) if known is None else known
         moved: list[Address] = []
         seen: set[Address] = set()
         async for page in pages_of(source):
@@ -165,6 +166,10 @@ class Copier:
         moved += [address for address in copied if address not in seen]
         untouched = [address for address in moved if await self._is_as_copied(address)]
         await self.copy(untouched)
+        for address in untouched:
+            copied.pop(address, None)
+            if address in self.digests:
+                copied[address] = self.digests[address]
         return len(untouched)
 
     async def _is_as_copied(self, address: Address) -> bool:
@@ -209,6 +214,12 @@ async def pages_of(store: WholeStore, *, vectors: bool = False) -> AsyncIterator
         cursor = page.cursor
         if cursor is None:
             return
+
+
+async def digests_of(store: WholeStore) -> dict[Address, bytes]:
+    """Return a digest of each memory of a store, about 200 bytes per memory."""
+    pages = pages_of(store)
+    return {address_of(entry): digest(entry.memory) async for page in pages for entry in page.entries}
 
 
 async def check_counts(source: WholeStore, target: WholeStore, unreadable: int) -> int:

@@ -7,7 +7,7 @@ the previous one is kept until it is pruned.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -31,6 +31,7 @@ from .copying import (
     Progress,
     by_tenant,
     check_counts,
+    digests_of,
     grouped,
     pages_of,
 )
@@ -95,7 +96,7 @@ class StoreMaintenance:
         maker = PointBuilder(await context.embedder(embedder), context.sparse, anew=force)
         if not force and await self._is_made_by(maker):
             return {"reindexed": 0, "reason": "all vectors are up to date; use --force to compute them again"}
-        async with self._candidate(await self._draft(maker)) as draft:
+        async with self._alone(), self._candidate(await self._draft(maker)) as draft:
             return await self._replace(progress, maker, draft, None if force else min_overlap)
 
     async def rollback(self, progress: Progress, *, embedder: str | None = None) -> dict[str, Any]:
@@ -107,7 +108,7 @@ class StoreMaintenance:
         maker = PointBuilder(await context.embedder(embedder), context.sparse)
         await context.retired()
         former = _Candidate(previous[0], await context.generation_store.open(previous[0], _recipe(maker)))
-        async with self._candidate(former):
+        async with self._alone(), self._candidate(former):
             made_by = await former.store.record()
             if made_by != maker.record:
                 raise StoreError(
@@ -119,12 +120,13 @@ class StoreMaintenance:
     async def prune(self, progress: Progress) -> dict[str, Any]:
         """Delete all generations that are not in use."""
         await self._context.retired()
-        generations = await self._context.generation_store.generations()
-        others = [*generations.previous, *([generations.draft] if generations.draft else [])]
-        progress.enter("deleting", len(others))
-        for name in others:
-            await self._context.generation_store.discard(name)
-            progress.done += 1
+        async with self._alone():
+            generations = await self._context.generation_store.generations()
+            others = [*generations.previous, *([generations.draft] if generations.draft else [])]
+            progress.enter("deleting", len(others))
+            for name in others:
+                await self._context.generation_store.discard(name)
+                progress.done += 1
         return {"deleted": others}
 
     async def backup(self, progress: Progress, path: Path) -> dict[str, Any]:
@@ -149,7 +151,8 @@ class StoreMaintenance:
     async def restore(self, progress: Progress, path: Path, *, force: bool = False) -> dict[str, Any]:
         """Replace the contents of the store by a backup; `force` is required unless the store is empty.
 
-        Vectors from the same embedder are reused, others are computed again.
+        Vectors from the same embedder are reused, others are computed again. What is written or deleted meanwhile
+        applies to the restored memories, too.
         """
         context = self._context
         held = (await context.store().health()).points
@@ -157,15 +160,44 @@ class StoreMaintenance:
             raise StoreError(f"the store has {held} memories; use --force to replace them (rollback can restore them)")
         progress.enter("checking")
         reader = await asyncio.to_thread(BackupReader.open, path)
-        maker = context.maker()
-        async with self._candidate(await self._fresh(maker)) as candidate:
-            await _read_from(reader, candidate.store, maker, progress)
-            found = (await candidate.store.health()).points
-            if found != reader.manifest.memories:
-                raise StoreError(f"restored {found} memories, but the backup has {reader.manifest.memories}")
-            async with context.write_barrier.closed():
-                await self._promote(candidate, maker)
-        return {"restored": found, "replaced": held}
+        maker, source = context.maker(), context.store()
+        context.journal.begin()
+        try:
+            before = await digests_of(source) if context.generation_store.shared else {}
+            async with self._alone(), self._candidate(await self._fresh(maker)) as candidate:
+                await _read_from(reader, candidate.store, maker, progress)
+                found = (await candidate.store.health()).points
+                if found != reader.manifest.memories:
+                    raise StoreError(f"restored {found} memories, but the backup has {reader.manifest.memories}")
+                copier = Copier(source, candidate.store, maker, progress)
+                if context.generation_store.shared:
+                    copier.digests = await digests_of(candidate.store)
+                async with context.write_barrier.closed():
+                    meanwhile = context.journal.take()
+                    await copier.copy(meanwhile)
+                    await self._promote(candidate, maker)
+        finally:
+            context.journal.end()
+        late = await self._late_writes(copier, maker, progress, before, meanwhile)
+        return {"restored": found, "replaced": held, "late_writes": len(meanwhile) + late}
+
+    async def _late_writes(
+        self,
+        copier: Copier,
+        maker: PointBuilder,
+        progress: Progress,
+        before: dict[Address, bytes],
+        copied: Sequence[Address],
+    ) -> int:
+        """Copy what other processes wrote to the replaced store; `before` is what it had, `copied` what came later."""
+        if not self._context.generation_store.shared:
+            return 0
+        for address in copied:
+            if address in copier.digests:
+                before[address] = copier.digests[address]
+            else:
+                before.pop(address, None)
+        return await self._settle(copier, maker, progress, before)
 
     async def migrate(self, progress: Progress, to: str, *, force: bool = False) -> dict[str, Any]:
         """Copy everything to the store at `to`, `edge` or the URL of a server, without changing the settings."""
@@ -190,6 +222,13 @@ class StoreMaintenance:
             await target.aclose()
         return {"migrated": found, "to": to}
 
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Keep other processes from changing generations, so that none discards the draft of another."""
+        await self._context.store().health()  # the live generation exists from now on
+        async with self._context.generation_store.exclusive():
+            yield
+
     async def _is_made_by(self, maker: PointBuilder) -> bool:
         """Return whether the live generation has vectors by `maker` for all memories."""
         store = self._context.store()
@@ -201,9 +240,11 @@ class StoreMaintenance:
         if name is None:
             return await self._fresh(maker)
         draft = await self._context.generation_store.open(name, _recipe(maker))
-        if await draft.record() == maker.record:
-            return _Candidate(name, draft)
-        await draft.aclose()
+        async with AsyncExitStack() as unusable:
+            unusable.push_async_callback(draft.aclose)
+            if await draft.record() == maker.record:
+                unusable.pop_all()
+                return _Candidate(name, draft)
         return await self._fresh(maker)
 
     async def _fresh(self, maker: PointBuilder) -> "_Candidate":
@@ -259,15 +300,17 @@ class StoreMaintenance:
         if self._context.generation_store.shared:
             await copier.copy_all()
 
-    async def _settle(self, copier: Copier, maker: PointBuilder, progress: Progress) -> int:
+    async def _settle(
+        self, copier: Copier, maker: PointBuilder, progress: Progress, known: dict[Address, bytes] | None = None
+    ) -> int:
         """Copy what other processes wrote to the previous generation before they noticed the switch."""
         generation_store = self._context.generation_store
         progress.enter("settling")
         former = await generation_store.open((await generation_store.generations()).previous[0], _recipe(maker))
         try:
-            late = await copier.settle(former)
+            late = await copier.settle(former, known)
             await asyncio.sleep(generation_store.settle_s)
-            return late + await copier.settle(former)
+            return late + await copier.settle(former, known)
         finally:
             await former.aclose()
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from worker.settings.fitted import broken, read_table, write_table
+from worker.settings.fitted import broken, read_table, update_table
 
 COMMAND = "meeseeks calibrate-decision"
 FILE = "decision-scales.json"
@@ -50,5 +50,4 @@ def read_scales(folder: Path) -> dict[str, DecisionScale]:
 
 def write_scale(folder: Path, model: str, scale: DecisionScale) -> Path:
     """Save the scale of one model beside those of others and return the file's path."""
-    scales = {**read_scales(folder), model: scale}
-    return write_table(folder / FILE, {name: asdict(each) for name, each in scales.items()})
+    return update_table(folder / FILE, COMMAND, lambda table: table | {model: asdict(scale)})

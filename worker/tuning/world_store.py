@@ -1,7 +1,7 @@
 """A temporary store for labelled worlds, to recall candidates for their tasks."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,10 +37,9 @@ class WorldStore:
 async def open_world_store(folder: Path, profile: EmbedderProfile | None = None) -> AsyncIterator[WorldStore]:
     """Open a store in `folder` with the embedder of the relevance model; `profile` overrides its thresholds."""
     embedder, sparse = MiniLmEmbedder(), Bm25Encoder()
-    engine = await EdgeStore.open(folder / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
-    try:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(embedder.aclose)
+        engine = await EdgeStore.open(folder / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
+        stack.push_async_callback(engine.aclose)
         cached = CachingEmbedder(embedder)
         yield WorldStore(MemoryService(engine, sparse, embedder), Recall(engine, sparse, cached, None, profile), cached)
-    finally:
-        await engine.aclose()
-        await embedder.aclose()

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -313,6 +314,56 @@ async def test_a_restore_needs_force_over_memories_and_can_be_taken_back(tmp_pat
         assert len(await kept.contents()) == 20
         assert len(embedder.passages) == 21
         assert (await kept.generations.generations()).previous == ("memories",)
+
+
+async def test_a_restore_keeps_what_is_written_meanwhile(tmp_path: Path) -> None:
+    async with open_served_store(tmp_path / "a", small()) as kept:
+        await kept.put(*barges(300))
+        await kept.maintenance.backup(kept.progress, tmp_path / "copy")
+        await kept.put(fact("gone", "Only here before the restore"))
+        restoring = asyncio.create_task(kept.maintenance.restore(kept.progress, tmp_path / "copy", force=True))
+        while kept.progress.phase != "restoring":
+            await asyncio.sleep(0)
+        await kept.put(fact("new", "Written during the restore"), fact("m5", "Changed during the restore"))
+        assert (await kept.call(FORGET, {"tenant": "t1", "ids": ["m6"]}))["forgotten"] == 1
+        assert not restoring.done()
+        assert (await restoring)["late_writes"] == 3
+        contents = await kept.contents()
+        assert contents["new"] == "Written during the restore"
+        assert contents["m5"] == "Changed during the restore"
+        assert set(contents) == {f"m{n}" for n in range(300)} - {"m6"} | {"new"}
+
+
+async def test_a_backup_deletes_nothing_that_it_did_not_make(tmp_path: Path) -> None:
+    precious = tmp_path / "copy.part" / "precious.txt"
+    precious.parent.mkdir()
+    precious.write_text("mine", encoding="utf-8")
+    async with open_served_store(tmp_path / "a", small()) as kept:
+        await kept.put(*barges(3))
+        await kept.maintenance.backup(kept.progress, tmp_path / "copy")
+        (tmp_path / "taken").mkdir()
+        (tmp_path / "taken" / "precious.txt").write_text("mine", encoding="utf-8")
+        with pytest.raises(StoreError, match="already exists"):
+            await kept.maintenance.backup(kept.progress, tmp_path / "taken")
+    assert precious.read_text(encoding="utf-8") == "mine"
+    assert (tmp_path / "taken" / "precious.txt").exists()
+
+
+async def test_only_the_owner_may_read_stores_and_backups(tmp_path: Path) -> None:
+    former = os.umask(0)
+    try:
+        async with open_served_store(tmp_path / "home" / "data", small()) as kept:
+            await kept.put(*barges(3))
+            await kept.maintenance.reindex(kept.progress, force=True)
+            for name in ("copy", "copy.tar.gz"):
+                await kept.maintenance.backup(kept.progress, tmp_path / "home" / name)
+    finally:
+        os.umask(former)
+    top = [tmp_path / "home", *(tmp_path / "home").iterdir(), *(tmp_path / "home" / "data").iterdir()]
+    top += (tmp_path / "home" / "copy").iterdir()
+    readable = {path: oct(path.stat().st_mode & 0o777) for path in top if path.stat().st_mode & 0o077}
+    assert readable == {}
+    assert len(top) > 8
 
 
 async def test_a_damaged_backup_is_refused_before_anything_is_changed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.support.service import fact
 from tests.support.store import stored
 from worker.adapters.qdrant.edge.generations import EdgeGenerations
 from worker.adapters.qdrant.server.generations import ServerGenerations
+from worker.adapters.qdrant.server.wire import create_alias
 from worker.domain.errors import StoreError
 from worker.domain.memory import Memory
 from worker.operations.registry import FORGET
@@ -105,6 +106,76 @@ async def test_what_was_changed_on_both_sides_stays_as_the_new_generation_has_it
         await former.aclose()
 
 
+async def test_a_restore_keeps_what_is_written_meanwhile_here_and_elsewhere(
+    double: QdrantDouble, tmp_path: Path
+) -> None:
+    async with open_served_store(tmp_path / "a", small(), generations=shelf(double)) as kept:
+        await kept.put(*barges(10))
+        await kept.maintenance.backup(kept.progress, tmp_path / "copy")
+        await kept.put(fact("gone", "Only here before the restore"))
+        former = await shelf(double).open("memories", recipe(small()))
+        running = asyncio.create_task(kept.maintenance.restore(kept.progress, tmp_path / "copy", force=True))
+        while kept.progress.phase != "settling":
+            await asyncio.sleep(0.01)
+        await kept.put(fact("m1", "Newer, in the restored generation"))
+        for key, content in (("m1", "Older, in the former one"), ("m2", "Late"), ("late", "Late and new")):
+            await former.tenant("t1").put([stored(Memory(id=key, content=content), bare=True)])
+        await former.tenant("t1").delete(["m3"])
+        done = await running
+        await former.aclose()
+        contents = await kept.contents()
+        wanted = {f"m{n}" for n in range(10)} - {"m3"} | {"late"}
+        assert (set(contents), done["late_writes"]) == (wanted, 3)
+        assert (contents["m1"], contents["m2"]) == ("Newer, in the restored generation", "Late")
+
+
+async def test_a_second_job_on_a_shared_store_is_refused_and_leaves_the_first_alone(
+    double: QdrantDouble, tmp_path: Path
+) -> None:
+    slow = large()
+    slow.delay = 0.02
+    async with (
+        open_served_store(tmp_path / "a", small(), named={"large": slow}, generations=shelf(double)) as ours,
+        open_served_store(tmp_path / "b", small(), named={"large": large()}, generations=shelf(double)) as theirs,
+    ):
+        await ours.put(*barges(150))
+        running = asyncio.create_task(ours.maintenance.reindex(ours.progress, embedder="large"))
+        while ours.progress.phase != "copying" or not ours.progress.done:
+            await asyncio.sleep(0.01)
+        for second in (
+            theirs.maintenance.reindex(theirs.progress, force=True),
+            theirs.maintenance.prune(theirs.progress),
+        ):
+            with pytest.raises(StoreError, match="another process is working on this store"):
+                await second
+        assert (await running)["live"] == "memories-2"
+        assert len(await ours.contents()) == 150
+        assert (await theirs.maintenance.prune(theirs.progress))["deleted"] == ["memories"]
+
+
+async def test_the_job_of_a_crashed_process_does_not_block_for_ever(double: QdrantDouble, tmp_path: Path) -> None:
+    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(double)) as kept:
+        await kept.put(*barges(3))
+        await double.engine.update_collection_aliases([create_alias("memories-job-dead-1000", "memories")])
+        assert (await kept.maintenance.reindex(kept.progress, embedder="large"))["live"] == "memories-2"
+        aliases = [one.alias_name for one in (await double.engine.get_aliases()).aliases]
+        assert not [alias for alias in aliases if "-job-" in alias]
+
+
+async def test_a_change_during_a_switch_goes_to_the_new_generation(double: QdrantDouble, tmp_path: Path) -> None:
+    """The name of the collection is looked up for each request, not before the alias is."""
+    async with open_served_store(tmp_path, small(), generations=shelf(double)) as kept:
+        await kept.put(*barges(3))
+        draft = await shelf(double).open("memories-2", recipe(small()))
+        await draft.tenant("t1").put([stored(Memory(id=f"m{n}", content=f"New {n}"), bare=True) for n in range(3)])
+        await shelf(double).promote("memories-2")
+        await asyncio.sleep(0.15)
+        tenant = kept.host.store().tenant("t1")
+        assert await tenant.delete(["m1"]) == 1
+        assert [memory.id for memory in await draft.tenant("t1").get(["m0", "m1", "m2"])] == ["m0", "m2"]
+        await draft.aclose()
+
+
 async def test_going_back_and_pruning_on_a_server(double: QdrantDouble, tmp_path: Path) -> None:
     async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(double)) as kept:
         await kept.put(*barges(10))
@@ -176,7 +247,7 @@ async def test_a_worker_that_was_started_with_the_new_embedder_uses_vectors_once
         open_served_store(tmp_path / "b", large(), generations=shelf(double)) as waiting,
         open_served_store(tmp_path / "c", large(), generations=shelf(double)) as working,
     ):
-        fitting = asyncio.create_task(waiting.host.keep_fitting(0.05))
+        waiting.host.keep_fitting(0.05)
         assert waiting.host.serving.dense_usable is False
         await working.maintenance.reindex(working.progress)
         async with asyncio.timeout(10):
@@ -185,4 +256,3 @@ async def test_a_worker_that_was_started_with_the_new_embedder_uses_vectors_once
         assert (await waiting.search("Barge 7 was sold"))[0]["cosine"] is not None
         await waiting.put(fact("new", "Stored with its vector"))
         assert (await waiting.host.store().health()).bare == 0
-        fitting.cancel()

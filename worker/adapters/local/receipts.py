@@ -46,7 +46,6 @@ class FileReceipts:
 
     def _write(self, receipt: Receipt) -> None:
         path = self._path(receipt.request.scope.tenant, receipt.id)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(path, receipt.model_dump_json())
         for old in self._outdated(path.parent):
             old.unlink(missing_ok=True)

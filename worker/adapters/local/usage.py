@@ -1,7 +1,6 @@
 """Usage counts in a file, for commands that run without Redis."""
 
 import asyncio
-import fcntl
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,11 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from worker.domain.usage import Usage
-from worker.settings.atomic_file import write_atomically
+from worker.settings.atomic_file import locked, write_atomically
+
+log = structlog.get_logger()
 
 MOST_COUNTED = 10_000
 """Maximum number of counted answers to remember."""
+
+DAMAGED = ".damaged"
+"""Suffix of the name under which a damaged file is kept."""
 
 Content = dict[str, Any]
 
@@ -33,7 +39,7 @@ class FileUsage:
         return {key: known[key] for key in ids if key in known}
 
     async def read_all(self, tenant: str) -> dict[str, Usage]:
-        content = await asyncio.to_thread(self._read)
+        content = await asyncio.to_thread(self._read) or _nothing()
         return {key: _usage(raw) for key, raw in content["tenants"].get(tenant, {}).items()}
 
     async def forget(self, tenant: str, ids: Sequence[str]) -> None:
@@ -59,24 +65,41 @@ class FileUsage:
 
     @contextmanager
     def _changing(self) -> Iterator[Content]:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._path.with_name(self._path.name + ".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._path):
             content = self._read()
+            if content is None:
+                self._path.replace(self._path.with_name(self._path.name + DAMAGED))
+            content = content or _nothing()
             yield content
             write_atomically(self._path, json.dumps(content))
 
-    def _read(self) -> Content:
+    def _read(self) -> Content | None:
+        """Return the content, `None` if the file is damaged."""
         try:
-            content: Content = json.loads(self._path.read_text(encoding="utf-8"))
+            content = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return {"tenants": {}, "counted": []}
-        return content
+            return _nothing()
+        except ValueError:
+            content = None
+        if isinstance(content, dict) and isinstance(content.get("tenants"), dict):
+            counted = content.get("counted")
+            return {"tenants": content["tenants"], "counted": counted if isinstance(counted, list) else []}
+        log.warning("usage_file_damaged", path=str(self._path), kept_as=self._path.name + DAMAGED)
+        return None
 
 
-def _usage(raw: Mapping[str, Any]) -> Usage:
-    times = {key: datetime.fromisoformat(raw[key]) for key in ("last_injected", "last_used") if raw.get(key)}
-    return Usage(raw.get("injected", 0), raw.get("used", 0), **times)
+def _nothing() -> Content:
+    return {"tenants": {}, "counted": []}
+
+
+def _usage(raw: object) -> Usage:
+    """Return the counts of a memory, none if its entry is damaged."""
+    fields = raw if isinstance(raw, dict) else {}
+    try:
+        times = {key: datetime.fromisoformat(fields[key]) for key in ("last_injected", "last_used") if fields.get(key)}
+        return Usage(int(fields.get("injected", 0)), int(fields.get("used", 0)), **times)
+    except (ValueError, TypeError):
+        return Usage()
 
 
 def _fields(usage: Usage) -> dict[str, Any]:

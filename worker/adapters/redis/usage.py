@@ -25,6 +25,7 @@ for place = 4, #ARGV, 2 do
   local injected, used, _, last_used = 0, 0, 0, '0'
   local known = redis.call('HGET', KEYS[1], ARGV[place])
   if known then injected, used, _, last_used = string.match(known, '^(%d+) (%d+) (%d+) (%d+)$') end
+  injected, used, last_used = injected or 0, used or 0, last_used or '0'
   if ARGV[place + 1] == '1' then used, last_used = used + 1, ARGV[1] end
   local counts = string.format('%d %d %s %s', injected + 1, used, ARGV[1], last_used)
   redis.call('HSET', KEYS[1], ARGV[place], counts)
@@ -73,7 +74,11 @@ def _key(tenant: str) -> str:
 
 
 def _usage(raw: bytes) -> Usage:
-    injected, used, last_injected, last_used = map(int, raw.split())
+    """Return the counts of a memory, none if its field is damaged."""
+    try:
+        injected, used, last_injected, last_used = map(int, raw.split())
+    except ValueError:
+        return Usage()
     return Usage(injected, used, _time(last_injected), _time(last_used))
 
 

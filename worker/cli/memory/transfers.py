@@ -1,7 +1,9 @@
 """`meeseeks import` and `meeseeks export`."""
 
 import asyncio
+import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
+from hooks.private_files import private_file
 from worker.cli.backend import open_client
 from worker.cli.options import Tenant, settings_of
 from worker.cli.output import answer, errors, fail, printed_as_json, progress_bar, say
@@ -19,6 +22,7 @@ from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 from worker.operations.bulk import BATCH, OutputFormat, batches, export_pieces, put_batch
 from worker.operations.client import OperationClient
+from worker.settings.atomic_file import replacing
 from worker.settings.injection import Settings
 from worker.transfer import Format, Rejected, Source, sources
 
@@ -78,7 +82,7 @@ Reject = Callable[[Source, Rejected], None]
 @contextmanager
 def _reporting(report: Path | None, tally: Tally) -> Iterator[Reject]:
     """Yield a function that counts rejected entries, keeps the first ones and writes all to `report`."""
-    stream = report.open("w", buffering=1, encoding="utf-8") if report is not None else None
+    stream = os.fdopen(private_file(report), "w", buffering=1, encoding="utf-8") if report is not None else None
 
     def reject(source: Source, entry: Rejected) -> None:
         line = {"file": source.name, "line": entry.line, "reason": entry.reason}
@@ -172,11 +176,10 @@ def export_memories(
     if file is None:
         asyncio.run(_export(settings, tenant, wanted, sys.stdout))
         return
-    draft = file.with_name(file.name + ".part")
     try:
-        with draft.open("w", encoding="utf-8", newline="") as stream:
+        with replacing(file) as draft, io.TextIOWrapper(draft, encoding="utf-8", newline="") as stream:
             count = asyncio.run(_export(settings, tenant, wanted, stream))
-        draft.replace(file)
+            stream.detach()
     except OSError as error:
         fail(f"{file}: {error}")
     answer({"exported": count, "file": str(file)}, f"exported: {count}")

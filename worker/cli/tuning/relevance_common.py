@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,9 +51,9 @@ def thresholds_in_force(settings: Settings) -> EmbedderProfile:
 
 async def scored_tasks(file: RelevanceFile, worlds: Sequence[LabelledWorld], profile: EmbedderProfile) -> list[Scored]:
     """Score the tasks with the relevance model, on a temporary store with the search thresholds of `profile`."""
-    model = RelevanceProcess(file)
     found: list[Scored] = []
     with (
+        closing(RelevanceProcess(file)) as model,
         tempfile.TemporaryDirectory(prefix="meeseeks-relevance-") as folder,
         progress_bar() as progress,
     ):
@@ -62,7 +63,6 @@ async def scored_tasks(file: RelevanceFile, worlds: Sequence[LabelledWorld], pro
                 for case in await world_store.cases(world, lambda: progress.advance(bar)):
                     scores = await model.scores(case.inputs) if case.inputs else None
                     found.append(Scored(case, scores))
-    model.close()
     return found
 
 

@@ -61,6 +61,6 @@ class EvaluationArchive:
 def write_file(path: Path, content: bytes) -> None:
     """Write a file atomically. Raise `SettingsError` if that fails."""
     try:
-        write_atomically(path, content)
+        write_atomically(path, content, mode=0o644)
     except OSError as error:
         raise SettingsError(f"cannot write {path}: {error.strerror or error}") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from worker.domain.errors import PromptError, SettingsError
+from worker.settings.atomic_file import locked
 from worker.triage.prompt_files import load_prompt, parse_prompt
 
 from .acceptance import AcceptanceResult, Finding
@@ -116,7 +117,8 @@ def install(promotion: Promotion, folder: Path, at: datetime) -> Path:
 
 def _note(path: Path, record: Mapping[str, Any]) -> None:
     try:
-        lines = path.read_text(encoding="utf-8") if path.exists() else ""
+        with locked(path):
+            lines = path.read_text(encoding="utf-8") if path.exists() else ""
+            write_file(path, (lines + json.dumps(record, ensure_ascii=False) + "\n").encode())
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"cannot read {path}: {error}") from error
-    write_file(path, (lines + json.dumps(record, ensure_ascii=False) + "\n").encode())

@@ -1,5 +1,6 @@
 """Usage counts in a real Valkey and in a file."""
 
+import json
 import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
@@ -96,3 +97,37 @@ def test_processes_that_share_a_file_lose_no_count(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert FileUsage(tmp_path / "usage.json")._read()["tenants"]["t1"]["a"]["injected"] == 80
+
+
+@pytest.mark.parametrize("content", ['{"tenants": {"t1": {"a": {"inj', "[]", '{"counted": []}', "\x00\xff"])
+async def test_a_damaged_file_is_kept_aside_and_counting_goes_on(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    path.write_text(content, encoding="latin-1")
+    usage = FileUsage(path)
+    assert await usage.read_all("t1") == {}
+    assert await usage.count("t1", "r1", {"a": True}, FIRST)
+    assert await usage.read("t1", ["a"]) == {"a": Usage(1, 1, FIRST, FIRST)}
+    assert path.with_name("usage.json.damaged").read_text(encoding="latin-1") == content
+
+
+async def test_a_damaged_count_costs_only_itself(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    whole = {"injected": 2, "used": 1, "last_injected": FIRST.isoformat(), "last_used": None}
+    damaged = {"b": {"injected": "x"}, "c": 7, "d": {"last_used": "yesterday"}}
+    path.write_text(json.dumps({"tenants": {"t1": {"a": whole, **damaged}}}), encoding="utf-8")
+    usage = FileUsage(path)
+    assert await usage.read_all("t1") == {"a": Usage(2, 1, FIRST, None)} | dict.fromkeys("bcd", Usage())
+    assert await usage.count("t1", "r1", dict.fromkeys("abcd", True), SECOND)
+    assert (await usage.read("t1", ["a", "c"])) == {"a": Usage(3, 2, SECOND, SECOND), "c": Usage(1, 1, SECOND, SECOND)}
+
+
+async def test_a_damaged_count_in_redis_costs_only_itself(url: str) -> None:
+    client = connect(url)
+    await client.hset("meeseeks:usage:t1", mapping={"a": "1 1 5 5", "b": "torn"})
+    usage = RedisUsage(client)
+    assert (await usage.read_all("t1"))["b"] == Usage()
+    assert await usage.count("t1", "r1", {"a": True, "b": True}, FIRST)
+    counts = await usage.read("t1", ["a", "b"])
+    assert (counts["a"].used, counts["b"]) == (2, Usage(1, 1, FIRST, FIRST))
+    await client.aclose()
+    forget(url)

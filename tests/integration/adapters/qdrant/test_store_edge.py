@@ -7,16 +7,19 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
 from tests.support.paths import ROOT
 from tests.support.store import ENCODER, direction, memory, near, profile, query, stored
+from worker.adapters.qdrant.edge.shard import _load
 from worker.adapters.qdrant.edge.store import EdgeStore
 from worker.domain.errors import StoreDamaged, StoreError, StoreLocked
 from worker.domain.memory import EmbedderProfile, MemoryFilter
@@ -392,3 +395,34 @@ async def test_a_folder_that_cannot_be_written_is_a_store_error(tmp_path: Path) 
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be reached"):
         await reopen(tmp_path / "file" / "store")
+
+
+async def test_a_failed_opening_leaves_the_store_unlocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it fails with, and also if the caller gave up before it was open."""
+    folder = tmp_path / "store"
+    load = "worker.adapters.qdrant.edge.shard._load"
+    with monkeypatch.context() as broken:
+        broken.setattr(load, lambda _: {}["unforeseen"])
+        with pytest.raises(KeyError):
+            await EdgeStore.open(folder, profile=profile(), bm25_hash=ENCODER.config_hash)
+    started, go_on = threading.Event(), threading.Event()
+
+    def slowly(path: Path) -> Any:
+        started.set()
+        go_on.wait(10)
+        return _load(path)
+
+    with monkeypatch.context() as slow:
+        slow.setattr(load, slowly)
+        opening = asyncio.create_task(EdgeStore.open(folder, profile=profile(), bm25_hash=ENCODER.config_hash))
+        await asyncio.to_thread(started.wait, 10)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        go_on.set()
+    for _ in range(100):
+        with suppress(StoreLocked):
+            store = await EdgeStore.open(folder, profile=profile(), bm25_hash=ENCODER.config_hash)
+            break
+        await asyncio.sleep(0.05)
+    await store.aclose()

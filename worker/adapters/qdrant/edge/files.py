@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -25,14 +26,17 @@ class StoreLock:
     def acquire(cls, folder: Path) -> Self:
         """Lock `folder`. Raise `StoreLocked` with the owner's process id if it is locked."""
         descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            owner = os.read(descriptor, 32).decode("ascii", "replace").strip()
-            os.close(descriptor)
-            raise StoreLocked(_in_use(folder, owner)) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with ExitStack() as failed:
+            failed.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                owner = os.read(descriptor, 32).decode("ascii", "replace").strip()
+                raise StoreLocked(_in_use(folder, owner)) from error
+            with suppress(OSError):  # on a full disk the lock holds, but names no owner
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            failed.pop_all()
         return cls(descriptor)
 
     def release(self) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -47,11 +49,18 @@ class EdgeGenerations:
         """Open the live generation; retry if another process promotes another one before it is locked."""
         while True:
             name = (await self.generations()).live
-            store = await self.open(name, recipe)
-            if (await self.generations()).live == name:
-                self._live = name
-                return store
-            await store.aclose()
+            async with AsyncExitStack() as outdated:
+                store = await self.open(name, recipe)
+                outdated.push_async_callback(store.aclose)
+                if (await self.generations()).live == name:
+                    outdated.pop_all()
+                    self._live = name
+                    return store
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Do nothing: the process that has the live generation open is the only one that works on the store."""
+        yield
 
     async def begin(self) -> str:
         known = await self.generations()

@@ -6,7 +6,7 @@ log: an update survives a crash of the process once the call returns, and a powe
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from uuid import UUID
 import qdrant_edge as edge
 import structlog
 
+from hooks.private_files import make_private_folder
 from worker.adapters.qdrant.filters import Equals, conditions
 from worker.adapters.qdrant.hits import (
     MOST_ASKED,
@@ -102,13 +103,13 @@ class Shard:
     def open(cls, folder: Path, profile: EmbedderProfile | None, bm25_hash: str) -> Self:
         """Open or create the store in `folder`. Raise `StoreLocked` if in use, `StoreDamaged` if damaged."""
         with vendor_errors(f"the memory store at {folder} cannot be reached"):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(folder)
             lock = StoreLock.acquire(folder)
-        try:
-            return cls._open_locked(folder, lock, profile, bm25_hash)
-        except StoreError:
-            lock.release()
-            raise
+        with ExitStack() as failed:
+            failed.callback(lock.release)
+            shard = cls._open_locked(folder, lock, profile, bm25_hash)
+            failed.pop_all()
+        return shard
 
     @classmethod
     def _open_locked(cls, folder: Path, lock: StoreLock, profile: EmbedderProfile | None, bm25_hash: str) -> Self:

@@ -7,8 +7,8 @@ the whole process for seconds.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -71,12 +71,12 @@ class EdgeStore:
         health. Raise `StoreLocked`, `StoreDamaged` or `StoreError`.
         """
         executor = ThreadPoolExecutor(1, thread_name_prefix="edge-store")
-        try:
-            loop = asyncio.get_running_loop()
-            shard = await loop.run_in_executor(executor, Shard.open, path, profile, bm25_hash)
-        except StoreError:
-            executor.shutdown(wait=False)
-            raise
+        opening = executor.submit(Shard.open, path, profile, bm25_hash)
+        with ExitStack() as failed:
+            failed.callback(executor.shutdown, wait=False)
+            failed.callback(opening.add_done_callback, _close_opened)  # after a cancellation, it may still open
+            shard = await asyncio.shield(asyncio.wrap_future(opening))
+            failed.pop_all()
         return cls(shard, executor, flush_every)
 
     def tenant(self, name: str) -> "EdgeTenant":
@@ -136,6 +136,11 @@ class EdgeStore:
             except StoreError as error:
                 logger.error("store_flush_failed", fault=str(error))
                 self._dirty.set()
+
+
+def _close_opened(opening: "Future[Shard]") -> None:
+    if opening.exception() is None:
+        opening.result().close()
 
 
 class EdgeTenant:

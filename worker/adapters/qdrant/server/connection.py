@@ -4,11 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import httpx
 import structlog
 from qdrant_client import AsyncQdrantClient, models
-from qdrant_client.common.client_exceptions import QdrantException
-from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
+from qdrant_client.http.exceptions import UnexpectedResponse
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
 from worker.adapters.qdrant.payload import DENSE, MEMORY, SPARSE
@@ -17,7 +15,7 @@ from worker.domain.memory import EmbedderProfile, Vector
 from worker.domain.vectors import usable
 from worker.ports.store_record import UNKNOWN_RECORD, Compatibility, StoreRecord, check_compatibility
 
-from .wire import aliased, brief, dense_params, index_schemas, live_alias, transient, version_of
+from .wire import SERVER_ERRORS, aliased, brief, dense_params, index_schemas, live_alias, transient, version_of
 
 READ_TIMEOUT = 1.0
 WRITE_TIMEOUT = 10.0
@@ -128,7 +126,7 @@ class ServerConnection:
                 return await retrying(prepared)
         except TimeoutError as error:
             raise StoreError(f"the Qdrant server did not answer within {seconds:g} s") from error
-        except (ApiException, QdrantException, httpx.HTTPError, ValueError) as error:
+        except SERVER_ERRORS as error:
             raise StoreError(f"the Qdrant server failed: {brief(error)}") from error
 
     async def _prepare(self) -> None:

@@ -4,17 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import httpx
 from qdrant_client import AsyncQdrantClient, models
-from qdrant_client.common.client_exceptions import QdrantException
-from qdrant_client.http.exceptions import ApiException
 
 from worker.domain.errors import StoreError
 from worker.ports.store import Generations, Recipe
 
 from .connection import FOLLOW_S, WRITE_TIMEOUT
+from .job_lease import JobLease
 from .store import ServerStore
-from .wire import brief, connected, live_alias
+from .wire import SERVER_ERRORS, brief, connected, create_alias, delete_alias, live_alias
 
 TIMEOUT = 30.0
 
@@ -68,6 +66,13 @@ class ServerGenerations:
     async def open_live(self, recipe: Recipe) -> ServerStore:
         return self._store(self._name, recipe, follow=True)
 
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        async with self._client() as client:
+            lease = JobLease(client, self._name, (await self._known(client)).live)
+            async with lease.held():
+                yield
+
     async def begin(self) -> str:
         """Return the name of a new draft; its collection is created on first use."""
         async with self._client() as client:
@@ -81,9 +86,9 @@ class ServerGenerations:
             number = max([0, *map(self._former_number, known.formers)]) + 1
             if known.has_alias:
                 gone.append(live_alias(self._name))
-            actions: list[models.AliasOperations] = [_delete(alias) for alias in gone]
-            actions.append(_create(live_alias(self._name), name))
-            actions.append(_create(f"{self._name}-former-{number}", known.live))
+            actions: list[models.AliasOperations] = [delete_alias(alias) for alias in gone]
+            actions.append(create_alias(live_alias(self._name), name))
+            actions.append(create_alias(f"{self._name}-former-{number}", known.live))
             await client.update_collection_aliases(actions)
 
     async def discard(self, name: str) -> None:
@@ -93,7 +98,7 @@ class ServerGenerations:
                 raise StoreError(f"{name} is the live generation and cannot be deleted")
             gone = [alias for alias, collection in known.formers.items() if collection == name]
             if gone:
-                await client.update_collection_aliases([_delete(alias) for alias in gone])
+                await client.update_collection_aliases([delete_alias(alias) for alias in gone])
             await client.delete_collection(name)
 
     def _store(self, name: str, recipe: Recipe, *, follow: bool) -> ServerStore:
@@ -122,7 +127,7 @@ class ServerGenerations:
         client = connected(self._url, self._api_key, TIMEOUT)
         try:
             yield client
-        except (ApiException, QdrantException, httpx.HTTPError, ValueError) as error:
+        except SERVER_ERRORS as error:
             raise StoreError(f"the Qdrant server failed: {brief(error)}") from error
         finally:
             await client.close()
@@ -132,11 +137,3 @@ def _number(name: str, prefix: str) -> int:
     """Return the number after `prefix`, 0 if `name` has another form."""
     rest = name.removeprefix(prefix)
     return int(rest) if rest != name and rest.isdigit() else 0
-
-
-def _create(alias: str, collection: str) -> models.CreateAliasOperation:
-    return models.CreateAliasOperation(create_alias=models.CreateAlias(collection_name=collection, alias_name=alias))
-
-
-def _delete(alias: str) -> models.DeleteAliasOperation:
-    return models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))

@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 from qdrant_client import AsyncQdrantClient, models
-from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
-from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from worker.adapters.qdrant.filters import FilterCompiler
 from worker.adapters.qdrant.hits import RawHit
@@ -23,6 +23,10 @@ MOST_WRITES = 16
 WRITE_ID = 12
 
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
+
+
+SERVER_ERRORS = (ApiException, QdrantException, httpx.HTTPError, ValueError)
+"""What the client raises if a server does not answer, refuses or answers with something else."""
 
 
 def transient(error: BaseException) -> bool:
@@ -55,6 +59,14 @@ def connected(url: str, api_key: str | None, timeout: float) -> AsyncQdrantClien
 def live_alias(name: str) -> str:
     """Return the alias of a store's live collection; without the alias, the collection named like the store is live."""
     return f"{name}-live"
+
+
+def create_alias(alias: str, collection: str) -> models.CreateAliasOperation:
+    return models.CreateAliasOperation(create_alias=models.CreateAlias(collection_name=collection, alias_name=alias))
+
+
+def delete_alias(alias: str) -> models.DeleteAliasOperation:
+    return models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
 
 
 async def aliased(client: AsyncQdrantClient, alias: str) -> str | None:
