@@ -70,7 +70,7 @@ def fit(data: Data, worlds: Flags, recipe: Recipe, step: Callable[[], None] = la
     part = data.rows.part(rows)
     weights = _weights(part, data.written[part.task])
     grown = [
-        grow(table, part.relevant, weights, part.task, replace(recipe.growth, seed=recipe.growth.seed + seed), step)
+        grow(table, part.relevant, weights, replace(recipe.growth, seed=recipe.growth.seed + seed), step)
         for seed in range(recipe.seeds)
     ]
     return Fitted(_head(data, tasks), mean_of(grown))

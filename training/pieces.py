@@ -11,7 +11,8 @@ from tokenizers import Tokenizer
 
 from worker.adapters.models.minilm import MODEL_FILE, MODEL_PACKAGE, MODEL_SHA256, read_checked
 from worker.adapters.models.relevance_file import PieceTable, make_tokenizer
-from worker.relevance.features import Column, Matrix
+from worker.relevance.columns import Column
+from worker.relevance.features import Matrix
 
 DIMENSIONS = 64
 BATCH = 512

@@ -6,7 +6,7 @@ and Zaharia 2020, "ColBERT"), with fixed vectors instead of a model run.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +19,11 @@ from worker.text.names import folded
 from worker.text.word_lists import FUNCTION_WORDS
 from worker.text.wording import marks
 
+from .columns import Column, column, same
+from .matching import matches
+from .questions import answers
 from .text_features import MAKE, MINE, OURS, QUESTION, TEXTBOOK, UNSPACED_SCRIPTS, WORD, clipped, foreign, note
 
-Column = npt.NDArray[np.float32]
 Matrix = npt.NDArray[np.float32]
 
 CONTEXT_CHARS = 500
@@ -87,6 +89,9 @@ def features(inputs: RelevanceInput, cut: Cutter) -> dict[str, Column]:
         **by_pieces,
         **(_by_pieces("c", whole, texts, cut) if context else _renamed(by_pieces)),
         **_by_person(inputs, message),
+        **matches(message, texts),
+        **answers(message, texts),
+        "s_size": same(float(np.log1p(inputs.size)), len(texts)),
     }
 
 
@@ -95,27 +100,19 @@ def _renamed(columns: Mapping[str, Column]) -> dict[str, Column]:
     return {f"c{name[1:]}": column for name, column in columns.items()}
 
 
-def _column(values: Iterable[float]) -> Column:
-    return np.array(list(values), dtype=np.float32)
-
-
-def _same(value: float, number: int) -> Column:
-    return np.full(number, value, dtype=np.float32)
-
-
 def _search_scores(inputs: RelevanceInput) -> dict[str, Column]:
     unit = keyword_unit(inputs.size)
     scale = float(np.log(1.0 + USUAL_SIZE)) / unit
     found = inputs.candidates
     return {
-        "cosine": _column(one.cosine or 0.0 for one in found),
-        "keyword": _column((one.keyword or 0.0) * scale for one in found),
-        "relevance": _column(one.relevance for one in found),
-        "score": _column(one.score for one in found),
-        "beside": _column(one.score - one.relevance for one in found),
-        "legs": _column(len(one.legs) for one in found),
+        "cosine": column(one.cosine or 0.0 for one in found),
+        "keyword": column((one.keyword or 0.0) * scale for one in found),
+        "relevance": column(one.relevance for one in found),
+        "score": column(one.score for one in found),
+        "beside": column(one.score - one.relevance for one in found),
+        "legs": column(len(one.legs) for one in found),
         **{
-            f"leg_{search_kind}": _column(search_kind in one.legs for one in found)
+            f"leg_{search_kind}": column(search_kind in one.legs for one in found)
             for search_kind in SearchKind
             if search_kind is not SearchKind.PINNED
         },
@@ -125,7 +122,7 @@ def _search_scores(inputs: RelevanceInput) -> dict[str, Column]:
 def _pool(inputs: RelevanceInput) -> dict[str, Column]:
     columns: dict[str, Column] = {}
     for name in ("relevance", "cosine", "score"):
-        values = _column(getattr(one, name) or 0.0 for one in inputs.candidates)
+        values = column(getattr(one, name) or 0.0 for one in inputs.candidates)
         ordered = np.sort(values)[::-1]
         ranks = np.argsort(np.argsort(-values, kind="stable"), kind="stable").astype(np.float32)
         spread = float(values.std()) + 1e-3
@@ -133,13 +130,13 @@ def _pool(inputs: RelevanceInput) -> dict[str, Column]:
             f"{name}_rank": ranks,
             f"{name}_gap": values - ordered[0],
             f"{name}_z": (values - values.mean()) / spread,
-            f"{name}_best": _same(float(ordered[0]), len(values)),
-            f"{name}_lead": _same(float(ordered[0] - ordered[min(1, len(ordered) - 1)]), len(values)),
-            f"{name}_fifth": _same(float(ordered[min(4, len(ordered) - 1)]), len(values)),
+            f"{name}_best": same(float(ordered[0]), len(values)),
+            f"{name}_lead": same(float(ordered[0] - ordered[min(1, len(ordered) - 1)]), len(values)),
+            f"{name}_fifth": same(float(ordered[min(4, len(ordered) - 1)]), len(values)),
         }
     vectors = _vectors(inputs)
     near = products(vectors, vectors)
-    return columns | {"central": near.mean(axis=1), "near_best": near[:, 0], "pool": _same(len(vectors), len(vectors))}
+    return columns | {"central": near.mean(axis=1), "near_best": near[:, 0], "pool": same(len(vectors), len(vectors))}
 
 
 def _vectors(inputs: RelevanceInput) -> Matrix:
@@ -171,7 +168,7 @@ def _of_task(inputs: RelevanceInput, message: str, context: str) -> dict[str, Co
         "foreign": foreign(message),
         "task_described": float((inputs.task.task_description or "").split() not in ([], inputs.task.message.split())),
     }
-    return {f"t_{name}": _same(value, number) for name, value in values.items()}
+    return {f"t_{name}": same(value, number) for name, value in values.items()}
 
 
 def _of_memory(inputs: RelevanceInput) -> dict[str, Column]:
@@ -183,23 +180,23 @@ def _of_memory(inputs: RelevanceInput) -> dict[str, Column]:
     ]
     newest = min(days)
     return {
-        "importance": _column(memory.importance for memory in memories),
-        "age": _column(days),
-        "age_gap": _column(age - newest for age in days),
-        "superseded": _column(is_superseded(memory, now) for memory in memories),
-        "replaces": _column(
+        "importance": column(memory.importance for memory in memories),
+        "age": column(days),
+        "age_gap": column(age - newest for age in days),
+        "superseded": column(is_superseded(memory, now) for memory in memories),
+        "replaces": column(
             any(link.kind in ("updates", "supersedes") for link in memory.relations) for memory in memories
         ),
-        "relations": _column(len(memory.relations) for memory in memories),
-        "entities": _column(len(memory.entities) for memory in memories),
-        "m_chars": _column(note.chars for note in notes),
-        "m_rule": _column(note.rule for note in notes),
-        "m_planted": _column(note.planted for note in notes),
-        "m_told": _column(note.told for note in notes),
-        "m_figures": _column(len(note.marks.figures) for note in notes),
-        "m_negated": _column(note.marks.negated for note in notes),
-        "m_foreign": _column(note.foreign for note in notes),
-        **{f"is_{kind}": _column(memory.type is kind for memory in memories) for kind in MemoryType},
+        "relations": column(len(memory.relations) for memory in memories),
+        "entities": column(len(memory.entities) for memory in memories),
+        "m_chars": column(note.chars for note in notes),
+        "m_rule": column(note.rule for note in notes),
+        "m_planted": column(note.planted for note in notes),
+        "m_told": column(note.told for note in notes),
+        "m_figures": column(len(note.marks.figures) for note in notes),
+        "m_negated": column(note.marks.negated for note in notes),
+        "m_foreign": column(note.foreign for note in notes),
+        **{f"is_{kind}": column(memory.type is kind for memory in memories) for kind in MemoryType},
     }
 
 
@@ -214,16 +211,16 @@ def _by_words(prefix: str, text: str, inputs: RelevanceInput) -> dict[str, Colum
     shared = [[word for word in wanted if word in note.words] for note in notes]
     entities = [_entity_share(one.memory, told.folded) for one in inputs.candidates]
     return {
-        f"{prefix}_shared": _column(len(words) for words in shared),
-        f"{prefix}_share": _column(sum(weights[word] for word in words) / total for words in shared),
-        f"{prefix}_rarest": _column(max((weights[word] for word in words), default=0.0) for words in shared),
-        f"{prefix}_alone": _column(sum(holders[word] == 1 for word in words) for words in shared),
-        f"{prefix}_names": _column(len((told.names | told.leading) & note.words) for note in notes),
-        f"{prefix}_figures": _column(len(told.figures & note.figures) for note in notes),
-        f"{prefix}_other_figures": _column(len(told.figures - note.figures) for note in notes),
-        f"{prefix}_entities": _column(count for count, _ in entities),
-        f"{prefix}_entity_share": _column(share for _, share in entities),
-        f"{prefix}_unheld": _same(sum(count == 0 for count in holders.values()) / max(1, len(wanted)), len(notes)),
+        f"{prefix}_shared": column(len(words) for words in shared),
+        f"{prefix}_share": column(sum(weights[word] for word in words) / total for words in shared),
+        f"{prefix}_rarest": column(max((weights[word] for word in words), default=0.0) for words in shared),
+        f"{prefix}_alone": column(sum(holders[word] == 1 for word in words) for words in shared),
+        f"{prefix}_names": column(len((told.names | told.leading) & note.words) for note in notes),
+        f"{prefix}_figures": column(len(told.figures & note.figures) for note in notes),
+        f"{prefix}_other_figures": column(len(told.figures - note.figures) for note in notes),
+        f"{prefix}_entities": column(count for count, _ in entities),
+        f"{prefix}_entity_share": column(share for _, share in entities),
+        f"{prefix}_unheld": same(sum(count == 0 for count in holders.values()) / max(1, len(wanted)), len(notes)),
     }
 
 
@@ -242,7 +239,7 @@ def _by_pieces(prefix: str, text: str, texts: Sequence[str], cut: Cutter) -> dic
     columns = {f"{prefix}_{name}": table[:, place] for place, name in enumerate(PAIR_COLUMNS)}
     best = np.max([one.max(axis=1) for one in near], axis=0)
     covered = float((best * query.rarity).sum() / (query.rarity.sum() + 1e-6))
-    return columns | {f"{prefix}_covered": _same(covered, len(texts))}
+    return columns | {f"{prefix}_covered": same(covered, len(texts))}
 
 
 def products(one: Matrix, other: Matrix) -> Matrix:
@@ -274,15 +271,15 @@ def _by_person(inputs: RelevanceInput, message: str) -> dict[str, Column]:
     who = folded(task.user or "")
     language = foreign(message)
     return {
-        "own": _column(bool(who) and folded(memory.scope.user or "") == who for memory in memories),
-        "of_asker": _column(_speaks_of(memory, who) for memory in memories),
-        "same_channel": _column(task.channel is not None and memory.channel == task.channel for memory in memories),
-        "language_gap": _column(abs(foreign(memory.content) - language) for memory in memories),
-        "scripts_differ": _column(
+        "own": column(bool(who) and folded(memory.scope.user or "") == who for memory in memories),
+        "of_asker": column(_speaks_of(memory, who) for memory in memories),
+        "same_channel": column(task.channel is not None and memory.channel == task.channel for memory in memories),
+        "language_gap": column(abs(foreign(memory.content) - language) for memory in memories),
+        "scripts_differ": column(
             bool(UNSPACED_SCRIPTS.search(memory.content)) != bool(UNSPACED_SCRIPTS.search(message))
             for memory in memories
         ),
-        "by_person": _same(task.source == "user", len(memories)),
+        "by_person": same(task.source == "user", len(memories)),
     }
 
 

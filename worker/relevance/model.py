@@ -9,7 +9,8 @@ import numpy.typing as npt
 from worker.domain.kinds import RelevanceProfile
 from worker.domain.memory import Candidate
 
-from .features import Column, Cutter, RelevanceInput, features, table_of
+from .columns import Column
+from .features import Cutter, RelevanceInput, features, table_of
 from .need import NeedModel
 from .trees import Trees
 

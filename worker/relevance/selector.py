@@ -14,7 +14,8 @@ from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled,
 from worker.ports.models import Embedder, Selector
 from worker.settings.injection import InjectionConfig
 
-from .features import Column, RelevanceInput
+from .columns import Column
+from .features import RelevanceInput
 from .model import CandidateProbabilities, RelevanceModel, in_order, is_unsure
 
 log = structlog.get_logger()

@@ -17,7 +17,8 @@ from worker.query.skipping import skip_reason
 from worker.recall.ranking import within_pool
 from worker.recall.recall import Recall, RecallScope
 from worker.recall.searches import first_query
-from worker.relevance.features import Column, RelevanceInput
+from worker.relevance.columns import Column
+from worker.relevance.features import RelevanceInput
 from worker.settings.injection import InjectionConfig
 
 from .labelled_worlds import LabelledTask, LabelledWorld

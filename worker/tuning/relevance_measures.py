@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from worker.domain.memory import Candidate
-from worker.relevance.features import Column
+from worker.relevance.columns import Column
 from worker.relevance.model import Threshold, in_order
 
 from .relevance_cases import RelevanceCase

@@ -48,8 +48,7 @@ class TestTrees:
         random = np.random.default_rng(1)
         rows = random.normal(size=(3000, 6)).astype(np.float32)
         wanted = ((rows[:, 1] > 0.3) & (rows[:, 4] < 0.5)).astype(np.float32)
-        groups = np.arange(3000) // 10
-        trees = grow(rows, wanted, np.ones(3000, np.float32), groups, Growth(trees=60, depth=3, rate=0.2))
+        trees = grow(rows, wanted, np.ones(3000, np.float32), Growth(trees=60, depth=3, rate=0.2))
         fresh = random.normal(size=(2000, 6)).astype(np.float32)
         right = (fresh[:, 1] > 0.3) & (fresh[:, 4] < 0.5)
         assert share_of_pairs(right, trees(fresh)) > 0.98
@@ -59,8 +58,8 @@ class TestTrees:
         random = np.random.default_rng(2)
         rows = random.normal(size=(400, 5)).astype(np.float32)
         wanted = (rows[:, 0] > 0).astype(np.float32)
-        weights, groups = np.ones(400, np.float32), np.arange(400)
-        same = [grow(rows, wanted, weights, groups, Growth(trees=5, depth=2, seed=seed)) for seed in (7, 7, 8)]
+        weights = np.ones(400, np.float32)
+        same = [grow(rows, wanted, weights, Growth(trees=5, depth=2, seed=seed)) for seed in (7, 7, 8)]
         assert np.array_equal(same[0].leaves, same[1].leaves)
         assert not np.array_equal(same[0].columns, same[2].columns)
 
@@ -69,8 +68,8 @@ class TestTrees:
         rows = random.normal(size=(400, 3)).astype(np.float32)
         other = np.where(random.random(rows.shape) < 0.1, np.nextafter(rows, np.float32(9.0)), rows)
         wanted = (rows[:, 0] > 0).astype(np.float32)
-        weights, groups = np.ones(400, np.float32), np.arange(400)
-        one, same = (grow(table, wanted, weights, groups, Growth(trees=20, depth=3)) for table in (rows, other))
+        weights = np.ones(400, np.float32)
+        one, same = (grow(table, wanted, weights, Growth(trees=20, depth=3)) for table in (rows, other))
         for name in ("columns", "limits", "leaves"):
             assert np.array_equal(getattr(one, name), getattr(same, name))
 
@@ -78,7 +77,7 @@ class TestTrees:
         random = np.random.default_rng(3)
         rows = np.stack([np.full(200, 4.0), random.normal(size=200)], axis=1).astype(np.float32)
         wanted = (rows[:, 1] > 0).astype(np.float32)
-        trees = grow(rows, wanted, np.ones(200, np.float32), np.arange(200), Growth(trees=5, depth=2, columns=1.0))
+        trees = grow(rows, wanted, np.ones(200, np.float32), Growth(trees=5, depth=2, columns=1.0, smallest=5))
         assert set(trees.columns.ravel().tolist()) == {1}
 
 

@@ -26,7 +26,8 @@ from worker import PACKAGE_ROOT
 from worker.domain.errors import EmbedderError, RelevanceError
 from worker.domain.kinds import RelevanceProfile
 from worker.domain.memory import Candidate, Memory, SelectionTask
-from worker.relevance.features import Column, Pieces, RelevanceInput
+from worker.relevance.columns import Column
+from worker.relevance.features import Pieces, RelevanceInput
 from worker.relevance.model import Adjustment, RelevanceModel, Scores, Threshold, probabilities
 from worker.relevance.need import need_model_from
 from worker.relevance.trees import from_arrays

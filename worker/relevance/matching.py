@@ -1,0 +1,144 @@
+"""Features of how a message's words match a memory's, and of whether the memory holds what the message asks for. Pure.
+
+Embedders and keyword search miss typos ("Reedis"), abbreviations ("GHA"), joined words ("ReactJS") and inflected forms.
+Here two words are similar by the Dice coefficient of their character trigrams (Dice 1945).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from worker.text.abbreviations import ABBREVIATIONS
+from worker.text.word_lists import FUNCTION_WORDS
+
+from .columns import Column, column, same
+
+SIMILAR = 0.5
+"""Least similarity of two forms of one word."""
+
+ABBREVIATED, INITIALS = 0.9, 0.8
+"""How well a text holds a word that it has in full, and one that its words begin with."""
+
+LEAST_PREFIX = 4
+MOST_WORDS = 40
+MOST_CHARS = 600
+"""Most words and characters read of a message, from its start."""
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+NAME = re.compile(r"(?<![.!?:]\s)(?<!^)\b[A-ZÀ-ÞŁŚŻČŠŽ][\w'’-]+")
+"""A capitalized word that does not begin a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A folded word with its character trigrams."""
+
+    text: str
+    grams: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The words of a text, each once. `known` adds neighbouring words joined, `initials` are those of 2 to 4 words."""
+
+    words: tuple[Word, ...]
+    texts: frozenset[str]
+    known: frozenset[str]
+    initials: frozenset[str]
+    names: frozenset[str]
+    raw: str
+
+
+@lru_cache(maxsize=50_000)
+def word_of(text: str) -> Word:
+    padded = f" {text} "
+    return Word(text, frozenset(padded[place : place + 3] for place in range(len(padded) - 2)))
+
+
+@lru_cache(maxsize=16_384)
+def text_of(raw: str) -> Text:
+    parts = [part for found in _WORD.findall(raw) for part in (found, *_CAMEL.split(found))]
+    folded = list(dict.fromkeys(part.casefold() for part in parts))
+    whole = [word.casefold() for word in _WORD.findall(raw)]
+    initials = {
+        "".join(word[0] for word in whole[start : start + length])
+        for length in (2, 3, 4)
+        for start in range(len(whole) - length + 1)
+        if not FUNCTION_WORDS & {whole[start]}
+    }
+    joined = {one + other for one, other in pairwise(whole)}
+    names = frozenset(name.casefold() for name in NAME.findall(raw))
+    return Text(
+        tuple(map(word_of, folded)), frozenset(folded), frozenset(folded) | joined, frozenset(initials), names, raw
+    )
+
+
+def similarity(one: Word, other: Word) -> float:
+    """Return 0 to 1: how alike two words are; a long common beginning counts as alike."""
+    shared = 2.0 * len(one.grams & other.grams) / (len(one.grams) + len(other.grams))
+    short, long = sorted((one.text, other.text), key=len)
+    if len(short) >= LEAST_PREFIX and long.startswith(short):
+        return max(shared, 0.9 if len(long) - len(short) <= 3 else 0.7)
+    if len(short) >= LEAST_PREFIX + 1 and short in long:
+        return max(shared, 0.7)
+    return shared
+
+
+def _held(words: Sequence[Word], notes: Sequence[Text]) -> tuple[Column, Column]:
+    """Return how well each note holds each word, 0 to 1, and whether other than literally; shape (notes, words)."""
+    near = _near(words, notes)
+    found = np.zeros((len(notes), max(1, len(words))), dtype=np.float32)
+    for place, word in enumerate(words):
+        found[:, place] = [_share(word, note, near[place]) for note in notes]
+    return found, ((found > 0.0) & (found < 1.0)).astype(np.float32)
+
+
+def _share(word: Word, note: Text, near: Mapping[str, float]) -> float:
+    """Return how well a note holds a word, 0 to 1; `near` has the similarity of words like it."""
+    if word.text in note.known:
+        return 1.0
+    if any(part in note.known for part in ABBREVIATIONS.get(word.text, "").split()):
+        return ABBREVIATED
+    if 2 <= len(word.text) <= 4 and word.text in note.initials:
+        return INITIALS
+    return max((value for text, value in near.items() if text in note.texts), default=0.0)
+
+
+def _near(words: Sequence[Word], notes: Sequence[Text]) -> list[dict[str, float]]:
+    """Return per word the words of all notes that are similar to it; only words that share a trigram can be."""
+    others = {other.text: other for note in notes for other in note.words}
+    found = []
+    for word in words:
+        values = ((text, similarity(word, other)) for text, other in others.items() if word.grams & other.grams)
+        found.append({text: value for text, value in values if value >= SIMILAR})
+    return found
+
+
+def matches(message: str, contents: Sequence[str]) -> dict[str, Column]:
+    """Return columns by name, one value per memory."""
+    asked = text_of(message[:MOST_CHARS])
+    words = [word for word in asked.words if word.text not in FUNCTION_WORDS and len(word.text) > 1][:MOST_WORDS]
+    notes = [text_of(content) for content in contents]
+    found, loose = _held(words, notes)
+    holders = (found >= SIMILAR).sum(axis=0)
+    weights = np.log(1.0 + len(notes) / (1.0 + holders)).astype(np.float32) + np.float32(0.2)
+    cover = (found * weights).sum(axis=1) / (float(weights.sum()) + 1e-6)
+    ranks = np.empty(len(notes), dtype=np.float32)
+    ranks[np.argsort(-cover, kind="stable")] = np.arange(len(notes), dtype=np.float32)
+    return {
+        "w_cover": cover,
+        "w_mean": found.mean(axis=1),
+        "w_best": (found * weights).max(axis=1),
+        "w_loose": (found * loose).max(axis=1),
+        "w_count": (found >= SIMILAR).sum(axis=1).astype(np.float32),
+        "w_names_missing": column(len(asked.names - note.known) for note in notes),
+        "w_names_extra": column(len(note.names - asked.known) for note in notes),
+        "w_words": same(len(words), len(notes)),
+        "w_rank": ranks,
+        "w_gap": cover - float(cover.max()),
+    }
