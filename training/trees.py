@@ -60,9 +60,9 @@ def _parameters(growth: Growth) -> dict[str, Any]:
         "max_bin": 63,
         "seed": growth.seed,
         "deterministic": True,
-        "force_row_wise": True,
+        "force_col_wise": True,
         "use_missing": False,
-        "num_threads": 2,
+        "num_threads": 1,
         "verbose": -1,
     }
 
