@@ -133,7 +133,7 @@ class ReceiptsQuery(ReceiptFilter):
 
 
 class ReplayBody(ReplayRequest):
-    """What to change; `{}` changes nothing. Only a token for all tenants may name models."""
+    """What to change; `{}` changes nothing. Only a token for all tenants may name models or patterns."""
 
     tenant: Key = "default"
 

@@ -135,9 +135,12 @@ async def test_replays_stop_when_the_caller_leaves() -> None:
         ({"settings": {"max_items": 1}}, 200),
         ({"model": "openai/dear"}, 403),
         ({"settings": {"models": ["openai/dear"]}}, 403),
+        ({"settings": {"force_patterns": ["(a|a)+$"]}}, 403),
+        ({"settings": {"max_items": 1, "skip_patterns": []}}, 403),
+        ({"settings": {"strip_patterns": ["x"]}}, 403),
     ],
 )
-async def test_a_token_of_one_tenant_may_not_name_models_or_leave_its_tenant(
+async def test_a_token_of_one_tenant_may_not_name_models_or_patterns_or_leave_its_tenant(
     path: str, changes: dict[str, Any], status: int
 ) -> None:
     body = {"tenant": "other", **({"changes": changes} if path == "/v1/replays" else changes)}

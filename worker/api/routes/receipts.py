@@ -23,6 +23,9 @@ TAGS: list[Any] = ["receipts"]
 LEAST_S = 0.05
 """Least remaining seconds to start another replay."""
 
+OPERATORS_SETTINGS = frozenset({"models", "skip_patterns", "force_patterns", "strip_patterns"})
+"""Settings that a tenant may not change in a replay: models cost money, and expressions take the time of all."""
+
 ReceiptId = Annotated[Key, Path(description="Receipt id, as named in results.")]
 
 
@@ -101,8 +104,8 @@ async def _replayed(
 
 
 def _allowed(request: Request, requested: ReplayRequest) -> dict[str, Any]:
-    """Return the changes as JSON. Raise `Problem` if a token of one tenant names models, which cost all tenants."""
-    if requested.model not in (None, NO_MODEL) or "models" in requested.settings:
+    """Return the changes as JSON. Raise `Problem` if a token of one tenant changes what concerns all tenants."""
+    if requested.model not in (None, NO_MODEL) or not OPERATORS_SETTINGS.isdisjoint(requested.settings):
         only_for_all(request)
     return requested.model_dump(mode="json")
 
