@@ -17,7 +17,8 @@ class RecallRequest(WireModel):
     """A search request.
 
     `budget` is `low`, `mid` or `high`. `since` and `until` limit when a memory happened or was stored; an `until`
-    without a time includes the whole day. `history` includes superseded memories. Unknown fields are rejected.
+    without a time includes the whole day; `time` is a range in words instead, such as "last week". `entity` and
+    `channel` are one more name and channel. `history` includes superseded memories. Unknown fields are rejected.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,9 +28,12 @@ class RecallRequest(WireModel):
     agent_id: Key = "main"
     types: tuple[Text, ...] = ()
     entities: tuple[Text, ...] = ()
+    entity: Text | None = None
     since: UtcTime | None = None
     until: LastMoment | None = None
+    time: Text | None = None
     channels: tuple[Text, ...] = ()
+    channel: Text | None = None
     budget: Text | None = None
     history: bool = False
     limit: int = Field(default=10, ge=1, le=100)

@@ -294,7 +294,7 @@ class Dropped:
 class Recalled:
     """The result of a recall: candidates, best first, and dropped ones; `size` is the number of the tenant's memories.
 
-    `degraded` says why a search failed.
+    `degraded` says why a search failed. `ignored` are filters that were not understood.
     """
 
     query: str
@@ -302,13 +302,15 @@ class Recalled:
     dropped: tuple[Dropped, ...] = ()
     degraded: Reason | None = None
     size: int = 0
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
     """Arguments of a recall; tenant, user and agent come from the request.
 
-    `also` are alternative wordings, each searched separately. `history` includes outdated memories, `pinned` the
+    `time` is a time in words; it counts if `since` and `until` are open and it is understood. `also` are alternative
+    wordings, each searched separately. `history` includes outdated memories, `pinned` the
     memories of pinned types. Without `budget`, the configured one applies.
     """
 
@@ -322,6 +324,7 @@ class RecallQuery:
     also: tuple[str, ...] = ()
     history: bool = False
     pinned: bool = False
+    time: str | None = None
 
 
 RecallTool = Callable[[RecallQuery], Awaitable[Recalled]]

@@ -69,6 +69,12 @@ Limit = Annotated[int, _about("Maximum number of memories.", ge=1, le=30)]
 Types = Annotated[list[MemoryType], _listed, _about("Only these types; empty for all.")]
 Entities = Annotated[list[str], _listed, _about("Only about one of these full names.", max_length=MOST_NAMED)]
 Channels = Annotated[list[str], _listed, _about("Only from one of these channels.", max_length=MOST_NAMED)]
+Entity = Annotated[str | None, _about("Only about this person or thing, by full name.")]
+Channel = Annotated[str | None, _about("Only from this channel.")]
+Time = Annotated[
+    str | None,
+    _about("Only noted or happened then: a day, a month, 2026-03-01/2026-03-31, last week, since March."),
+]
 Since = Annotated[_Moment | None, _about("Only noted or happened since this day or time, such as 2026-03-01.")]
 Until = Annotated[_Moment | None, _about("Only up to this day (included) or time.")]
 HowWide = Annotated[
@@ -101,9 +107,12 @@ class MemoryTools:
         limit: Limit = 8,
         types: Types = [],  # noqa: B006 - never changed; the schema shows it as the default
         entities: Entities = [],  # noqa: B006
+        entity: Entity = None,
         since: Since = None,
         until: Until = None,
+        time: Time = None,
         channels: Channels = [],  # noqa: B006
+        channel: Channel = None,
         budget: HowWide = None,
         history: History = False,
     ) -> ToolResult:
@@ -118,9 +127,12 @@ class MemoryTools:
             "limit": limit,
             "types": types,
             "entities": entities,
+            "entity": entity,
             "since": since,
             "until": until,
+            "time": time,
             "channels": channels,
+            "channel": channel,
             "budget": budget,
             "history": history,
             "scope": scope.searched,

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from hooks.contract import InjectionRequest, InjectionResult
+from hooks.contract import InjectionRequest, InjectionResult, Reason
 from worker.domain.deadline import Deadline
+from worker.domain.errors import OperationError
 from worker.domain.ledger import LedgerKey
 from worker.domain.memory import Candidate, RecallQuery, visible_to
 from worker.domain.operation import AnyHandler, HandlerResult, Undelivered
 from worker.domain.timings import Stages
 from worker.injection.service import InjectionService
+from worker.query.time_ranges import HELP
 from worker.recall.ranking import keyword_unit
 from worker.recall.recall import Recall, RecallScope
+from worker.recall.searches import with_time_range
 from worker.settings.injection import InjectionConfig
 from worker.text.rendering import shown_text
 
@@ -55,8 +58,9 @@ class InjectionOperations:
         config = self._config_for(request.agent_id)
         limits = {"search_limit": max(config.search_limit, request.limit)}
         config = config.model_copy(update=limits | (UNGATED if request.ungated else EXPLICIT))
-        stages = Stages()
-        recalled = await self._recall(_query(request), self._scope(request, config), config, deadline, stages)
+        stages, scope = Stages(), self._scope(request, config)
+        query = _query(request, scope.now, config)
+        recalled = await self._recall(query, scope, config, deadline, stages)
         return RecallResult(
             memories=[_found(candidate, config) for candidate in recalled.candidates[: request.limit]],
             degraded=recalled.degraded,
@@ -71,18 +75,30 @@ class InjectionOperations:
         return RecallScope(request.scope.tenant, visibility, now, request.scope.channel)
 
 
-def _query(request: RecallRequest) -> RecallQuery:
-    return RecallQuery(
+def _query(request: RecallRequest, now: datetime, config: InjectionConfig) -> RecallQuery:
+    """Return the search. Raise `OperationError` if its `time` is not understood."""
+    query = RecallQuery(
         request.query,
         request.types,
-        request.entities,
+        (*request.entities, *_given(request.entity)),
         request.since,
         request.until,
-        request.channels,
+        (*request.channels, *_given(request.channel)),
         request.budget,
         also=request.also,
         history=request.history,
+        time=request.time,
     )
+    if query.time is not None and (query.since is not None or query.until is not None):
+        raise OperationError(Reason.BAD_REQUEST, "time: cannot be combined with since or until")
+    dated = with_time_range(query, now, config.languages)
+    if dated.time is not None:
+        raise OperationError(Reason.BAD_REQUEST, f"time: not understood; {HELP}")
+    return dated
+
+
+def _given(name: str | None) -> tuple[str, ...]:
+    return () if name is None else (name,)
 
 
 def _found(candidate: Candidate, config: InjectionConfig) -> FoundMemory:

@@ -50,6 +50,7 @@ from .searches import (
     links,
     plan_of,
     shared_names,
+    with_time_range,
 )
 
 EMBED_LIMIT = 0.4
@@ -124,13 +125,15 @@ class Recall:
 
         Raise `StoreError` if the store fails or does not answer in time.
         """
+        query = with_time_range(query, scope.now, config.languages)
         plan = plan_of(query, filter_of(query, scope.visibility), scope.now, config)
         asked = _RecallRequest(query, scope, config, plan, self._engine.tenant(scope.tenant))
         try:
             async with asyncio.timeout(deadline.remaining()):
-                return await self._recall(asked, deadline, stages)
+                found = await self._recall(asked, deadline, stages)
         except TimeoutError as error:
             raise StoreLate("the search did not end within the deadline") from error
+        return found if query.time is None else replace(found, ignored=("time",))
 
     async def present(self, ids: Sequence[str], scope: RecallScope, deadline: Deadline) -> list[Memory]:
         """Return those of `ids` that exist and are visible, outdated ones included. Raise `StoreError`."""

@@ -17,6 +17,7 @@ from worker.domain.memory import SUPERSEDING, Memory, MemoryFilter, RecallQuery,
 from worker.query.focus import Focus, focus
 from worker.query.subqueries import subqueries
 from worker.query.time_expressions import TimeSpan, time_span
+from worker.query.time_ranges import time_range
 from worker.settings.injection import Enrichment, InjectionConfig
 from worker.text.names import bridges, folded, spoken_keys
 
@@ -103,6 +104,14 @@ def _task_of(request: InjectionRequest, config: InjectionConfig) -> str:
         return ""
     alone = config.model_copy(update={"query_enrichment": Enrichment.OFF})
     return focus(request.model_copy(update={"message": task, "task_description": None}), alone).query
+
+
+def with_time_range(query: RecallQuery, now: datetime, languages: Sequence[Language]) -> RecallQuery:
+    """Return `query` with its time in words as `since` and `until`; unchanged if it is not understood or has both."""
+    if query.time is None or query.since is not None or query.until is not None:
+        return query
+    found = time_range(query.time, now, languages)
+    return query if found is None else replace(query, since=found.since, until=found.until, time=None)
 
 
 def plan_of(query: RecallQuery, where: MemoryFilter, now: datetime, config: InjectionConfig) -> RecallPlan:

@@ -36,10 +36,14 @@ class UnusableAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Chosen candidates by number, in the model's order; unique and between 1 and the number offered."""
+    """Chosen candidates by number, in the model's order; unique and between 1 and the number offered.
+
+    `unknown` are numbers that were not offered.
+    """
 
     ids: tuple[int, ...] = ()
     sufficient: bool = True
+    unknown: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,8 @@ def parse_partial(text: str, offered: int) -> Choice | None:
         return None
     whole = re.match(rf"{_COMPLETE}*", answer[begun.end() :])
     numbers = [int(number) for number in re.findall(r"\d{1,9}", whole.group())] if whole else []
-    known = tuple(dict.fromkeys(number for number in numbers if 1 <= number <= offered))
-    return Choice(known) if known else None
+    choice = _checked(numbers, offered, True)
+    return choice if isinstance(choice, Choice) and choice.ids else None
 
 
 def parse_arguments(raw: str) -> Mapping[str, Any] | None:
@@ -119,15 +123,57 @@ def recall_query(request: ToolRequest) -> RecallQuery | None:
     query = " ".join(query.split())[:300]
     if not query:
         return None
+    since, until = _span(arguments)
     return RecallQuery(
         query=query,
         types=tuple(MemoryType(t) for t in _texts(arguments, "types", "type") if t in list(MemoryType)),
         entities=tuple(_texts(arguments, "entities", "entity"))[:5],
-        since=_moment(arguments.get("since")),
-        until=_moment(end_of_day(arguments.get("until"))),
+        since=since,
+        until=until,
+        channels=tuple(_texts(arguments, "channels", "channel"))[:5],
         budget=_budget(arguments.get("budget")),
-        history=str(arguments.get("history")).casefold() == "true",
+        history=_flag(arguments.get("history")) is True,
+        time=next(iter(_texts(arguments, "time")), None) if since is None and until is None else None,
     )
+
+
+def ignored_filters(request: ToolRequest) -> tuple[str, ...]:
+    """Return the arguments that `recall_query` leaves out: unknown ones, and those whose value cannot be."""
+    given = {name: value for name, value in (request.arguments or {}).items() if value not in (None, "", [])}
+    return tuple(
+        name if name.isidentifier() else "unnamed"
+        for name in (str(name)[:30] for name in given)
+        if name not in _QUERY_KEYS and not _usable(name, given)
+    )
+
+
+def _usable(name: str, arguments: Mapping[str, Any]) -> bool:
+    """Return whether the argument limits the search."""
+    value, span = arguments.get(name), _span(arguments)
+    match name:
+        case "since" | "until":
+            return span[name == "until"] is not None
+        case "time":
+            return span == (None, None) and bool(_texts(arguments, "time"))
+        case "types" | "type":
+            return all(kind in list(MemoryType) for kind in _as_list(value))
+        case "entities" | "entity" | "channels" | "channel":
+            return bool(_texts(arguments, name))
+        case "budget":
+            return _budget(value) is not None
+        case "history":
+            return _flag(value) is not None
+    return False
+
+
+def _span(arguments: Mapping[str, Any]) -> tuple[datetime | None, datetime | None]:
+    """Return `since` and `until`, without a value that is no time, and neither if no time is between them."""
+    since, until = _moment(arguments.get("since")), _moment(end_of_day(arguments.get("until")))
+    return (None, None) if since is not None and until is not None and until < since else (since, until)
+
+
+def _flag(value: object) -> bool | None:
+    return {"true": True, "false": False}.get(str(value).casefold())
 
 
 def _budget(value: object) -> Budget | None:
@@ -256,8 +302,11 @@ def _number(value: object) -> int | None:
 
 
 def _checked(ids: list[int], offered: int, sufficient: bool) -> Choice | Unparseable:
-    known = tuple(dict.fromkeys(number for number in ids if 1 <= number <= offered))
-    return Unparseable(UnusableAnswer.UNKNOWN_IDS) if ids and not known else Choice(known, sufficient)
+    distinct = tuple(dict.fromkeys(ids))
+    known = tuple(number for number in distinct if 1 <= number <= offered)
+    if ids and not known:
+        return Unparseable(UnusableAnswer.UNKNOWN_IDS)
+    return Choice(known, sufficient, tuple(number for number in distinct if number not in known))
 
 
 _NUMBERS = r"\s*[\"']?\d{1,9}[\"']?(?:\s*,\s*[\"']?\d{1,9}[\"']?){0,200}\s*,?\s*"

@@ -48,6 +48,8 @@ RECALL_TOOL: dict[str, Any] = {
                 "entity": {"type": "string", "description": "Only memories about this person or thing."},
                 "since": {"type": "string", "description": "Only memories from this date on, YYYY-MM-DD."},
                 "until": {"type": "string", "description": "Only memories up to this date, YYYY-MM-DD."},
+                "time": {"type": "string", "description": "Only memories of this time, such as last week or 2026-03."},
+                "channel": {"type": "string", "description": "Only memories from this channel."},
                 "budget": {"type": "string", "enum": ["low", "mid", "high"], "description": "How widely to search."},
                 "history": {"type": "boolean", "description": "Include outdated memories, for a task about the past."},
             },
@@ -147,8 +149,10 @@ class Conversation:
         self._add(assistant_message(answer), user_message(self._prompt.section("search")))
         return self._request(tools=(RECALL_TOOL,))
 
-    def results_request(self, queries: Sequence[str], found: Sequence[Candidate]) -> ChatRequest:
-        """Show the results of searches and ask for the final choice.
+    def results_request(
+        self, queries: Sequence[str], found: Sequence[Candidate], ignored: Sequence[str] = ()
+    ) -> ChatRequest:
+        """Show the results of searches, and which filters were ignored, and ask for the final choice.
 
         Calls are repeated as text, because some models' chat formats do not accept tool calls as input.
         """
@@ -156,7 +160,8 @@ class Conversation:
         lines = self._offer(found)
         results = self._fill(self._prompt.section("results"), lines)
         final = self._fill(self._prompt.section("final"), lines)
-        self._add(assistant_message(calls or "recall()"), user_message(f"{results}\n{final}"))
+        without = f"Ignored filters, unknown or impossible: {', '.join(ignored)}\n" if ignored else ""
+        self._add(assistant_message(calls or "recall()"), user_message(f"{without}{results}\n{final}"))
         return self.choice_request()
 
     def repair_request(self, answer: str) -> ChatRequest:

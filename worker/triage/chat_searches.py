@@ -10,7 +10,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.errors import MeeseeksError
 from worker.domain.memory import Candidate, Dropped, Recalled, RecallQuery, RecallTool
 
-from .answer_parsing import ToolRequest, recall_query
+from .answer_parsing import ToolRequest, ignored_filters, recall_query
 
 _log = structlog.get_logger()
 
@@ -20,7 +20,7 @@ class Searches:
     service's own result.
 
     `found` are results that the model had not seen, `dropped` those that searches left out, each memory once. A
-    candidate of `first` that was not shown counts as unseen.
+    candidate of `first` that was not shown counts as unseen. `ignored` are filters that cannot be.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Searches:
         self.left = most
         self.queries: list[str] = []
         self.dropped: list[Dropped] = []
+        self.ignored: list[str] = []
 
     @property
     def found(self) -> tuple[Candidate, ...]:
@@ -56,6 +57,7 @@ class Searches:
             query = recall_query(call)
             if query is not None and query.query.casefold() not in self._tried:
                 fresh.setdefault(query.query.casefold(), query)
+                self._ignore(ignored_filters(call))
         return list(fresh.values())[: self.left]
 
     async def run(self, queries: Sequence[RecallQuery], deadline: Deadline) -> list[Candidate]:
@@ -67,6 +69,7 @@ class Searches:
         new = self._new(answers)
         self._found |= {key: one for key, one in new.items() if key not in self._found}
         self._record_dropped(answers)
+        self._ignore(name for recalled in answers for name in recalled.ignored)
         shown = list(new.values())[: self._shown]
         self._offered |= {candidate.memory.id for candidate in shown}
         return shown
@@ -78,6 +81,9 @@ class Searches:
         except (MeeseeksError, TimeoutError) as error:
             _log.warning("triage_search_failed", error=type(error).__name__)
             return Recalled(query.query)
+
+    def _ignore(self, names: Iterable[str]) -> None:
+        self.ignored += [name for name in dict.fromkeys(names) if name not in self.ignored]
 
     def _new(self, answers: Iterable[Recalled]) -> dict[str, Candidate]:
         """Interleave the unseen candidates of all answers."""

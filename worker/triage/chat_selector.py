@@ -10,10 +10,11 @@ from worker.domain.model_calls import ChatReply, ChatRequest
 from worker.ports.models import ChatModel
 from worker.settings.injection import InjectionConfig
 
+from .answer_parsing import Choice
 from .breaker import CircuitBreaker, ModelGuard
 from .chat_prompt import AnswerShape, Conversation, check_prompt
 from .chat_searches import Searches
-from .chat_turns import TurnRules, Turns
+from .chat_turns import Turns
 from .prompt_files import Prompt
 
 CUT_OFF = "the deadline passed while the model was answering; the partial answer was used"
@@ -61,7 +62,7 @@ class LlmSelector:
             prompt_id=self._prompt.name,
             usage=turns.usage,
             partial=turns.partial,
-            notes=(CUT_OFF,) if turns.partial else (),
+            notes=_notes(choice, turns, config.max_items),
         )
 
     def _begin(
@@ -84,11 +85,22 @@ class LlmSelector:
             offered=tuple(conversation.offered),
             first=recalled,
         )
-        rules = TurnRules(most, may_search=abilities.tools)
-        return Turns(self._complete, conversation, searches, rules, deadline)
+        return Turns(self._complete, conversation, searches, deadline, may_search=abilities.tools)
 
     async def _complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
         return await self._guard(lambda: self._model.complete(request, deadline), deadline)
+
+
+def _notes(choice: Choice, turns: Turns, most: int) -> tuple[str, ...]:
+    """Return what the receipt says about the model's answer."""
+    chosen, unknown, ignored = len(choice.ids), choice.unknown, turns.searches.ignored
+    notes = {
+        CUT_OFF: turns.partial,
+        f"over_selected: the model chose {chosen} memories; the first {most} were kept": chosen > most,
+        f"unknown_numbers: the model chose what was not offered: {', '.join(map(str, unknown[:10]))}": unknown,
+        f"ignored_filters: unknown or impossible filters of the model's searches: {', '.join(ignored)}": ignored,
+    }
+    return tuple(note for note, applies in notes.items() if applies)
 
 
 def _as_found(chosen: Sequence[Candidate], order: Sequence[Candidate]) -> list[Candidate]:

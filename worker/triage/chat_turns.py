@@ -5,7 +5,7 @@ either offers tools or demands a choice, never both.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -29,22 +29,23 @@ _FAULT_REASONS = {UnusableAnswer.REFUSAL: Reason.MODEL_REFUSED, UnusableAnswer.T
 Complete = Callable[[ChatRequest, Deadline], Awaitable[ChatReply]]
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRules:
-    """Limits of a request: the most memories to choose, and whether the model may search."""
-
-    most: int
-    may_search: bool = True
-
-
 class Turns:
-    """The turns of one request; `usage` is their total, `partial` is true if the last answer was cut off."""
+    """The turns of one request, with searches if the model `may_search`.
+
+    `usage` is their total, `partial` is true if the last answer was cut off.
+    """
 
     def __init__(
-        self, complete: Complete, conversation: Conversation, searches: Searches, rules: TurnRules, deadline: Deadline
+        self,
+        complete: Complete,
+        conversation: Conversation,
+        searches: Searches,
+        deadline: Deadline,
+        *,
+        may_search: bool,
     ) -> None:
         self._complete = complete
-        self._rules = rules
+        self._may_search = may_search
         self._deadline = deadline
         self._best: Choice | None = None
         self._repaired = False
@@ -94,15 +95,13 @@ class Turns:
         return self._after_fault(fault, reply.text, turns_left)
 
     def _after_choice(self, choice: Choice, text: str, turns_left: int) -> Choice | ChatRequest:
-        if len(choice.ids) == len(self.conversation.offered) > self._rules.most:
-            raise ModelError(Reason.MODEL_UNPARSEABLE, "every candidate was chosen")
         self._best = choice
         enough = choice.sufficient or not self._may_search_again(turns_left)
         return choice if enough else self.conversation.search_request(text)
 
     def _may_search_again(self, turns_left: int) -> bool:
         """Return whether searches, turns (one to search, one to choose) and time are left."""
-        may = self._rules.may_search and self.searches.left > 0 and turns_left >= 2
+        may = self._may_search and self.searches.left > 0 and turns_left >= 2
         return may and self._deadline.remaining() > MIN_SEARCH_S
 
     async def _after_calls(self, calls: list[ToolRequest], turns_left: int) -> Choice | ChatRequest:
@@ -115,7 +114,7 @@ class Turns:
         found = await self.searches.run(queries, self._deadline)
         if not found and self._best is not None:
             return self._best
-        return self.conversation.results_request([query.query for query in queries], found)
+        return self.conversation.results_request([query.query for query in queries], found, self.searches.ignored)
 
     def _after_fault(self, fault: UnusableAnswer, text: str, turns_left: int) -> Choice | ChatRequest:
         reason = _FAULT_REASONS.get(fault, Reason.MODEL_UNPARSEABLE)

@@ -50,6 +50,7 @@ async def test_the_tools_say_what_they_do_and_take(wordless: "Client[Any]") -> N
     assert [name for name, hint in hints.items() if hint and hint.destructive_hint] == ["forget"]
     recall = tools["recall"].input_schema["properties"]
     asked = {"query", "limit", "types", "entities", "since", "until", "channels", "budget", "history"}
+    asked |= {"entity", "channel", "time"}
     assert set(recall) == asked < set(RecallRequest.model_fields)
     properties = [field for tool in tools.values() for field in tool.input_schema["properties"].items()]
     assert [name for name, field in properties if not field.get("description")] == []
@@ -106,6 +107,14 @@ async def test_filters_narrow_and_a_day_is_wanted_whole(oscar: "Client[Any]", ba
     assert await ids(until="2026-03-14T12:00:00Z") == set()
     assert await ids(since="2026-03-15") == {"sales"}
     assert await ids(channels=["ops"]) == await ids(channels="ops") == {"ops"}
+    assert await ids(channel="ops") == {"ops"}
+    assert await ids(time="2026-03-14") == {"ops"}
+    assert await ids(time="since 2026-03-15") == {"sales"}
+    assert await ids(entity="nobody") == set()
+    said = await told(oscar, "recall", query="winch failed", time="sometime")
+    assert said.startswith("time: not understood; use a day")
+    said = await told(oscar, "recall", query="winch failed", time="2026", since="2026-01-01")
+    assert said == "time: cannot be combined with since or until"
     assert await ids(limit=1, budget="low") == await ids(limit=1)
     assert await ids(types=["goal"]) == set()
 

@@ -13,11 +13,43 @@ from worker.triage.answer_parsing import (
     ToolRequest,
     Unparseable,
     UnusableAnswer,
+    ignored_filters,
     parse_arguments,
     parse_choice,
     parse_partial,
     recall_query,
 )
+
+
+def test_numbers_that_were_not_offered_are_kept_apart() -> None:
+    assert parse_choice('{"relevant":[2,9,2,1,0]}', 5) == Choice((2, 1), unknown=(9, 0))
+    assert parse_choice("2, 17", 5) == Choice((2,), unknown=(17,))
+    assert parse_choice("[9]", 5) == Unparseable(UnusableAnswer.UNKNOWN_IDS)
+    assert parse_partial('{"relevant":[9,2,1', 5) == Choice((2,), unknown=(9,))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ignored"),
+    [
+        ({"types": ["fact", "gossip"], "entity": "Pavel", "since": "2026-01-02", "until": "soon"}, ("types", "until")),
+        ({"since": "2026-13-45", "budget": "unlimited", "history": "maybe"}, ("since", "budget", "history")),
+        ({"since": "2026-05-01", "until": "2026-04-01"}, ("since", "until")),
+        ({"since": "2026-05-01", "until": "2026-06-01", "time": "last week"}, ("time",)),
+        ({"since": None, "types": [], "entity": "", "time": "last week", "channel": "#ops"}, ()),
+        ({"tenant": "t2", "user": "bob", "entities": [7], "x y\nz": 1}, ("tenant", "user", "entities", "unnamed")),
+    ],
+)
+def test_filters_that_cannot_be_are_named(arguments: dict[str, Any], ignored: tuple[str, ...]) -> None:
+    assert ignored_filters(ToolRequest("recall", {"query": "organ", **arguments})) == ignored
+
+
+def test_a_search_may_name_a_channel_and_a_time_in_words() -> None:
+    call = ToolRequest("recall", {"query": "organ", "channel": "#ops", "time": "last week"})
+    assert recall_query(call) == RecallQuery("organ", channels=("#ops",), time="last week")
+    dated = recall_query(ToolRequest("recall", {"query": "organ", "time": "last week", "since": "2026-01-02"}))
+    assert dated == RecallQuery("organ", since=datetime(2026, 1, 2, tzinfo=UTC))
+    empty = recall_query(ToolRequest("recall", {"query": "organ", "since": "2026-05-01", "until": "2026-04-01"}))
+    assert empty == RecallQuery("organ"), "no memory is of a time that cannot be"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +79,6 @@ from worker.triage.answer_parsing import (
         ('{"1":true,"2":false,"3":true}', (1, 3)),
         ('{"relevant":[{"id":2},{"id":"4"}]}', (2, 4)),
         ('{\n\t\t"relevant"\t:\n\n [\t1\n\n,\t3 ]\n\n\n}', (1, 3)),
-        ('{"relevant":[2,9,2,1]}', (2, 1)),
         ('{"relevant":[3,1],"suffic', (3, 1)),
         ('{"relevant":[2]}\nMessage: "next"\n{"relevant":[5]}', (2,)),
         ('{"relevant":[1]}<|im_end|>', (1,)),

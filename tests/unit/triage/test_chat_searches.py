@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,12 +79,26 @@ async def test_a_planted_instruction_gets_an_obedient_model_no_further_than_the_
     assert all(not (query.types or query.entities) for query in recall.asked)
 
 
-async def test_choosing_everything_is_no_choice_however_it_came_about() -> None:
+async def test_choosing_everything_is_cut_to_the_first_however_it_came_about() -> None:
     recall = Memories({wish: Recalled(wish, many(12, wish)) for wish in WISHES})
-    with pytest.raises(ModelError) as caught:
-        await select(obedient(0)[2:], recall, (PLANTED, *many(8)), max_items=4)
-    assert caught.value.reason is Reason.MODEL_UNPARSEABLE
-    assert len(recall.asked) <= 3
+    for steps in (obedient(0), obedient(0)[2:]):
+        selection, _ = await select(steps, recall, (PLANTED, *many(8)), max_items=4)
+        assert ids(selection) == ["p1", "m1", "m2", "m3"]
+        assert any(note.startswith("over_selected: ") for note in selection.notes)
+
+
+async def test_the_model_and_the_receipt_are_told_which_filters_were_ignored() -> None:
+    arguments = '{"query":"a","types":["gossip"],"since":"2026-13-45","time":"sometime","entity":"Pavel","tenant":"t2"}'
+    recall = Memories({"a": Recalled("a", (ORGAN,), ignored=("time",))})
+    call = Say(tool_calls=(("recall", arguments),), finish_reason="tool_calls")
+    selection, model = await select([MISSING, call, oracle(["Pavel"])], recall)
+    assert ids(selection) == ["m1"]
+    told = str(model.requests[-1].messages[-1]["content"])
+    assert told.startswith("Ignored filters, unknown or impossible: types, since, tenant, time\n")
+    assert selection.notes == (
+        "ignored_filters: unknown or impossible filters of the model's searches: types, since, tenant, time",
+    )
+    assert (recall.asked[0].entities, recall.asked[0].time) == (("Pavel",), "sometime")
 
 
 SAID = st.one_of(

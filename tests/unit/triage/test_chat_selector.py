@@ -63,10 +63,18 @@ async def test_more_than_the_cap_is_cut() -> None:
     }
 
 
-async def test_choosing_everything_beyond_the_cap_is_no_choice() -> None:
-    with pytest.raises(ModelError) as caught:
-        await select(['{"relevant":[1,2,3,4,5,6]}'], many(6))
-    assert caught.value.reason is Reason.MODEL_UNPARSEABLE
+async def test_a_choice_of_everything_is_cut_to_its_best_and_noted() -> None:
+    selection, model = await select(['{"relevant":[6,2,3,4,5,1]}'], many(6))
+    assert ids(selection) == ["m6", "m2", "m3", "m4", "m5"]
+    assert verdicts(selection) == {"m1": CandidateVerdict.OVER_ITEMS}
+    assert selection.notes == ("over_selected: the model chose 6 memories; the first 5 were kept",)
+    assert len(model.requests) == 1
+
+
+async def test_numbers_that_were_not_offered_are_dropped_and_noted() -> None:
+    selection, _ = await select(['{"relevant":[9,2,12]}'], many(3))
+    assert ids(selection) == ["m2"]
+    assert selection.notes == ("unknown_numbers: the model chose what was not offered: 9, 12",)
 
 
 async def test_the_first_turn_has_a_schema_and_no_tools() -> None:

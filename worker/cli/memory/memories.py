@@ -153,6 +153,9 @@ def recall(
     channel: Annotated[Several, typer.Option(help="Only from this channel; repeat for several.")] = None,
     since: Annotated[str | None, typer.Option(help="Only noted or happened on or after this date.")] = None,
     until: Annotated[str | None, typer.Option(help="Only noted or happened on or before this date.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Only noted or happened then, such as 2026-03, or last week.")
+    ] = None,
     budget: Annotated[
         Budget | None, typer.Option(help="low: search with the message only; mid: all searches; high: each part too.")
     ] = None,
@@ -171,6 +174,7 @@ def recall(
         "channels": channel or [],
         "since": since,
         "until": until,
+        "time": time,
         "budget": budget,
         "history": history,
         "scope": {"tenant": tenant, "user": user, "project": project},
