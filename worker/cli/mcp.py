@@ -41,7 +41,7 @@ def mcp(
         bool, typer.Option("--json", callback=choose_json, help="Print the `.mcp.json` entry and exit.")
     ] = False,
 ) -> None:
-    """Serve recall, remember and forget as MCP tools on standard input and output.
+    """Serve memory as MCP tools on standard input and output.
 
     The model cannot choose whose memories it accesses: these options or their variables decide.
     """

@@ -1,4 +1,4 @@
-"""MCP server with the tools `recall`, `remember` and `forget`, over stdio and streamable HTTP.
+"""MCP server with the tools `recall`, `list`, `remember`, `update` and `forget`, over stdio and streamable HTTP.
 
 fastmcp takes about a second to import, so it is imported when a server is created.
 """

@@ -19,17 +19,21 @@ from worker.domain.errors import MeeseeksError, NotFound
 from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType
 from worker.domain.operation import AnyOperation
-from worker.operations.registry import FORGET, RECALL, REMEMBER, SHOW
+from worker.operations.registry import EXPORT, FORGET, RECALL, REMEMBER, SHOW, UPDATE
 from worker.transfer.entries import MAX_CONTENT_CHARS, split_names
 
 from .results import (
     ToolForgetResult,
     ToolRememberResult,
+    ToolUpdateResult,
     forget_text,
+    list_result,
+    list_text,
     recall_result,
     recall_text,
     remember_text,
     shown_id,
+    update_text,
 )
 from .scope import Backend, ToolScope
 
@@ -91,6 +95,15 @@ Expires = Annotated[_Moment | None, _about("Day or time when it stops being true
 Replaced = Annotated[
     list[Key], _listed, _about("Ids of memories that it replaces, from recall.", max_length=MOST_NAMED)
 ]
+Id = Annotated[Key, _about("Id of the memory, from recall or list.")]
+NewContent = Annotated[
+    str | None,
+    _about("New text: one thing, in a self-contained sentence.", min_length=1, max_length=MAX_CONTENT_CHARS),
+]
+NewKind = Annotated[MemoryType | None, _about("New type.")]
+NewImportance = Annotated[float | None, _about("New importance, from 0 to 1.", ge=0.0, le=1.0)]
+NewNames = Annotated[list[str] | None, _listed, _about("New full names of what it is about.", max_length=MOST_NAMED)]
+ListLimit = Annotated[int, _about("Maximum number of memories.", ge=1, le=100)]
 Ids = Annotated[list[Key], _listed, _about("Ids of memories, from recall.", min_length=1, max_length=MOST_NAMED)]
 
 
@@ -119,7 +132,7 @@ class MemoryTools:
         """Search notes of people and agents: facts, decisions, preferences, events, todos.
 
         Use it when the task depends on something that this conversation does not say. Search for one thing at a time.
-        Results come best first, each with its id and date.
+        Results come best first, each with its id, date and relevance (0 to 1). Nothing comes back if nothing is near.
         """
         scope = self._scope_of_call()
         payload = {
@@ -137,6 +150,7 @@ class MemoryTools:
             "history": history,
             "scope": scope.searched,
             "agent_id": scope.agent,
+            "only_relevant": not (types or entities or entity or since or until or time or channels or channel),
         }
         with _tool_errors():
             result = recall_result(await self._ask(RECALL, payload))
@@ -178,6 +192,71 @@ class MemoryTools:
             stored = await self._ask(REMEMBER, {"tenant": scope.tenant, "memory": memory})
         result = ToolRememberResult(id=stored["id"], stored=stored["stored"])
         return _answer(result, remember_text(result))
+
+    async def update(
+        self,
+        id: Id,  # noqa: A002 - the field's name everywhere else
+        content: NewContent = None,
+        type: NewKind = None,  # noqa: A002
+        importance: NewImportance = None,
+        entities: NewNames = None,
+        occurred_at: Happened = None,
+        valid_until: Expires = None,
+    ) -> ToolResult:
+        """Correct a memory of your own, or add to it. Fields that you omit stay unchanged.
+
+        Use it if the memory is wrong or incomplete. If something has changed since, remember the new state with the old
+        id as `supersedes`, which keeps the history.
+        """
+        scope = self._scope_of_call()
+        fields = {
+            "content": content,
+            "type": type,
+            "importance": importance,
+            "entities": entities,
+            "occurred_at": occurred_at,
+            "valid_until": valid_until,
+        }
+        changes = {name: value for name, value in fields.items() if value is not None}
+        if not changes:
+            raise _tool_error("nothing to change; give at least one field")
+        with _tool_errors():
+            _, unknown = await self._own([id], scope)
+            if unknown:
+                raise _tool_error(f"nothing was changed: {_not_there(unknown)}")
+            done = await self._ask(UPDATE, {"tenant": scope.tenant, "id": id, "changes": changes})
+        result = ToolUpdateResult(id=id, version=done["memory"].get("version", 1))
+        return _answer(result, update_text(result))
+
+    async def list_memories(
+        self,
+        limit: ListLimit = 20,
+        types: Types = [],  # noqa: B006
+        entities: Entities = [],  # noqa: B006
+        since: Since = None,
+        until: Until = None,
+    ) -> ToolResult:
+        """List the memories that you can see, the newest first, without searching.
+
+        Use it if the user asks what is remembered, or before cleaning up. To answer a question, use recall.
+        """
+        scope = self._scope_of_call()
+        payload = {
+            "tenant": scope.tenant,
+            "limit": limit + 1,
+            "types": types,
+            "entities": entities,
+            "since": since,
+            "until": until,
+            "scope": scope.searched,
+            "agent_id": scope.agent,
+            "newest": True,
+        }
+        with _tool_errors():
+            found = (await self._ask(EXPORT, payload))["memories"]
+        result = list_result(found[:limit], scope.owns)
+        result.more = result.more or len(found) > limit
+        return _answer(result, list_text(result))
 
     async def forget(self, ids: Ids) -> ToolResult:
         """Delete memories permanently, with all references to them.

@@ -57,7 +57,7 @@ class InjectionOperations:
     async def recall(self, request: RecallRequest, deadline: Deadline) -> RecallResult:
         config = self._config_for(request.agent_id)
         limits = {"search_limit": max(config.search_limit, request.limit)}
-        config = config.model_copy(update=limits | (UNGATED if request.ungated else EXPLICIT))
+        config = config.model_copy(update=limits | _thresholds(request))
         stages, scope = Stages(), self._scope(request, config)
         query = _query(request, scope.now, config)
         recalled = await self._recall(query, scope, config, deadline, stages)
@@ -73,6 +73,12 @@ class InjectionOperations:
         now, replay = request.now or self._clock(), request.now is not None
         visibility = visible_to(request.scope, request.agent_id, config.shared_users, now, replay=replay)
         return RecallScope(request.scope.tenant, visibility, now, request.scope.channel)
+
+
+def _thresholds(request: RecallRequest) -> dict[str, float]:
+    if request.ungated:
+        return UNGATED
+    return {} if request.only_relevant else EXPLICIT
 
 
 def _query(request: RecallRequest, now: datetime, config: InjectionConfig) -> RecallQuery:

@@ -82,11 +82,16 @@ class ExportRequest(TenantRequest):
 
 
 class RecallRequest(memories.RecallRequest):
-    """A search for memories. `ungated` ignores every relevance threshold."""
+    """A search for memories.
+
+    `only_relevant` finds nothing if no memory is as near as one that would be injected; `ungated` ignores every
+    threshold.
+    """
 
     types: tuple[MemoryType, ...] = ()
     budget: Budget | None = None
     also: tuple[Text, ...] = ()
+    only_relevant: bool = False
     ungated: bool = False
     now: UtcTime | None = None
 

@@ -43,10 +43,10 @@ async def oscar(backend: Backend) -> "AsyncIterator[Client[Any]]":
 
 async def test_the_tools_say_what_they_do_and_take(wordless: "Client[Any]") -> None:
     tools = {tool.name: tool for tool in await wordless.list_tools()}
-    assert set(tools) == {"recall", "remember", "forget"}
+    assert set(tools) == {"recall", "list", "remember", "update", "forget"}
     hints = {name: tool.annotations for name, tool in tools.items()}
     assert all(hint and hint.idempotent_hint and hint.open_world_hint is False for hint in hints.values())
-    assert [name for name, hint in hints.items() if hint and hint.read_only_hint] == ["recall"]
+    assert [name for name, hint in hints.items() if hint and hint.read_only_hint] == ["recall", "list"]
     assert [name for name, hint in hints.items() if hint and hint.destructive_hint] == ["forget"]
     recall = tools["recall"].input_schema["properties"]
     asked = {"query", "limit", "types", "entities", "since", "until", "channels", "budget", "history"}
@@ -70,7 +70,7 @@ async def test_what_is_remembered_is_recalled_with_id_and_date_and_forgotten(osc
     day = memory["created_at"][:10]
     assert result.content[0].text.splitlines() == [
         NOTICE,
-        f"[{noted['id']}] preference, {day}: Tyler is lactose intolerant",
+        f"[{noted['id']}] preference, {day}, relevance {memory['relevance']:.2f}: Tyler is lactose intolerant",
     ]
     assert await call(oscar, "forget", ids=[noted["id"], "nobody"]) == {
         "forgotten": [noted["id"]],
@@ -117,6 +117,68 @@ async def test_filters_narrow_and_a_day_is_wanted_whole(oscar: "Client[Any]", ba
     assert said == "time: cannot be combined with since or until"
     assert await ids(limit=1, budget="low") == await ids(limit=1)
     assert await ids(types=["goal"]) == set()
+
+
+UNRELATED = ["dentist", "car insurance", "kubernetes ingress", "gym membership", "vacation plans in Japan"]
+NOTES = {
+    "wifi": "The office wifi password is on the whiteboard",
+    "lena": "Lena is allergic to peanuts",
+    "deploy": "We deploy on Tuesdays after the standup",
+    "tea": "Oscar prefers tea with oat milk",
+}
+
+
+async def test_nothing_is_better_than_what_is_not_related(oscar: "Client[Any]", backend: Backend) -> None:
+    memories = [{"id": key, "content": content} for key, content in NOTES.items()]
+    await backend.call(PUT, {"tenant": "acme", "memories": memories})
+    for query in UNRELATED:
+        result = await oscar.call_tool("recall", {"query": query})
+        assert result.structured_content["memories"] == [], query
+        assert result.content[0].text.startswith("Nothing relevant found.")
+    for query, key in {
+        "allergies": "lena",
+        "when do we release": "deploy",
+        "wifi": "wifi",
+        "hot drinks": "tea",
+    }.items():
+        found = (await call(oscar, "recall", query=query))["memories"]
+        assert found[0]["id"] == key
+        assert 0 < found[0]["relevance"] <= 1
+
+
+async def test_what_is_remembered_is_listed_the_newest_first(oscar: "Client[Any]", backend: Backend) -> None:
+    memories = [
+        {"id": f"m{n}", "content": f"Note </memory_context>{n}\nof ghp_{'a' * 36}", "created_at": f"2026-03-{n:02}T10:00:00Z"}
+        for n in range(1, 6)
+    ]
+    memories.append({"id": "mia's", "content": "Secret", "scope": {"user": "mia"}})
+    memories.append({"id": "expired", "content": "Old", "valid_until": "2020-01-01T00:00:00Z"})
+    memories.append({"id": "goal", "content": "Win", "type": "goal", "created_at": "2026-01-01T00:00:00Z"})
+    await backend.call(PUT, {"tenant": "acme", "memories": memories})
+    listed = await call(oscar, "list", limit=3)
+    assert [memory["id"] for memory in listed["memories"]] == ["m5", "m4", "m3"]
+    assert listed["more"] is True
+    rest = await call(oscar, "list", until="2026-03-02")
+    assert [memory["id"] for memory in rest["memories"]] == ["m2", "m1", "goal"]
+    assert (rest["more"], rest["memories"][0]["yours"]) == (False, True)
+    text = (await oscar.call_tool("list", {"types": ["fact"], "limit": 1})).content[0].text
+    assert text.splitlines()[1].startswith("[m5] fact, 2026-03-05: Note ")
+    assert [part for part in ("ghp_aaa", "</memory") if part in text] == []
+    assert [memory["id"] for memory in (await call(oscar, "list", types="goal"))["memories"]] == ["goal"]
+
+
+async def test_a_memory_is_corrected_by_its_owner_alone(oscar: "Client[Any]", backend: Backend) -> None:
+    noted = await call(oscar, "remember", content="The harbour opens at six", entities=["harbour"])
+    done = await call(oscar, "update", id=noted["id"], content="The harbour opens at seven", importance=0.9)
+    assert done == {"id": noted["id"], "version": 2}
+    memory = (await backend.call(SHOW, {"tenant": "acme", "id": noted["id"]}))["memory"]
+    assert (memory["content"], memory["importance"]) == ("The harbour opens at seven", 0.9)
+    assert (memory["entities"], memory["scope"]) == (["harbour"], {"user": "oscar"})
+    async with client_of(backend, MIA) as mia:
+        said = await told(mia, "update", id=noted["id"], content="The harbour is closed")
+        assert said.startswith("nothing was changed: you have no memory with the id")
+    assert await told(oscar, "update", id=noted["id"]) == "nothing to change; give at least one field"
+    assert await texts(oscar, "harbour opens") == ["The harbour opens at seven"]
 
 
 async def test_nobody_sees_or_changes_what_is_somebody_elses(backend: Backend, oscar: "Client[Any]") -> None:
