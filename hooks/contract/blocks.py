@@ -18,10 +18,21 @@ FRAMES = (XML_FRAME, PLAIN_FRAME, SECTIONS_FRAME)
 SEPARATOR = "\n\n"
 """Text between a block and the message after it."""
 
+_LABELS = (
+    "Pinned context|Relevant to this message|Identity|Goal|Decision|Todo|Preference|Fact|Event|Observation|Mental model"
+)
+_UNCLOSED = rf"\A\s*\[Context from memory\]:[^\n]*(?:(?:\r?\n)+\[(?:{_LABELS})\][^\n]*)*"
+"""A block without a closing marker, as some orchestrators write it: it begins a text, and labelled lines follow."""
+
 _BLOCK = re.compile(
     "|".join(
-        rf"{re.escape(opening)}\r?\n(?:(?!{re.escape(opening)}).)*?\r?\n{re.escape(closing)}"
-        for opening, closing in FRAMES
+        (
+            *(
+                rf"{re.escape(opening)}\r?\n(?:(?!{re.escape(opening)}).)*?\r?\n{re.escape(closing)}"
+                for opening, closing in FRAMES
+            ),
+            _UNCLOSED,
+        )
     ),
     re.DOTALL,
 )

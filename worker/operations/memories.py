@@ -43,7 +43,8 @@ class MemoryOperations:
         keep_same = "id" not in request.memory
         report = await self._memories.remember(request.tenant, memory, now=self._clock(), keep_same=keep_same)
         stored = "created" if report.created else "updated" if report.updated else "unchanged"
-        return RememberResult(id=memory.id, stored=stored, without_vector=bool(report.without_vector))
+        (kept,) = report.created or report.updated or report.unchanged
+        return RememberResult(id=kept, stored=stored, without_vector=bool(report.without_vector))
 
     async def put(self, request: PutRequest, deadline: Deadline) -> PutResult:
         report = await self._memories.put(request.tenant, request.memories, now=self._clock(), mask=request.mask)

@@ -18,8 +18,9 @@ from worker.ports.store import MemoryStore, StoreEngine
 from worker.text.masking import mask_secrets
 from worker.transfer import changed, check_content
 
+from .originals import redirected, with_new_relations
 from .superseding import targets_of, without
-from .writing import MemoryWriter, StoreReport, pointing
+from .writing import Change, MemoryWriter, StoreReport, pointing
 
 MOST_STEPS = 100
 """Maximum length of a chain of successors."""
@@ -71,21 +72,21 @@ class MemoryService:
         """Store memories; changed content increments the version, and unchanged memories are skipped.
 
         A missing `created_at` is taken from the stored memory, or set to `now`. With `keep_same`, a stored memory with
-        the same content stays as it is. Raise `MemoryRejected` before anything is written, or `StoreError` if the store
-        fails.
+        the same content stays as it is. So does one that was shown and is saved again under another id. Raise
+        `MemoryRejected` before anything is written, or `StoreError` if the store fails.
         """
         given = [_masked(memory) for memory in memories] if mask or self._mask else memories
         for memory in given:
             check_content(memory)
-        build = partial(_versioned, now=now, keep_same=keep_same)
-        return await self._writer(tenant).save({memory.id: partial(build, memory) for memory in given})
+        writer = self._writer(tenant)
+        return await writer.save(await _changes(writer, given, now, keep_same=keep_same))
 
     async def remember(self, tenant: str, memory: Memory, *, now: datetime | None, keep_same: bool) -> StoreReport:
         """Store one memory like `put`; raise `MemoryRejected` if it would supersede one that more people see."""
         given = _masked(memory) if self._mask else memory
         check_content(given)
-        change = partial(_versioned, given, now=now, keep_same=keep_same)
-        return await self._writer(tenant).save({given.id: change}, strict=True)
+        writer = self._writer(tenant)
+        return await writer.save(await _changes(writer, [given], now, keep_same=keep_same), strict=True)
 
     async def update(self, tenant: str, memory_id: str, changes: Mapping[str, Any]) -> Memory:
         """Change some fields of a memory; raise `NotFound`, or `MemoryRejected` for an invalid value."""
@@ -170,10 +171,34 @@ class MemoryService:
         return MemoryWriter(self._engine.tenant(tenant), self._sparse, self._embedder, partial(self._note, tenant))
 
 
+async def _changes(
+    writer: MemoryWriter, memories: Sequence[Memory], now: datetime | None, *, keep_same: bool
+) -> dict[str, Change]:
+    """Return the changes that store `memories`, by id; the originals of shown memories are kept."""
+    latest = {memory.id: memory for memory in memories}
+    originals = await writer.originals(list(latest.values()), now)
+    build = partial(_versioned, now=now, keep_same=keep_same)
+    linked = {key: redirected(memory, originals) for key, memory in latest.items()}
+    changes: dict[str, Change] = {key: partial(build, memory) for key, memory in linked.items() if key not in originals}
+    for key, original in originals.items():
+        changes[original.id] = _repeating(linked[key], changes.get(original.id, _kept(original, now)))
+    return changes
+
+
 def _existing(memory: Memory | None, memory_id: str) -> Memory:
     if memory is None:
         raise NotFound(f"there is no memory {memory_id!r}")
     return memory
+
+
+def _repeating(again: Memory, change: Change) -> Change:
+    """Return a change of an original that keeps it and adds the relations of what repeats it."""
+    return lambda present: with_new_relations(change(present), again)
+
+
+def _kept(original: Memory, now: datetime | None) -> Change:
+    """Return the change that keeps an original, and restores it if it was deleted meanwhile."""
+    return lambda present: present or _versioned(original, None, now=now)
 
 
 def _masked(memory: Memory) -> Memory:

@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import structlog
 
@@ -17,6 +18,7 @@ from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import MemoryStore
 from worker.text.names import keyword_text
 
+from .originals import Originals, find_originals, texts_to_find
 from .superseding import by_target, check_scopes, same_links, superseded, targets_of
 
 ATTEMPTS = 64
@@ -90,6 +92,13 @@ class MemoryWriter:
         await self._mark(outcome)
         return outcome.report(len(self._bare))
 
+    async def originals(self, memories: Sequence[Memory], now: datetime | None) -> Originals:
+        """Return the originals of those new `memories` that were shown and are saved again, by the new id."""
+        states = await self._store.states([memory.id for memory in memories])
+        arriving = [memory for memory in memories if memory.id not in states]
+        vectors = await self._embedded(texts_to_find(arriving))
+        return await find_originals(self._store, self._sparse, arriving, vectors, now)
+
     async def amend(self, ids: Iterable[str], change: Callable[[Memory], Memory]) -> None:
         """Change memories that exist, without looking at what they supersede."""
         left = list(ids)
@@ -140,7 +149,7 @@ class MemoryWriter:
         """Write those that differ from what is stored; return the ids of those that others have changed."""
         present = readable(states)
         differing = [memory for key, memory in memories.items() if memory != present.get(key)]
-        vectors = await self._embedded([one for one in differing if not _keeps_vectors(one, present.get(one.id))])
+        vectors = await self._embedded(one.content for one in differing if not _keeps_vectors(one, present.get(one.id)))
         writes = []
         for memory in differing:
             new = memory if _keeps_vectors(memory, present.get(memory.id)) else self._with_vectors(memory, vectors)
@@ -157,11 +166,11 @@ class MemoryWriter:
     def _with_vectors(self, memory: Memory, vectors: Mapping[str, Vector | None]) -> StoredMemory:
         return StoredMemory(memory, vectors[memory.content], self._sparse.passage(keyword_text(memory)))
 
-    async def _embedded(self, memories: Sequence[Memory]) -> Mapping[str, Vector | None]:
+    async def _embedded(self, texts: Iterable[str]) -> Mapping[str, Vector | None]:
         """Return the vectors by text; each text is embedded once, however often the write is repeated."""
-        texts = list(dict.fromkeys(one.content for one in memories if one.content not in self._vectors))
-        if texts:
-            self._vectors |= zip(texts, await self._vectors_of(texts), strict=True)
+        missing = list(dict.fromkeys(text for text in texts if text not in self._vectors))
+        if missing:
+            self._vectors |= zip(missing, await self._vectors_of(missing), strict=True)
         return self._vectors
 
     async def _vectors_of(self, texts: list[str]) -> Sequence[Vector | None]:
@@ -170,7 +179,7 @@ class MemoryWriter:
         try:
             return await self._embedder.embed_passages(texts)
         except EmbedderError as error:
-            log.warning("stored_without_vectors", memories=len(texts), error=str(error))
+            log.warning("stored_without_vectors", texts=len(texts), error=str(error))
             return [None] * len(texts)
 
 

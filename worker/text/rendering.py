@@ -6,10 +6,11 @@ Stored text is untrusted: it is reduced to one line and can neither close the fr
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 
 from hooks.contract import BlockFormat, ItemSource
 from hooks.contract.blocks import FRAMES, NOTICE, PLAIN_FRAME, SECTIONS_FRAME, XML_FRAME
-from worker.domain.memory import Memory
+from worker.domain.memory import Memory, MemoryType
 
 from .masking import mask_secrets
 
@@ -30,6 +31,13 @@ _MARKERS = re.compile(
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Unicode categories Cc, Zl and Zp."""
+
+
+_SUFFIX = re.compile(rf"[ \t]\((?:(\d{{4}}-\d{{2}}-\d{{2}})(, {OUTDATED})?|({OUTDATED}))\)$")
+"""The end of a line as `dated` writes it."""
+
+SHORTEST_EXCERPT = 40
+"""Characters of an excerpt that identify the memory it comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ def dated(line: RenderedMemory) -> str:
 
     The date is that of the event, else that of the memory's creation, in UTC; it is omitted if neither is known.
     """
-    day = line.memory.occurred_at or line.memory.created_at
+    day = shown_day(line.memory)
     about = [f"{day:%Y-%m-%d}"] if day else []
     about += [OUTDATED] if line.outdated else []
     return f"{line.text} ({', '.join(about)})" if about else line.text
@@ -82,8 +90,55 @@ def body(lines: Sequence[RenderedMemory], style: BlockFormat) -> str:
 
 
 def _labelled(line: RenderedMemory) -> str:
-    label = line.memory.type.value.replace("_", " ").capitalize()
-    return f"[{label}] {dated(line)}"
+    return f"{_label(line.memory.type)} {dated(line)}"
+
+
+def _label(kind: MemoryType) -> str:
+    return f"[{kind.value.replace('_', ' ').capitalize()}]"
+
+
+_LABEL = re.compile(f"(?:{'|'.join(re.escape(_label(kind)) for kind in MemoryType)}) +")
+
+
+def shown_day(memory: Memory) -> date | None:
+    """Return the day shown with a memory: that of the event, else of its creation, in UTC."""
+    moment = memory.occurred_at or memory.created_at
+    return moment.astimezone(UTC).date() if moment else None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLine:
+    """A text read as a line of a block: without its label, date and mark."""
+
+    text: str
+    day: date | None = None
+    outdated: bool = False
+
+
+def readings(text: str) -> tuple[ShownLine, ...]:
+    """Return what `text` says: as it is, and without the parts that a block adds to a memory."""
+    whole = ShownLine(text)
+    bare = _LABEL.sub("", text.strip().removeprefix("- "), count=1)
+    if (suffix := _SUFFIX.search(bare)) is None:
+        return (whole,) if bare == text.strip() else (whole, ShownLine(bare))
+    try:
+        day = datetime.strptime(suffix[1], "%Y-%m-%d").replace(tzinfo=UTC).date() if suffix[1] else None
+    except ValueError:
+        return (whole,)
+    return whole, ShownLine(bare[: suffix.start()], day, outdated=bool(suffix[2] or suffix[3]))
+
+
+def is_shown_as(content: str, text: str) -> bool:
+    """Return whether a block may show `content` as `text`: the same words, or an excerpt of them."""
+    whole, given = _comparable(content), _comparable(text)
+    excerpt = given.strip("…").strip()
+    if excerpt == given or len(excerpt) < SHORTEST_EXCERPT:
+        return whole == given
+    return excerpt in whole
+
+
+def _comparable(text: str) -> str:
+    return neutralise(flatten(mask_secrets(text), len(text) + 1))
 
 
 def block(lines: Sequence[RenderedMemory], style: BlockFormat) -> str | None:

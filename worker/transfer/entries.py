@@ -15,6 +15,7 @@ from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 from worker.domain.validation import describe_faults
 from worker.text.masking import mask_secrets
+from worker.text.rendering import CONTEXTUAL_TITLE, PINNED_TITLE
 
 MAX_CONTENT_CHARS = 20_000
 BLANK = "content: must not be blank"
@@ -86,7 +87,7 @@ def check_content(memory: Memory) -> None:
         raise MemoryRejected(BLANK)
     if len(memory.content) > MAX_CONTENT_CHARS:
         raise MemoryRejected(f"content: longer than {MAX_CONTENT_CHARS} characters")
-    if find_blocks(memory.content):
+    if find_blocks(memory.content) or memory.content.lstrip().startswith((PINNED_TITLE, CONTEXTUAL_TITLE)):
         raise MemoryRejected(INJECTED_BLOCK)
 
 

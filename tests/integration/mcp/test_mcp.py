@@ -79,6 +79,15 @@ async def test_what_is_remembered_is_recalled_with_id_and_date_and_forgotten(osc
     assert await texts(oscar, "lactose") == []
 
 
+async def test_a_shown_line_that_is_remembered_keeps_the_original(oscar: "Client[Any]", backend: Backend) -> None:
+    noted = {"id": "o1", "content": "Tyler is lactose intolerant", "created_at": "2026-02-01T09:30:00Z"}
+    await backend.call(PUT, {"tenant": "acme", "memories": [noted]})
+    again = await call(oscar, "remember", content="Tyler is lactose intolerant (2026-02-01)")
+    assert again == {"id": "o1", "stored": "unchanged"}
+    found = await call(oscar, "recall", query="lactose")
+    assert [(one["id"], one["created_at"][:10]) for one in found["memories"]] == [("o1", "2026-02-01")]
+
+
 async def test_what_is_superseded_comes_with_history_alone_and_is_marked(oscar: "Client[Any]") -> None:
     old = await call(oscar, "remember", content="Staging listens on port 8080", entities=["staging"])
     new = await call(oscar, "remember", content="Staging listens on port 9443", supersedes=old["id"])

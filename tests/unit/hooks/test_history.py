@@ -94,6 +94,22 @@ def test_a_message_with_only_a_block_is_removed() -> None:
     ]
 
 
+UNCLOSED = (
+    "[Context from memory]:\n[Pinned context]\n[Todo] Fix the auth module\n\n"
+    "[Relevant to this message]\n[Decision] JWT over sessions"
+)
+
+
+@pytest.mark.parametrize("block", [UNCLOSED, "[Context from memory]: Tyler is lactose intolerant"])
+def test_a_block_without_a_closing_marker_ends_with_its_labelled_lines(block: str) -> None:
+    alone, prefix = {"role": "user", "content": block}, {"role": "user", "content": f"{block}\n\nWhy [that]?"}
+    assert [found.text for found in find_blocks_in([alone, prefix])] == [block, block]
+    assert strip_messages([alone, prefix]) == [{"role": "user", "content": "Why [that]?"}]
+    assert transcript([alone, prefix]) == "user: Why [that]?"
+    assert cap_blocks([alone, prefix], 2) == [prefix]
+    assert find_blocks(f"See: {block}") == []
+
+
 def test_blocks_in_one_message_count_separately() -> None:
     both = {"role": "user", "content": f"{block_of('one')}\n\n{block_of('two')}\n\nhi"}
     assert cap_blocks([both], 2) == [{"role": "user", "content": f"{block_of('two')}\n\nhi"}]
