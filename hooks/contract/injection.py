@@ -6,9 +6,10 @@ Unknown request fields are ignored, so that either side may be upgraded first.
 import uuid
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 SCHEMA_VERSION = "1"
 DEFAULT_DEADLINE_MS = 3000
@@ -179,6 +180,10 @@ class Scope(WireModel):
     channel: Text | None = None
 
 
+def _without_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
 class RenderOptions(WireModel):
     """The format and limits of the whole block; `None` uses the settings.
 
@@ -186,7 +191,7 @@ class RenderOptions(WireModel):
     least one per four bytes of UTF-8.
     """
 
-    format: BlockFormat = BlockFormat.XML
+    format: BlockFormat | SkipJsonSchema[None] = Field(default=None, json_schema_extra=_without_default)
     max_chars: int | None = Field(default=None, ge=200)
     max_tokens: int | None = Field(default=None, ge=50)
 

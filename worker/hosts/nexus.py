@@ -7,7 +7,7 @@ puts `enrich.memories` into its own frame, `<memory_context>`, so the block is r
 from typing import Any
 
 from hooks.contract import InjectionRequest, InjectionResult, RenderOptions, Retention, new_turn_id
-from hooks.contract.blocks import XML_FRAME
+from hooks.contract.blocks import FRAMES, XML_FRAME
 
 from .fields import key, text, within
 from .profile import HookCaller, HostEvent, HostProfile, HostRequest, Inject, Native, Role
@@ -75,8 +75,10 @@ def answer(event: Native, result: InjectionResult) -> dict[str, Any]:
 
 def unframed(block: str) -> str:
     """Return a block without its frame."""
-    opening, closing = XML_FRAME
-    return block.removeprefix(opening).removesuffix(closing).strip("\n")
+    for opening, closing in FRAMES:
+        if block.startswith(opening) and block.endswith(closing):
+            return block.removeprefix(opening).removesuffix(closing).strip("\n")
+    return block
 
 
 def faults(event: Native, output: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """Fit a block into its limits. Pure.
 
-Memories are never cut, and their order never changes. The best memory found by search goes in first, then pinned
-memories up to half of the characters and tokens, then the rest of both.
+Memories are never cut, and their order never changes. Pinned memories fill their slots first, up to half of the
+characters and tokens if search found any memories; these fill the rest.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,6 @@ def fit(
     pinned = [place for place, line in enumerate(lines) if line.source is ItemSource.PINNED]
     contextual = [place for place, line in enumerate(lines) if line.source is not ItemSource.PINNED]
     if pinned and contextual:
-        filling.add(contextual, replace(limits, total=1))
         tokens = None if limits.tokens is None else limits.tokens // 2
         filling.add(pinned, replace(limits, chars=limits.chars // 2, tokens=tokens))
     filling.add(contextual, limits)

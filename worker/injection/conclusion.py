@@ -17,7 +17,7 @@ def conclude_selection(
     turn: Turn, selection: Selection, dropped: Iterable[Dropped], failure: Reason | None
 ) -> Conclusion:
     """Fit the choice into the budget; `failure` is why the answer is degraded."""
-    style = turn.request.render.format
+    style = turn.style
     chosen = _in_order(selection.chosen, style)
     fitted = fit(chosen, [_line(candidate, turn) for candidate in chosen], _limits(turn), style)
     by_id = {candidate.memory.id: candidate for candidate in chosen}
@@ -82,7 +82,7 @@ def _line(candidate: Candidate, turn: Turn) -> RenderedMemory:
 
 def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:
     """Return the result that the client receives."""
-    style = turn.request.render.format
+    style = turn.style
     whole = block(conclusion.lines, style)
     return InjectionResult(
         outcome=conclusion.outcome,
@@ -103,7 +103,7 @@ def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:
 
 def shown_by(turn: Turn, conclusion: Conclusion, number: int, block: str) -> dict[str, LedgerEntry]:
     """Return the ledger entries to record once `block` is delivered; none for an ephemeral block."""
-    if turn.request.retention is Retention.EPHEMERAL:
+    if turn.retention is Retention.EPHEMERAL:
         return {}
     return {
         line.memory.id: LedgerEntry(
@@ -112,7 +112,7 @@ def shown_by(turn: Turn, conclusion: Conclusion, number: int, block: str) -> dic
             block_id=block,
             text=line.text,
             vector=compact(candidate.vector),
-            lasting=turn.request.retention is Retention.SYSTEM,
+            lasting=turn.retention is Retention.SYSTEM,
         )
         for line, candidate in zip(conclusion.lines, conclusion.chosen, strict=True)
     }

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from hooks.contract import InjectionResult
+from hooks.contract import InjectionRequest, InjectionResult
 from worker.domain.model_calls import ModelUsage
 from worker.domain.receipt import ConsideredMemory, ModelReceipt, Receipt
 from worker.settings.injection import InjectionConfig
@@ -19,7 +19,7 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
     whole = Receipt(
         id=turn.receipt_id,
         at=turn.now,
-        request=turn.request,
+        request=_as_answered(turn),
         config=turn.config.model_dump(mode="json"),
         config_version=turn.config.version,
         query=turn.query.query,
@@ -38,6 +38,12 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         elapsed_ms=result.elapsed_ms,
     )
     return redacted(whole, turn.config.receipt_keep)
+
+
+def _as_answered(turn: Turn) -> InjectionRequest:
+    """Return the request with the format of its block."""
+    render = turn.request.render.model_copy(update={"format": turn.style})
+    return turn.request.model_copy(update={"render": render})
 
 
 def _considered(

@@ -76,5 +76,9 @@ def _without_texts(receipt: Receipt, *, numbers_only: bool) -> Receipt:
 
 
 def _ids_of(request: InjectionRequest) -> InjectionRequest:
-    update = {"scope": Scope(tenant=request.scope.tenant), "source": "", "render": RenderOptions()}
+    update = {
+        "scope": Scope(tenant=request.scope.tenant),
+        "source": "",
+        "render": RenderOptions(format=request.render.format),
+    }
     return request.model_copy(update=update)

@@ -225,8 +225,8 @@ def _scope_of(turn: Turn) -> RecallScope:
 
 
 def _still_shown(turn: Turn, view: LedgerView) -> Shown:
-    request, depth = turn.request, turn.config.context_window_depth
-    return still_shown(view, retention=request.retention, visible_blocks=request.visible_blocks, depth=depth)
+    visible, depth = turn.request.visible_blocks, turn.config.context_window_depth
+    return still_shown(view, retention=turn.retention, visible_blocks=visible, depth=depth)
 
 
 def _by_source(recalled: Recalled) -> tuple[tuple[Candidate, ...], Recalled]:

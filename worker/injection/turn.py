@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from hooks.contract import Engine, InjectionRequest, Outcome, Reason
+from hooks.contract import BlockFormat, Engine, InjectionRequest, Outcome, Reason, Retention
 from worker.domain.deadline import Deadline
 from worker.domain.ledger import LedgerKey, turn_key_of
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, RecallQuery, Selection, SelectionTask
@@ -37,6 +37,15 @@ class Turn:
         return turn_key_of(request.turn_id, request.message, request.scope.model_dump_json())
 
     @property
+    def style(self) -> BlockFormat:
+        """The format of the block."""
+        return self.request.render.format or self.config.format
+
+    @property
+    def retention(self) -> Retention:
+        return effective_retention(self.request, self.config.max_injected_blocks_in_history)
+
+    @property
     def task(self) -> SelectionTask:
         """What selectors are told about the request."""
         request = self.request
@@ -50,6 +59,13 @@ class Turn:
             channel=request.scope.channel,
             source=request.source,
         )
+
+
+def effective_retention(request: InjectionRequest, history_cap: int) -> Retention:
+    """Return how long the caller keeps the block: for one turn if the history may hold no blocks."""
+    if history_cap == 0 and request.retention is Retention.HISTORY:
+        return Retention.EPHEMERAL
+    return request.retention
 
 
 def read_turn(

@@ -13,6 +13,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.errors import NotFound
 from worker.domain.ledger import LedgerKey
 from worker.domain.receipt import Receipt, TurnOf
+from worker.injection.turn import effective_retention
 from worker.ports.state import Ledger, ReceiptStore, UsageStore
 from worker.ports.store import StoreEngine
 from worker.settings.injection import InjectionConfig
@@ -90,7 +91,8 @@ class AnswerUsage:
         found = [one for one in receipts if one.outcome is Outcome.INJECTED and not one.request.dry_run]
         if report.block_id is not None:
             return next((one for one in found if one.block_id == report.block_id), None)
-        ephemeral = [one for one in found if one.request.retention is Retention.EPHEMERAL]
+        cap = self._parts.config_for(report.agent_id).max_injected_blocks_in_history
+        ephemeral = [one for one in found if effective_retention(one.request, cap) is Retention.EPHEMERAL]
         if ephemeral or not found:
             return ephemeral[0] if ephemeral else None
         view = await self._parts.ledger.peek(LedgerKey(report.tenant, report.session_id, report.agent_id))

@@ -62,8 +62,9 @@ class InjectionConfig(TriageSettings):
         default=3,
         ge=0,
         le=100,
-        description="Maximum number of memory blocks in the conversation history, including the newest; 0 removes "
-        "each block after its turn. Returned to callers as `history_cap`.",
+        description="Maximum number of memory blocks in the conversation history, including the newest. Returned to "
+        "callers as `history_cap`. 0: callers remove each block after its turn, so a later turn may repeat its "
+        "memories.",
     )
     receipt_keep: ReceiptKeep = Field(
         default=ReceiptKeep.EVERYTHING,

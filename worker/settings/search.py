@@ -39,7 +39,9 @@ class SearchSettings(SettingsModel):
         description="When to use the model: always, escalate, deterministic (never) or off (inject nothing).",
     )
     skip_sources: tuple[str, ...] = Field(
-        default=("retrigger", "heartbeat"), description="Request sources that never get memories."
+        default=("retrigger", "heartbeat"),
+        description="Request sources that never get memories. Add system if your orchestrator uses that source only "
+        "for internal messages; scheduled tasks often use it for real work.",
     )
     languages: tuple[Language, ...] = Field(
         default=tuple(Language),

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from hooks.contract import BlockFormat
 from worker.domain.kinds import RelevanceProfile
 
 from .search import SearchSettings
@@ -52,6 +53,11 @@ class TriageSettings(SearchSettings):
         ge=40,
         le=10_000,
         description="Maximum length of a memory in characters; longer ones are truncated with an ellipsis.",
+    )
+    format: BlockFormat = Field(
+        default=BlockFormat.XML,
+        description="Format of a block: xml (in a `<memory_context>` tag), sections (pinned and found memories apart, "
+        "with their types) or plain (for hosts that escape angle brackets).",
     )
     mask_secrets: bool = Field(
         default=True, description="Mask passwords, keys and tokens in blocks and in requests to models."

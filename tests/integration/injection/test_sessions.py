@@ -167,6 +167,40 @@ async def test_ephemeral_blocks_never_count_as_shown(tmp_path: Path, ledger: Red
     assert retried.memory_context == first.memory_context
 
 
+@pytest.mark.parametrize("retention", [{}, {"retention": "history"}])
+async def test_without_blocks_in_the_history_every_block_is_ephemeral(
+    tmp_path: Path, ledger: RedisLedger, retention: dict[str, str]
+) -> None:
+    async with open_service(tmp_path, ledger=ledger, max_injected_blocks_in_history=0) as service:
+        await service.put([KEY])
+        first = await service.ask(QUESTION, turn="1", **retention)
+        second = await service.ask(QUESTION, turn="2", **retention)
+        lasting = await service.ask(QUESTION, turn="3", retention="system")
+        again = await service.ask(QUESTION, turn="4", retention="system")
+    assert ids(first) == ids(second) == ids(lasting) == ["key"]
+    assert (first.history_cap, again.outcome) == (0, Outcome.ALL_DUPLICATE)
+
+
+@pytest.mark.parametrize(
+    ("setting", "asked", "opening"),
+    [
+        ({}, None, "<memory_context>"),
+        ({"format": "sections"}, None, "[Context from memory]"),
+        ({"format": "plain"}, "sections", "[Context from memory]"),
+        ({"format": "sections"}, "xml", "<memory_context>"),
+    ],
+)
+async def test_the_setting_decides_the_format_unless_the_request_does(
+    tmp_path: Path, setting: dict[str, str], asked: str | None, opening: str
+) -> None:
+    async with open_service(tmp_path, **setting) as service:
+        await service.put([KEY])
+        result = await service.ask(QUESTION, render={"format": asked} if asked else {})
+    assert result.memory_context is not None
+    assert result.memory_context.splitlines()[0] == opening
+    assert find_blocks(result.memory_context) == [result.memory_context]
+
+
 async def test_system_blocks_survive_time_and_compaction(tmp_path: Path, ledger: RedisLedger) -> None:
     async with open_service(tmp_path, ledger=ledger, context_window_depth=1) as service:
         await service.put([KEY])

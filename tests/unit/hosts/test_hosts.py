@@ -1,5 +1,6 @@
 """Hosts: golden fixtures there and back, events that hold anything, and blocks within every host's limits."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.contract import (
+    BlockFormat,
     Engine,
     InjectedItem,
     InjectionRequest,
@@ -20,7 +22,7 @@ from hooks.contract import (
     Scope,
     SessionEventResult,
 )
-from hooks.contract.blocks import XML_FRAME, block_id, find_blocks
+from hooks.contract.blocks import FRAMES, XML_FRAME, block_id, find_blocks
 from tests.support.hosts import FOLDER, Fixture, event_of, fixtures
 from worker.domain.deadline import Deadline
 from worker.domain.memory import Candidate, Memory, RecallQuery, Selection
@@ -28,7 +30,7 @@ from worker.domain.timings import Stages
 from worker.hosts import HOSTS, Announce, Follow, HookCaller, HostProfile, HostRequest, Inject, Start, SubagentTask
 from worker.hosts.profile import Role
 from worker.injection.conclusion import conclude_selection, result_of
-from worker.injection.turn import Turn
+from worker.injection.turn import Turn, read_turn
 from worker.settings.injection import InjectionConfig
 
 BLOCK = (
@@ -216,6 +218,20 @@ def test_no_store_content_breaks_a_hosts_rules(host: HostProfile, contents: list
     if result.memory_context:
         assert find_blocks(result.memory_context) == [result.memory_context]
         assert len(result.items) == len(result.memory_context.splitlines()) - 3
+
+
+@pytest.mark.parametrize("style", list(BlockFormat))
+@pytest.mark.parametrize("host", HOSTS.values(), ids=lambda host: host.name)
+def test_the_format_of_the_settings_reaches_every_host(host: HostProfile, style: BlockFormat) -> None:
+    fixture = next(fixture for fixture in fixtures("with_block") if fixture.host is host)
+    deadline, now = Deadline.after(3), datetime(2026, 3, 1, tzinfo=UTC)
+    turn = read_turn(request_of(fixture), InjectionConfig(format=style), now, deadline, "receipt")
+    chosen = Candidate(Memory(id="m1", content="Tyler builds Nexus"), 0.5, 1.0, 0.5, 0.5)
+    result = result_of(turn, conclude_selection(turn, Selection((chosen,), Engine.DETERMINISTIC), (), None))
+    output = host.output(fixture.event, result)
+    assert host.faults(fixture.event, output) == []
+    assert ("[Fact] Tyler builds Nexus" in json.dumps(output)) is (style is BlockFormat.SECTIONS)
+    assert sum(opening in json.dumps(output) for opening, _ in FRAMES) == (host.name != "nexus")
 
 
 def request_of(fixture: Fixture) -> InjectionRequest:

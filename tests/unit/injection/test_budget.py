@@ -44,10 +44,10 @@ def test_pinned_memories_keep_slots_and_found_ones_fill_the_rest() -> None:
     assert ids(found) == ["m0", "m1", "m10", "m11", "m12"]
 
 
-def test_pinned_memories_leave_room_for_a_found_one() -> None:
+def test_pinned_memories_fill_their_slots_before_found_ones() -> None:
     items = [(CONTEXTUAL, "fact")] + [(PINNED, f"goal {n}") for n in range(9)]
-    assert ids(fitted(items, BlockLimits(contextual=5, total=1, chars=6000))) == ["m0"]
-    assert ids(fitted(items, BlockLimits(contextual=5, total=3, chars=6000))) == ["m0", "m1", "m2"]
+    assert ids(fitted(items, BlockLimits(contextual=5, total=1, chars=6000))) == ["m1"]
+    assert ids(fitted(items, BlockLimits(contextual=5, total=3, chars=6000))) == ["m1", "m2", "m3"]
 
 
 def test_found_memories_have_their_own_limit() -> None:

@@ -82,8 +82,8 @@ def test_p9_the_receipt_has_source_and_verdict_of_each_candidate() -> None:
     receipt = receipt_of(now, conclusion, result_of(now, conclusion))
     told = {entry.id: (entry.source, entry.score, entry.verdict, entry.duplicate_of) for entry in receipt.considered}
     assert told == {
-        "m1": (ItemSource.CONTEXTUAL, 0.6, CandidateVerdict.CHOSEN, None),
-        "g0": (ItemSource.PINNED, 0.0, CandidateVerdict.OVER_ITEMS, None),
+        "m1": (ItemSource.CONTEXTUAL, 0.6, CandidateVerdict.OVER_ITEMS, None),
+        "g0": (ItemSource.PINNED, 0.0, CandidateVerdict.CHOSEN, None),
         "m2": (ItemSource.CONTEXTUAL, 0.4, CandidateVerdict.ALREADY_SHOWN, "m0"),
     }
 
