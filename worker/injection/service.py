@@ -19,6 +19,7 @@ from worker.recall.ranking import within_pool
 from worker.recall.recall import Recall, RecallScope
 from worker.settings.injection import InjectionConfig
 
+from .answer_log import log_answer
 from .background import BackgroundTasks
 from .choice import choose
 from .conclusion import conclude_empty, conclude_selection, result_of, shown_by
@@ -196,24 +197,12 @@ class InjectionService:
         if self._parts.answered is not None:
             self._parts.answered(result)
         if self._parts.logs:
-            _log_answer(result)
+            log_answer(conclusion, result)
         return Injection(result, delivery)
 
     async def _record(self, turn: Turn, conclusion: Conclusion, result: InjectionResult) -> None:
         await asyncio.sleep(RECEIPT_AFTER)
         await self._parts.receipts.write(receipt_of(turn, conclusion, result))
-
-
-def _log_answer(result: InjectionResult) -> None:
-    log.info(
-        "answered",
-        outcome=result.outcome,
-        reason=result.reason,
-        engine=result.engine,
-        items=len(result.items),
-        elapsed_ms=result.elapsed_ms,
-        receipt=result.receipt_id,
-    )
 
 
 def _scope_of(turn: Turn) -> RecallScope:
