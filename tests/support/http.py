@@ -17,7 +17,8 @@ from worker.api.execution import OperationExecutor
 from worker.api.tokens import Client, Token, Tokens, read_tokens
 from worker.domain.deadline import Deadline
 from worker.domain.operation import AnyHandler, Handlers, JsonObject, Operation, Undelivered
-from worker.operations.client import LocalOperationClient, QueueState
+from worker.operations.client import QueueState
+from worker.operations.local_client import LocalOperationClient
 from worker.operations.metrics import Metrics
 from worker.settings.service import ServiceSettings
 

@@ -11,7 +11,7 @@ from worker.bootstrap.core import open_core
 from worker.mcp import Backend, ToolScope
 from worker.mcp.environment import prepare_environment
 from worker.mcp.server import make_server
-from worker.operations.client import LocalOperationClient
+from worker.operations.local_client import LocalOperationClient
 from worker.settings.injection import Settings
 
 VARIABLES = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}

@@ -17,8 +17,8 @@ from worker.domain.deadline import Deadline
 from worker.domain.errors import StoreError
 from worker.domain.memory import HybridQuery, MemoryFilter
 from worker.domain.operation import AnyOperation, Handlers, JsonObject, Operation, by_name
-from worker.operations.client import LocalOperationClient
 from worker.operations.listing import ListingOperations
+from worker.operations.local_client import LocalOperationClient
 from worker.operations.memories import MemoryOperations
 from worker.operations.registry import EXPORT, PUT
 from worker.operations.requests import MAX_BATCH

@@ -23,7 +23,7 @@ from worker.api.routes.memories import add_memories
 from worker.api.routes.receipts import add_receipts
 from worker.api.routes.transfers import add_transfers
 from worker.domain.errors import MeeseeksError
-from worker.operations.client import LocalOperationClient
+from worker.operations.local_client import LocalOperationClient
 from worker.operations.metrics import Metrics
 
 from .access import OPEN, AccessControl, Policy, refusal

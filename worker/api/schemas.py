@@ -17,7 +17,7 @@ from hooks.contract import (
 from worker.domain.memory import DomainModel, MemoryScope, MemoryType, Relation
 from worker.operations.requests import TenantRequest
 from worker.receipts.cases import Labels
-from worker.receipts.replay import ReplayRequest
+from worker.receipts.replay_models import ReplayRequest
 from worker.receipts.search import ReceiptFilter
 
 MOST_REPORTED = 1000

@@ -1,14 +1,12 @@
 """Composition root: with `worker.bootstrap.opening`, the only module that knows every adapter."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import structlog
 from redis.asyncio import Redis
 
 from hooks.contract import InjectionResult
@@ -25,7 +23,6 @@ from worker.ports.store import StoreEngine
 from worker.query.warm_up import warm_up
 from worker.settings.injection import Settings
 from worker.settings.live import LiveSettings
-from worker.settings.service import ServiceSettings
 from worker.store.copying import ChangeLog
 from worker.store.maintenance import StoreMaintenance
 from worker.triage.live_selector import LivePrompts
@@ -132,19 +129,3 @@ async def open_settings(settings: Settings, redis: "Redis | None") -> LiveSettin
 def _named_models(settings: Settings) -> tuple[str, ...]:
     """Return every model that the file names, for all agents or single ones."""
     return tuple(name for config in (settings.memory_injection, *settings.agents.values()) for name in config.models)
-
-
-def configure_logging(service: ServiceSettings) -> None:
-    """Log structured lines to standard error: JSON, or coloured text on a terminal."""
-    console = service.log_format == "console" or (service.log_format == "auto" and sys.stderr.isatty())
-    renderer: Any = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(service.log_level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )

@@ -5,7 +5,6 @@ litellm, qdrant-client and fastapi are slow to import, so adapters that use them
 
 import asyncio
 import os
-import socket
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from redis.asyncio import Redis
 
-from hooks.protocol.wire import socket_path, unix_url
 from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.local.receipts import FileReceipts
 from worker.adapters.local.subagents import MemorySubagents
@@ -35,7 +33,7 @@ from worker.adapters.redis.receipts import RedisReceipts
 from worker.adapters.redis.subagents import RedisSubagents
 from worker.adapters.redis.usage import RedisUsage
 from worker.domain.errors import EmbedderError, RelevanceError, SettingsError
-from worker.domain.model_profile import ModelKind, ModelProfile, kind_of, only_vetoes
+from worker.domain.model_profile import ModelKind, ModelProfile, ModelState, kind_of, only_vetoes
 from worker.hosts.subagents import PendingSubagents
 from worker.ports.models import ChatModel, DecisionModel, Embedder
 from worker.ports.state import Ledger, ReceiptStore, UsageStore
@@ -43,14 +41,12 @@ from worker.ports.store import StoreGenerations
 from worker.relevance.adjustment import fitted_to_another, read_adjustment
 from worker.relevance.model import Adjustment
 from worker.settings.service import ServiceSettings
-from worker.triage.model_pool import ModelNames, ModelPool, ModelState
+from worker.triage.model_pool import ModelNames, ModelPool
 
 if TYPE_CHECKING:
     from worker.api.server import HttpServer
 
 log = structlog.get_logger()
-
-PROBE_TIMEOUT = 0.5
 
 
 def make_generations(service: ServiceSettings) -> StoreGenerations:
@@ -71,18 +67,6 @@ def server_generations(service: ServiceSettings, url: str) -> StoreGenerations:
 def store_path(service: ServiceSettings) -> Path:
     """Return the folder of the embedded store's live generation."""
     return live_folder(service.home)
-
-
-def embedded_redis_url(service: ServiceSettings) -> str:
-    """Return the URL of the Valkey that `meeseeks up` starts."""
-    return unix_url(socket_path(str(service.home.absolute())))
-
-
-def embedded_is_up(service: ServiceSettings) -> bool:
-    """Return whether a process listens on the socket of `meeseeks up`'s Valkey."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(PROBE_TIMEOUT)
-        return probe.connect_ex(socket_path(str(service.home.absolute()))) == 0
 
 
 def http_server(service: ServiceSettings) -> "HttpServer":

@@ -3,35 +3,43 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any
 
 import typer
 
 from hooks.queue import QueueClient
-from worker.bootstrap.core import open_core
-from worker.bootstrap.opening import embedded_is_up, embedded_redis_url
+from worker.bootstrap.embedded import embedded_is_up, embedded_redis_url
 from worker.domain.operation import AnyOperation
-from worker.operations.client import BUDGET_S, LocalOperationClient, OperationClient, QueueOperationClient
+from worker.operations.client import BUDGET_S, OperationClient, QueueOperationClient
 from worker.settings.injection import Settings
 
 from .options import settings_of
 
-__all__ = ["LocalOperationClient", "OperationClient", "QueueOperationClient", "call", "open_client"]
+
+def is_served(settings: Settings) -> bool:
+    """Return whether a service runs that owns the store, or may run because Redis is a server."""
+    return settings.service.redis_url is not None or embedded_is_up(settings.service)
 
 
 @asynccontextmanager
 async def open_client(settings: Settings, *, with_model: bool = False) -> AsyncIterator[OperationClient]:
     """Connect to the running service, or open the store in this process."""
-    url = settings.service.redis_url or embedded_redis_url(settings.service)
-    if settings.service.redis_url is None and not embedded_is_up(settings.service):
-        async with open_core(settings, with_model=with_model) as core:
-            yield LocalOperationClient(core.operations)
+    if not is_served(settings):
+        async with local().open_local(settings, with_model=with_model) as client:
+            yield client
         return
-    client = QueueClient(url)
+    url = settings.service.redis_url or embedded_redis_url(settings.service)
+    queue = QueueClient(url)
     try:
-        yield QueueOperationClient(client, url)
+        yield QueueOperationClient(queue, url)
     finally:
-        await client.aclose()
+        await queue.aclose()
+
+
+def local() -> Any:
+    """Return `worker.cli.local`. It imports the whole service, which takes longer than asking a running one."""
+    return import_module("worker.cli.local")
 
 
 def call(

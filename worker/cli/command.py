@@ -20,10 +20,13 @@ def command(name: str, target: str) -> Any:
     """Return the command of a function or group, which `target` names as `module:name`."""
     module, attribute = target.split(":")
     found = getattr(import_module(f"worker.cli.{module}"), attribute)
-    app = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
-    if app is not found:
+    app = typer.Typer(add_completion=False)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+    else:
         app.command(name)(found)
-    return _completed(typer.main.get_command(app))
+    made: Any = typer.main.get_command(app)
+    return _completed(made.commands[name] if isinstance(found, typer.Typer) else made)
 
 
 def _completed(part: Any) -> Any:

@@ -18,11 +18,11 @@ from hooks import InjectionResult, Outcome, PreExecutionHook
 from hooks.queue import QueueClient
 from worker.cli.memory.transfers import put_all
 from worker.domain.errors import MeeseeksError
+from worker.operations.client import QueueOperationClient
 from worker.settings.injection import Settings
 from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.labelled_worlds import LabelledTask, read_world
 
-from .backend import QueueOperationClient
 from .options import settings_of
 from .output import console, fail, printed_as_json, say, table, timing, wants_json
 

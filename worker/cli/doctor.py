@@ -9,11 +9,12 @@ import typer
 from hooks.contract import InjectionRequest, InjectionResult, Outcome
 from worker.cli.hosts.host_doctor import QUESTION, examine_host, stored_test_memory
 from worker.domain.errors import MeeseeksError
+from worker.operations.client import OperationClient
 from worker.operations.hosts import DOCTOR_TENANT, profile_of
 from worker.operations.registry import HEALTH, INJECT
 from worker.settings.injection import Settings
 
-from .backend import OperationClient, open_client
+from .backend import open_client
 from .checks import Check, report
 from .options import settings_or_fault
 from .output import timing

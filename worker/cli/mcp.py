@@ -11,13 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from worker.bootstrap.opening import embedded_is_up
+from worker.bootstrap.logs import configure_logging
 from worker.domain.operation import AnyOperation
 from worker.mcp import Backend, ToolScope, serve_stdio
 from worker.settings.injection import Settings
+from worker.settings.service import ServiceSettings
 from worker.triage.prompt_files import default_prompts_dir
 
-from .backend import open_client
+from .backend import is_served, open_client
 from .common import Common
 from .options import Agent, Project, Tenant, User, settings_of
 from .output import answer, choose_json, fail, printed_as_json
@@ -49,6 +50,7 @@ def mcp(
     scope = ToolScope(tenant or "default", user or None, agent or "main", project or None, shared)
     if printed_as_json(configuration(context.obj, scope)):
         return
+    configure_logging(ServiceSettings(log_level="error"))
     asyncio.run(serve_stdio(ReconnectingClient(settings), scope))
 
 
@@ -64,8 +66,7 @@ class ReconnectingClient:
         self._alone = asyncio.Lock()
 
     async def call(self, operation: AnyOperation, payload: dict[str, Any], *, budget: float = 10.0) -> dict[str, Any]:
-        service = self._settings.service
-        served = service.redis_url is not None or embedded_is_up(service)
+        served = is_served(self._settings)
         async with nullcontext() if served else self._alone, open_client(self._settings) as backend:
             return await backend.call(operation, payload, budget=budget)
 

@@ -5,10 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from worker.bootstrap.core import configure_logging
 from worker.domain.errors import MeeseeksError
 from worker.settings.injection import Settings, load_settings
-from worker.settings.service import ServiceSettings
 
 from .common import Common
 
@@ -26,13 +24,10 @@ Project = Annotated[
 ]
 
 
-def settings_of(context: typer.Context, *, quiet: bool = True, **more: Any) -> Settings:
+def settings_of(context: typer.Context, **more: Any) -> Settings:
     """Return the settings. Raise `SettingsError` if they are invalid."""
     given: Common = context.obj
-    settings = load_settings(given.config, **given.overrides, **more)
-    service = settings.service
-    configure_logging(service.model_copy(update={"log_level": "error"}) if quiet else service)
-    return settings
+    return load_settings(given.config, **given.overrides, **more)
 
 
 def settings_or_fault(context: typer.Context) -> tuple[Settings, str | None]:
@@ -41,5 +36,4 @@ def settings_or_fault(context: typer.Context) -> tuple[Settings, str | None]:
     try:
         return settings_of(context), None
     except MeeseeksError as error:
-        configure_logging(ServiceSettings(log_level="error"))
         return Settings.load_service(os.environ, given.config, **given.overrides), str(error)

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 
 PIPED_WIDTH = 120
@@ -41,11 +40,6 @@ def answer(value: Any, text: str) -> None:
     """Print `value` as JSON or else `text`."""
     if not printed_as_json(value):
         say(text)
-
-
-def progress_bar(*columns: ProgressColumn) -> Progress:
-    """Return a progress bar that JSON output switches off."""
-    return Progress(*columns, console=errors, disable=wants_json(), transient=True)
 
 
 def print_json(value: Any) -> None:

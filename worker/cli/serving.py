@@ -17,10 +17,13 @@ from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.adapters.redis.queue_state import look_at_queue
 from worker.bootstrap.core import open_core
-from worker.bootstrap.opening import embedded_redis_url, http_server
+from worker.bootstrap.embedded import embedded_redis_url
+from worker.bootstrap.logs import configure_logging
+from worker.bootstrap.opening import http_server
 from worker.domain.errors import QueueError
 from worker.domain.operation import Handlers
-from worker.operations.client import COMMIT_S, LocalOperationClient, QueueOperationClient, without_password
+from worker.operations.client import COMMIT_S, QueueOperationClient, without_password
+from worker.operations.local_client import LocalOperationClient
 from worker.settings.injection import Settings
 
 from .mcp import mounts
@@ -50,8 +53,15 @@ def up(
 ) -> None:
     """Run everything: a worker, the embedded store, HTTP, and an embedded Valkey unless --redis-url is given."""
     options: dict[str, Any] = {"model": model, "model_api_base": model_api_base, "http_enabled": http_enabled}
-    settings = settings_of(context, quiet=False, http_host=host, http_port=port, **options)
+    settings = _logging_settings_of(context, http_host=host, http_port=port, **options)
     asyncio.run(_up(settings))
+
+
+def _logging_settings_of(context: typer.Context, **more: Any) -> Settings:
+    """Return the settings, and log as they say."""
+    settings = settings_of(context, **more)
+    configure_logging(settings.service)
+    return settings
 
 
 async def _up(settings: Settings) -> None:
@@ -100,7 +110,7 @@ def worker(
 ) -> None:
     """Run one worker on an existing Redis. Several workers can share it with a Qdrant server as the store."""
     options: dict[str, Any] = {"model": model, "model_api_base": model_api_base}
-    settings = settings_of(context, quiet=False, http_host=host, http_port=port, **options)
+    settings = _logging_settings_of(context, http_host=host, http_port=port, **options)
     url = settings.service.redis_url
     if url is None:
         fail("a worker needs --redis-url or MEESEEKS_REDIS_URL; `meeseeks up` starts its own Valkey")
@@ -155,7 +165,7 @@ async def _local_client(
 
 def http(context: typer.Context, host: Host = None, port: Port = None) -> None:
     """Serve only HTTP, for workers that run elsewhere on the same Redis."""
-    settings = settings_of(context, quiet=False, http_host=host, http_port=port)
+    settings = _logging_settings_of(context, http_host=host, http_port=port)
     asyncio.run(_http(settings))
 
 

@@ -2,25 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import typer
 
 from hooks.contract import Reason
-from hooks.queue import connect
-from worker.bootstrap.core import open_settings
-from worker.bootstrap.opening import embedded_is_up, embedded_redis_url
+from worker.bootstrap.embedded import embedded_redis_url
 from worker.domain.errors import QueueError, SettingsError
-from worker.domain.operation import AnyOperation, by_name
-from worker.operations.client import LocalOperationClient
+from worker.domain.operation import AnyOperation
 from worker.operations.registry import SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RESET
-from worker.operations.settings import SettingsOperations
 from worker.settings.injection import InjectionConfig, Settings
-from worker.settings.live import LiveSettings
 
-from .backend import open_client
+from .backend import is_served, local, open_client
 from .options import settings_or_fault
 from .output import console, printed_as_json, say, show, table
 
@@ -86,39 +79,24 @@ def _do(context: typer.Context, operation: AnyOperation, payload: dict[str, Any]
 
 async def _ask(loaded: Settings, fault: str | None, operation: AnyOperation, payload: dict[str, Any]) -> dict[str, Any]:
     """Ask the running service; without a worker, read the file and Redis."""
-    url = loaded.service.redis_url
-    if url is None and not embedded_is_up(loaded.service):
-        _check_file(fault)
-        return await _locally(LiveSettings(loaded), operation, payload)
-    try:
-        async with open_client(loaded) as backend:
-            return await backend.call(operation, payload, budget=BUDGET_S)
-    except QueueError as error:
-        if error.reason is not Reason.NO_WORKER:
-            raise
+    url = None
+    if is_served(loaded):
+        try:
+            async with open_client(loaded) as backend:
+                return await backend.call(operation, payload, budget=BUDGET_S)
+        except QueueError as error:
+            if error.reason is not Reason.NO_WORKER:
+                raise
+        url = loaded.service.redis_url or embedded_redis_url(loaded.service)
     _check_file(fault)
-    async with _saved(loaded, url or embedded_redis_url(loaded.service)) as live:
-        return await _locally(live, operation, payload)
+    found: dict[str, Any] = await local().ask_settings(loaded, url, operation, payload, budget=BUDGET_S)
+    return found
 
 
 def _check_file(fault: str | None) -> None:
     """Raise `SettingsError` for an invalid file if no service runs that keeps its last good values."""
     if fault is not None:
         raise SettingsError(fault)
-
-
-async def _locally(live: LiveSettings, operation: AnyOperation, payload: dict[str, Any]) -> dict[str, Any]:
-    client = LocalOperationClient(by_name(SettingsOperations(live).handlers()))
-    return await client.call(operation, payload, budget=BUDGET_S)
-
-
-@asynccontextmanager
-async def _saved(loaded: Settings, url: str) -> AsyncIterator[LiveSettings]:
-    redis: Any = connect(url)
-    try:
-        yield await open_settings(loaded, redis)
-    finally:
-        await redis.aclose()
 
 
 def _print(view: dict[str, Any]) -> None:

@@ -9,15 +9,16 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from worker.bootstrap.core import open_core
 from worker.domain.errors import StoreError
+from worker.operations.client import OperationClient
 from worker.operations.registry import STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS
 from worker.operations.requests import JobKind
 from worker.settings.injection import Settings
 
-from .backend import LocalOperationClient, OperationClient, open_client
+from .backend import local, open_client
 from .options import settings_of
-from .output import fail, printed_as_json, progress_bar, say, show, table, wants_json
+from .output import fail, printed_as_json, say, show, table, wants_json
+from .progress import progress_bar
 
 POLL_S = 0.2
 BUDGET_S = 30.0
@@ -127,8 +128,8 @@ async def _backend(settings: Settings) -> AsyncIterator[OperationClient]:
         async with open_client(settings) as backend:
             yield backend
     else:
-        async with open_core(settings, with_model=False) as core:
-            yield LocalOperationClient(core.operations)
+        async with local().open_local(settings, with_model=False) as backend:
+            yield backend
 
 
 async def _run_job(settings: Settings, payload: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,9 @@ import time
 from dataclasses import dataclass
 from typing import Self
 
+DEFAULT_HOOK_DEADLINE_MS = 2800
+"""Default deadline of a hook call in milliseconds; the host's own limit is one second more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Deadline:

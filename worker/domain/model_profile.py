@@ -99,3 +99,16 @@ def only_vetoes(profile: ModelProfile) -> bool:
         return profile.may_only_veto
     size = billions(profile.name)
     return size is not None and size <= SMALL_BILLIONS
+
+
+@dataclass(frozen=True, slots=True)
+class ModelState:
+    """State of an open model: consecutive failures, the last reason, and the seconds until the breaker's next try.
+
+    `paused_s` is `None` if the model is not paused, and 0 if the next request tries it again.
+    """
+
+    name: str
+    failures: int
+    last: str | None
+    paused_s: float | None

@@ -10,12 +10,10 @@ from typing import Any
 
 from hooks.contract import InjectionRequest, InjectionResult, RenderOptions, Retention, Scope, SessionEvent
 from hooks.contract import SessionEventResult as EventResult
+from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 
 Native = Mapping[str, Any]
 """A native event or answer: a JSON object in the host's format."""
-
-DEFAULT_HOOK_DEADLINE_MS = 2800
-"""Default deadline of a hook call in milliseconds; the host's own limit is one second more."""
 
 
 class Role(StrEnum):

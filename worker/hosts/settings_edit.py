@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import SettingsError
 
 from . import json_edit
-from .profile import DEFAULT_HOOK_DEADLINE_MS, HostEvent, HostProfile
+from .profile import HostEvent, HostProfile
 
 HOOKS = "hooks"
 GRACE_MS = 1_000

@@ -1,28 +1,20 @@
-"""Clients of the operations: the running service over Redis, or this process.
+"""Clients of the operations; this one asks the running service over Redis.
 
 A caller asks, delivers the answer, and then commits it: a memory counts as shown once its block was delivered.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hooks.contract import Reason
 from hooks.queue import QueueClient, QueueFault
-from worker.domain.deadline import Deadline
-from worker.domain.errors import NotFound, OperationError, QueueError
-from worker.domain.operation import AnyOperation, Handlers, OperationAnswer
-
-from .job import attempt
+from worker.domain.errors import NotFound, QueueError
+from worker.domain.operation import AnyOperation, OperationAnswer
 
 BUDGET_S = 10.0
 COMMIT_S = 1.0
 ACK_S = 2.0
 """Seconds in which a worker must start a job."""
-
-MOST_WAITING = 200
-"""Requests that may wait for their turn in this process; further ones are refused as busy."""
 
 WHAT_TO_DO = {
     Reason.NO_WORKER: "no worker is running; start one with `meeseeks up` or `meeseeks worker`",
@@ -39,10 +31,6 @@ class QueueState:
 
     waiting: int
     alive: bool
-
-
-Commit = Callable[[str, str], Awaitable[bool]]
-"""Marks a turn as delivered, by the ledger's key and the turn's id. Returns whether the ledger knows the turn."""
 
 
 class OperationClient(Protocol):
@@ -90,46 +78,6 @@ class QueueOperationClient(OperationClient):
 
     async def commit(self, delivered: tuple[str, str]) -> bool:
         return await self._client.commit(*delivered, timeout=COMMIT_S)
-
-
-class LocalOperationClient(OperationClient):
-    """Runs operations in this process, at most `at_once` at a time."""
-
-    where = "this process"
-
-    def __init__(self, handlers: Handlers, commit: Commit | None = None, *, at_once: int = MOST_WAITING) -> None:
-        self._handlers = handlers
-        self._commit = commit
-        self._turns = asyncio.Semaphore(at_once)
-        self._waiting = 0
-
-    async def ask(
-        self, operation: AnyOperation, payload: dict[str, Any], *, budget: float = BUDGET_S, ack: float = ACK_S
-    ) -> OperationAnswer:
-        deadline = Deadline.after(budget)
-        handler = self._handlers.get(operation.name)
-        if handler is None:
-            raise OperationError(Reason.BAD_REQUEST, f"unknown operation {operation.name}")
-        await self._take_turn(deadline)
-        try:
-            return await attempt(handler, payload, deadline, budget)
-        finally:
-            self._turns.release()
-
-    async def _take_turn(self, deadline: Deadline) -> None:
-        if self._waiting >= MOST_WAITING:
-            raise OperationError(Reason.BUSY, "too many requests are waiting; try again later")
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(deadline.remaining()):
-                await self._turns.acquire()
-        except TimeoutError as error:
-            raise OperationError(Reason.DEADLINE, "no capacity before the deadline") from error
-        finally:
-            self._waiting -= 1
-
-    async def commit(self, delivered: tuple[str, str]) -> bool:
-        return self._commit is not None and await self._commit(*delivered)
 
 
 def without_password(url: str) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from worker.domain.deadline import Deadline
+from worker.domain.model_profile import ModelState
 from worker.domain.operation import AnyHandler
 from worker.ports.store import StoreEngine
 from worker.settings.live import LiveSettings
-from worker.triage.model_pool import ModelState
 
 from .registry import HEALTH
 from .requests import NoRequest

@@ -6,7 +6,7 @@ from hooks.protocol import wire
 from worker.domain.operation import JsonObject, Operation
 from worker.domain.receipt import Receipt
 from worker.receipts.cases import LabelledCase
-from worker.receipts.replay import Replay
+from worker.receipts.replay_models import Replay
 
 from . import requests, results
 

@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 
 from hooks.contract import MAX_DEADLINE_MS, Key, Scope, Text, UtcTime, memories
 from hooks.contract.dates import LastMoment
+from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.kinds import Budget
 from worker.domain.memory import DomainModel, Memory, MemoryType
-from worker.hosts.profile import DEFAULT_HOOK_DEADLINE_MS
 from worker.receipts.cases import Labels
-from worker.receipts.replay import ReplayRequest
+from worker.receipts.replay_models import ReplayRequest
 from worker.receipts.search import ReceiptFilter
 
 MAX_BATCH = 200

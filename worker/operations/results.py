@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field, PlainSerializer
 from hooks.contract import Reason
 from hooks.contract.memories import RecalledMemory
 from worker.domain.memory import Memory, MemoryType, StoreHealth
+from worker.domain.model_profile import ModelState
 from worker.transfer import to_fields
-from worker.triage.model_pool import ModelState
 
 # lambdas have no return annotation, so that the JSON schema stays that of the annotated type
 MemoryFields = Annotated[Memory, PlainSerializer(lambda memory: to_fields(memory))]  # noqa: PLW0108

@@ -10,7 +10,7 @@ import structlog
 from hooks.contract import Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import MeeseeksError, ModelError
-from worker.domain.model_profile import ModelKind, ModelProfile, kind_of
+from worker.domain.model_profile import ModelKind, ModelProfile, ModelState, kind_of
 from worker.settings.injection import InjectionConfig
 from worker.settings.selection import Strategy
 from worker.settings.service import ServiceSettings
@@ -35,19 +35,6 @@ class AnyModel(Protocol):
 
 
 M = TypeVar("M", bound=AnyModel)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelState:
-    """State of an open model: consecutive failures, the last reason, and the seconds until the breaker's next try.
-
-    `paused_s` is `None` if the model is not paused, and 0 if the next request tries it again.
-    """
-
-    name: str
-    failures: int
-    last: str | None
-    paused_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

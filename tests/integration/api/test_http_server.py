@@ -19,7 +19,8 @@ from tests.support.valkey import running_valkey, sync_redis
 from worker.adapters.redis.queue_state import LIMIT_S, look_at_queue
 from worker.api.server import HttpServer, listen
 from worker.domain.errors import SettingsError
-from worker.operations.client import LocalOperationClient, QueueState
+from worker.operations.client import QueueState
+from worker.operations.local_client import LocalOperationClient
 from worker.settings.service import ServiceSettings
 
 SECRET = "words-of-somebody"

@@ -10,7 +10,7 @@ from tests.support.upstream import Mode, Upstream
 from worker.bootstrap.core import open_core
 from worker.cli import app
 from worker.cli.doctor import _paused
-from worker.operations.client import LocalOperationClient
+from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import HEALTH, INJECT, REMEMBER
 from worker.settings.injection import Settings
 

@@ -13,9 +13,11 @@ finally:
 """
 
 
-def loaded_by(*arguments: str) -> set[str]:
+def loaded_by(*arguments: str, ends_with: int = 0) -> set[str]:
+    """Run a command in a process of its own and return the modules that it loaded."""
     command = [sys.executable, "-c", PROGRAM, *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == ends_with, found.stderr
     return set(found.stdout.rpartition("loaded:")[2].split())
 
 
@@ -23,3 +25,9 @@ def test_help_loads_no_module_of_a_command() -> None:
     modules = loaded_by("--help")
     assert {name for name in modules if name.startswith("worker")} == {"worker", "worker.cli", "worker.cli.common"}
     assert not modules & {"pydantic", "redis", "structlog", "numpy"}
+
+
+def test_a_command_that_asks_a_running_service_does_not_load_the_service() -> None:
+    modules = loaded_by("--redis-url", "redis://127.0.0.1:1", "recall", "tea", ends_with=1)
+    assert "worker.cli.memory.memories" in modules
+    assert not modules & {"structlog", "numpy", "worker.bootstrap.core", "worker.injection.service", "worker.cli.local"}

@@ -22,8 +22,8 @@ from worker.domain.errors import NotFound, QueueError
 from worker.domain.operation import JsonObject, OperationAnswer
 from worker.hosts import HOSTS, SubagentKind, SubagentTask
 from worker.hosts.subagents import WAIT_S, PendingSubagents
-from worker.operations.client import LocalOperationClient
 from worker.operations.hosts import DOCTOR_SESSION, DOCTOR_TENANT, HostOperations
+from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import HOST_HOOK, INJECT, PUT, SESSION_EVENT, SESSION_SHOW
 from worker.operations.requests import HostHookRequest
 from worker.settings.injection import load_settings

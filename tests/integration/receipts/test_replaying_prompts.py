@@ -15,7 +15,8 @@ from tests.support.paths import ROOT
 from tests.support.upstream import Upstream, keeping
 from worker.bootstrap.core import open_core
 from worker.domain.errors import OperationError
-from worker.operations.client import LocalOperationClient, OperationClient
+from worker.operations.client import OperationClient
+from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import INJECT, RECEIPTS, REMEMBER, REPLAY
 from worker.settings.injection import Settings
 

@@ -20,7 +20,7 @@ from worker.adapters.qdrant.edge.generations import EdgeGenerations, read_genera
 from worker.domain.errors import EmbedderError, MemoryRejected, NotFound, StoreDamaged, StoreError
 from worker.domain.memory import EmbedderProfile, Vector
 from worker.domain.operation import AnyOperation, by_name
-from worker.operations.client import LocalOperationClient
+from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import FORGET, STORE_INFO, STORE_JOB_START, STORE_JOB_STATUS, UPDATE
 from worker.operations.store import StoreOperations
 from worker.store.copying import Progress

@@ -17,7 +17,8 @@ from tests.support.oracle import adversary, oracle
 from tests.support.upstream import Mode, Responder, Upstream
 from worker.bootstrap.core import open_core
 from worker.domain.errors import SettingsError
-from worker.operations.client import LocalOperationClient, OperationClient
+from worker.operations.client import OperationClient
+from worker.operations.local_client import LocalOperationClient
 from worker.settings.injection import Settings, Strategy
 from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.evals.archive import EvaluationArchive

@@ -32,6 +32,12 @@ def leaves(command: Any) -> list[Any]:
     return [leaf for member in members for leaf in leaves(member)] if members else [command]
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_only_documented_options_are_there(name: str) -> None:
+    options = {one for parameter in group().all_loaded().commands[name].params for one in parameter.opts}
+    assert not {one for one in options if "completion" in one}
+
+
 def test_every_command_can_print_json() -> None:
     found = leaves(group().all_loaded())
     assert len(found) > 40

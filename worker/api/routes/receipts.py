@@ -15,7 +15,8 @@ from worker.api.problems import Problem
 from worker.api.schemas import LabelBody, ReceiptsQuery, ReplayBody, ReplaysBody
 from worker.domain.errors import MeeseeksError
 from worker.operations.registry import LABEL, RECEIPT, RECEIPTS, REPLAY
-from worker.receipts.replay import NO_MODEL, REPLAY_S, ReplayRequest, ReplaySummary, summed_up
+from worker.receipts.replay import summed_up
+from worker.receipts.replay_models import NO_MODEL, REPLAY_S, ReplayRequest, ReplaySummary
 from worker.receipts.search import ReceiptFilter
 
 TAGS: list[Any] = ["receipts"]

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from worker.adapters.local.hook_runner import CommandRun, filled, post, run_command
-from worker.bootstrap.opening import embedded_is_up
-from worker.cli.backend import open_client
+from worker.cli.backend import is_served, open_client
 from worker.cli.checks import Check
+from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import MeeseeksError
 from worker.hosts import HostProfile
-from worker.hosts.profile import DEFAULT_HOOK_DEADLINE_MS
 from worker.hosts.settings_edit import Handler, HandlerKind, InstalledHandler
 from worker.operations.client import OperationClient
 from worker.operations.hosts import DOCTOR_SESSION, DOCTOR_TENANT
@@ -41,7 +40,7 @@ async def examine_host(host: HostProfile, settings: Settings, *, quick: bool) ->
     checks = [*_installation(host, environment)] if host.settings is not None else []
     if quick:
         return checks
-    if settings.service.redis_url is None and not embedded_is_up(settings.service):
+    if not is_served(settings):
         return [*checks, Check("service", False, "not running; start it with `meeseeks up`")]
     try:
         handlers = _handlers(host, settings, environment)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from worker.adapters.local.host_files import HostFile
+from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import SettingsError
 from worker.hosts import HostProfile
 from worker.hosts.json_edit import is_empty, parsed
-from worker.hosts.profile import DEFAULT_HOOK_DEADLINE_MS, SettingsFiles
+from worker.hosts.profile import SettingsFiles
 from worker.hosts.settings_edit import (
     EMPTY,
     HandlerKind,

@@ -7,9 +7,9 @@ import typer
 
 from worker.cli.options import settings_of
 from worker.cli.output import printed_as_json, say, show_verbatim
+from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import SettingsError
 from worker.hosts import HOSTS, HostProfile
-from worker.hosts.profile import DEFAULT_HOOK_DEADLINE_MS
 from worker.operations.hosts import profile_of
 
 from .host_setup import (

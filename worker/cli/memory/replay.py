@@ -11,12 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from hooks.contract import Mode
 from worker.cli.backend import open_client
 from worker.cli.options import Tenant, settings_of
-from worker.cli.output import fail, printed_as_json, progress_bar, say, show, table, timing
+from worker.cli.output import fail, printed_as_json, say, show, table, timing
+from worker.cli.progress import progress_bar
 from worker.cli.tuning.evaluate import Set, own_folder, setting
 from worker.domain.errors import MeeseeksError
 from worker.operations.client import OperationClient
 from worker.operations.registry import RECEIPTS, REPLAY
-from worker.receipts.replay import REPLAY_S, summed_up
+from worker.receipts.replay import summed_up
+from worker.receipts.replay_models import REPLAY_S
 from worker.triage.prompt_files import whole_prompt
 
 from .receipts import Degraded, OneAgent, OneEngine, OneOutcome, OneReason, Session, Since, Until, filter_of

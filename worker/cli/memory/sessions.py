@@ -5,8 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from hooks.contract import SessionEvent, SessionEventType
-from worker.bootstrap.opening import embedded_is_up
-from worker.cli.backend import call
+from worker.cli.backend import call, is_served
 from worker.cli.options import Tenant, settings_of
 from worker.cli.output import answer, fail, printed_as_json, say, show, table
 from worker.domain.operation import AnyOperation
@@ -88,6 +87,6 @@ def _send(context: typer.Context, event: dict[str, Any]) -> None:
 
 def _call(context: typer.Context, operation: AnyOperation, payload: dict[str, Any]) -> dict[str, Any]:
     settings = settings_of(context)
-    if settings.service.redis_url is None and not embedded_is_up(settings.service):
+    if not is_served(settings):
         fail(NO_SERVICE)
     return call(context, operation, payload, budget=BUDGET_S)

@@ -17,7 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from hooks.private_files import private_file
 from worker.cli.backend import open_client
 from worker.cli.options import Tenant, settings_of
-from worker.cli.output import answer, errors, fail, printed_as_json, progress_bar, say
+from worker.cli.output import answer, errors, fail, printed_as_json, say
+from worker.cli.progress import progress_bar
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 from worker.operations.bulk import BATCH, OutputFormat, batches, export_pieces, put_batch

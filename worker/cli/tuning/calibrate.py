@@ -11,11 +11,14 @@ import typer
 
 from worker.adapters.models.relevance_file import read_relevance_model
 from worker.bootstrap.opening import make_embedder
-from worker.cli.backend import OperationClient, open_client
-from worker.cli.options import Agent, Tenant, User, settings_of
-from worker.cli.output import printed_as_json, progress_bar, say, show, table
+from worker.cli.backend import open_client
+from worker.cli.local import quiet_settings_of
+from worker.cli.options import Agent, Tenant, User
+from worker.cli.output import printed_as_json, say, show, table
+from worker.cli.progress import progress_bar
 from worker.domain.errors import RelevanceError, SettingsError
 from worker.domain.memory import EmbedderProfile
+from worker.operations.client import OperationClient
 from worker.operations.registry import RECALL
 from worker.recall.ranking import KEYWORD_THRESHOLD
 from worker.recall.thresholds import Thresholds, read_calibration, write_calibration
@@ -99,7 +102,7 @@ def calibrate(
     agent: Agent = "main",
 ) -> None:
     """Fit the search thresholds and the relevance model to labelled tasks, or only the thresholds to the store."""
-    settings = settings_of(context)
+    settings = quiet_settings_of(context)
 
     async def work() -> Measured:
         if store == (cases is not None):

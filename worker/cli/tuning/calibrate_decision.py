@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from worker.bootstrap.opening import make_decision_model
-from worker.cli.backend import OperationClient
-from worker.cli.options import settings_of
-from worker.cli.output import printed_as_json, progress_bar, say, show, table
+from worker.cli.local import quiet_settings_of
+from worker.cli.output import printed_as_json, say, show, table
+from worker.cli.progress import progress_bar
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, SettingsError
 from worker.domain.memory import Candidate, SelectionTask
 from worker.domain.model_profile import USUAL_QUESTIONS
+from worker.operations.client import OperationClient
 from worker.operations.registry import RECALL
 from worker.ports.models import DecisionModel
 from worker.settings.injection import InjectionConfig, Settings
@@ -77,7 +78,7 @@ def calibrate_decision(
     write: Annotated[bool, typer.Option("--write", help="Save the fit; restart services to use it.")] = False,
 ) -> None:
     """Calibrate a decision model's probabilities and threshold on labelled tasks."""
-    settings = settings_of(context)
+    settings = quiet_settings_of(context)
 
     async def work() -> ScaleFit:
         before = read_scales(settings.service.home).get(model, DecisionScale())

@@ -1,8 +1,8 @@
 """`meeseeks eval` and `meeseeks compare`: measure injection on labelled tasks, and compare two evaluations."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,12 +10,12 @@ import numpy as np
 import typer
 
 from worker.bootstrap.assembly import utc_now
-from worker.bootstrap.core import open_core
-from worker.cli.options import settings_of
-from worker.cli.output import printed_as_json, progress_bar, say, show, table
+from worker.cli.local import open_local, quiet_settings_of
+from worker.cli.output import printed_as_json, say, show, table
+from worker.cli.progress import progress_bar
 from worker.cli.settings import value_of
 from worker.domain.errors import SettingsError
-from worker.operations.client import LocalOperationClient, OperationClient
+from worker.operations.client import OperationClient
 from worker.settings.injection import Settings, Strategy
 from worker.tuning.evals.archive import FOLDER, EvaluationArchive
 from worker.tuning.evals.comparison import Difference, EvaluationComparison, compare
@@ -67,7 +67,7 @@ def evaluation(
     fresh: Fresh = False,
 ) -> None:
     """Measure what the service injects for labelled tasks, on temporary stores."""
-    loaded = settings_of(context)
+    loaded = quiet_settings_of(context)
 
     async def work() -> Report:
         requested = EvaluationRequest(
@@ -100,7 +100,7 @@ def comparison(
     after: Annotated[str, typer.Argument(help="Id or file of the evaluation to compare with it.")],
 ) -> None:
     """Compare two evaluations: differences with confidence intervals, and the tasks that changed."""
-    loaded = settings_of(context)
+    loaded = quiet_settings_of(context)
 
     async def work() -> tuple[Report, Report, EvaluationComparison]:
         archive = archive_of(loaded)
@@ -129,11 +129,9 @@ async def measured(loaded: Settings, requested: EvaluationRequest, prompt: Promp
     return report
 
 
-@asynccontextmanager
-async def _service(settings: Settings) -> AsyncIterator[OperationClient]:
+def _service(settings: Settings) -> AbstractAsyncContextManager[OperationClient]:
     """Open a service in this process."""
-    async with open_core(settings, with_model=settings.service.model != "none") as core:
-        yield LocalOperationClient(core.operations)
+    return open_local(settings, with_model=settings.service.model != "none")
 
 
 def compared(before: Report, after: Report) -> EvaluationComparison:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from worker.cli.backend import OperationClient, open_client
+from worker.cli.backend import open_client
+from worker.operations.client import OperationClient
 from worker.operations.registry import PUT
 from worker.query.focus import focus
 from worker.query.skipping import skip_reason

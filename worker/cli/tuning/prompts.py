@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from worker.bootstrap.assembly import utc_now
-from worker.cli.options import settings_of
+from worker.cli.local import quiet_settings_of
 from worker.cli.output import printed_as_json, say, show, table
 from worker.domain.errors import PromptError, SettingsError
 from worker.settings.injection import Settings
@@ -53,7 +53,7 @@ def lint(
     files: Annotated[list[Path] | None, typer.Argument(help="Prompt files (default: those in use).")] = None,
 ) -> None:
     """Report errors and warnings in prompt files; exit with code 1 if one cannot be used."""
-    settings = settings_of(context)
+    settings = quiet_settings_of(context)
 
     async def work() -> dict[str, list[PromptProblem]]:
         paths = files or [file.path for file in prompts_in_force(settings.service).values()]
@@ -98,7 +98,7 @@ def promote(
     force: Annotated[str | None, typer.Option(help="Promote it regardless, for this recorded reason.")] = None,
 ) -> None:
     """Put a prompt into use if no measure gets worse and at least one gets better."""
-    loaded = settings_of(context)
+    loaded = quiet_settings_of(context)
 
     async def work() -> tuple[Promotion, Path | None]:
         requested = EvaluationRequest(

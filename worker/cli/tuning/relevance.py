@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from worker.adapters.models.relevance_file import RelevanceFile, read_relevance_model
-from worker.cli.options import settings_of
+from worker.cli.local import quiet_settings_of
 from worker.cli.output import printed_as_json, say, show, table
 from worker.domain.kinds import RelevanceProfile
 from worker.relevance.adjustment import read_adjustment
@@ -45,7 +45,7 @@ COMPARED = ("precision", "recall", "clean", "forbidden", "items")
 @relevance_model.command("show")
 def show_relevance_model(context: typer.Context) -> None:
     """Show the version, digest, thresholds and your own fit of the relevance model."""
-    settings = settings_of(context)
+    settings = quiet_settings_of(context)
 
     async def work() -> tuple[RelevanceFile, Adjustment | None]:
         file = read_relevance_model()
@@ -72,7 +72,7 @@ def _text(value: Any) -> str:
 @relevance_model.command("eval")
 def evaluate_relevance_model(context: typer.Context, cases: Labelled) -> None:
     """Measure what each relevance profile would inject for labelled tasks."""
-    settings = settings_of(context)
+    settings = quiet_settings_of(context)
 
     async def work() -> dict[str, ChoiceEffect]:
         file = read_relevance_model()
@@ -98,7 +98,7 @@ def fit_relevance_model(
     write: Annotated[bool, typer.Option("--write", help="Save the fit if it helps; restart to use it.")] = False,
 ) -> None:
     """Fit the last step of the model to your labelled tasks, and measure the effect on held-out tasks."""
-    settings = settings_of(context)
+    settings = quiet_settings_of(context)
 
     async def work() -> tuple[RelevanceFit, RelevanceFile]:
         file = read_relevance_model()
@@ -135,7 +135,7 @@ def compare_relevance_model(
     max_cost: MaxCost = None,
 ) -> None:
     """Compare the relevance model with the search scores and another model on the same labelled tasks."""
-    settings = settings_of(context)
+    settings = quiet_settings_of(context)
 
     async def work() -> RelevanceComparison:
         found = await _compared(settings, cases)

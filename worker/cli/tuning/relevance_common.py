@@ -11,7 +11,8 @@ import typer
 
 from worker.adapters.models.minilm import PROFILE
 from worker.adapters.models.relevance_file import RelevanceFile, RelevanceProcess
-from worker.cli.output import progress_bar, say, show, table
+from worker.cli.output import say, show, table
+from worker.cli.progress import progress_bar
 from worker.domain.errors import SettingsError
 from worker.domain.memory import EmbedderProfile
 from worker.recall.thresholds import read_calibration

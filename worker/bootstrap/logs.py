@@ -1,0 +1,24 @@
+"""Logging of the service."""
+
+import sys
+from typing import Any
+
+import structlog
+
+from worker.settings.service import ServiceSettings
+
+
+def configure_logging(service: ServiceSettings) -> None:
+    """Log structured lines to standard error: JSON, or coloured text on a terminal."""
+    console = service.log_format == "console" or (service.log_format == "auto" and sys.stderr.isatty())
+    renderer: Any = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(service.log_level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

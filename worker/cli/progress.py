@@ -1,0 +1,10 @@
+"""Progress bars."""
+
+from rich.progress import Progress, ProgressColumn
+
+from .output import errors, wants_json
+
+
+def progress_bar(*columns: ProgressColumn) -> Progress:
+    """Return a progress bar that JSON output switches off."""
+    return Progress(*columns, console=errors, disable=wants_json(), transient=True)
