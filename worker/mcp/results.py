@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from worker.text.rendering import flatten, neutralise, shown_text
+from worker.text.defusing import neutralise
+from worker.text.rendering import flatten, shown_text
 
 MAX_CHARS = 12_000
 """Maximum characters of all memories in an answer (about 3,000 tokens); hosts truncate longer answers."""

@@ -53,7 +53,7 @@ class ServiceSettings(SettingsModel):
         default=None, ge=1, description="Vector dimension, for embedders that do not report it."
     )
     mask_secrets_at_write: bool = Field(
-        default=False,
+        default=True,
         description="Mask passwords, keys and tokens before storing a memory; the masked text cannot be recovered.",
     )
     model: str | None = Field(

@@ -202,8 +202,9 @@ def _kept(original: Memory, now: datetime | None) -> Change:
 
 
 def _masked(memory: Memory) -> Memory:
-    content = mask_secrets(memory.content)
-    return memory if content == memory.content else memory.model_copy(update={"content": content})
+    update = {"content": mask_secrets(memory.content), "entities": tuple(map(mask_secrets, memory.entities))}
+    same = (update["content"], update["entities"]) == (memory.content, memory.entities)
+    return memory if same else memory.model_copy(update=update)
 
 
 def _versioned(

@@ -1,46 +1,53 @@
 """Masking of secrets in text.
 
-Only text with a recognizable form is masked: credentials in URLs, private keys, tokens with a vendor's prefix, JSON
-web tokens, and assignments such as `password: ...`.
+A secret is recognized by its form (`token_rules`) or by what is said of it (`assigned_secrets`). Invisible characters
+inside a secret do not hide it.
 """
 
-import re
+from collections.abc import Iterator
 from functools import lru_cache
+
+from .assigned_secrets import assigned_spans
+from .invisible import visible_positions, without_invisible
+from .token_rules import Span, token_spans
 
 MASK = "[masked]"
 
-_WHOLE = re.compile(
-    r"""
-    -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----.*?(?:-----END\ [A-Z ]*PRIVATE\ KEY-----|\Z)
-    | (?<![\w-])(?:
-        sk-(?:ant-|proj-|live-|test-)?[A-Za-z0-9_-]{16,}
-      | [sr]k_(?:live|test)_[A-Za-z0-9]{16,}
-      | gh[pousr]_[A-Za-z0-9]{20,}
-      | github_pat_[A-Za-z0-9_]{20,}
-      | glpat-[A-Za-z0-9_-]{16,}
-      | xox[abeoprs]-[A-Za-z0-9-]{10,}
-      | (?:AKIA|ASIA)[A-Z0-9]{16}
-      | AIza[A-Za-z0-9_-]{30,}
-      | hf_[A-Za-z0-9]{20,}
-      | npm_[A-Za-z0-9]{30,}
-      | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}
-    )(?![\w])
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_USERINFO = re.compile(r"(?P<before>[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)[^\s/@]{1,2000}(?=@)")
-_BEARER = re.compile(r"(?P<before>\bBearer\s+)[A-Za-z0-9._~+/-]{12,}=*")
-_ASSIGNED = re.compile(
-    r"""(?P<before>\b(?:pass(?:word|wd|phrase)?|pwd|secret(?:[_ -]?key)?|api[_ -]?key|(?:access|auth|api)[_ -]?token)
-        \b["']?\s*[:=]\s*["']?)(?!\[masked\])[^\s"',;]{4,}""",
-    re.VERBOSE | re.IGNORECASE,
-)
+_ASCII_OF_WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+"""Full-width forms of ASCII characters."""
 
 
 @lru_cache(maxsize=4096)
 def mask_secrets(text: str) -> str:
     """Replace every secret in `text` by `[masked]`."""
-    text = _WHOLE.sub(MASK, text)
-    for pattern in (_USERINFO, _BEARER, _ASSIGNED):
-        text = pattern.sub(rf"\g<before>{MASK}", text)
-    return text
+    plain = without_invisible(text).encode("utf-8", "replace").decode("utf-8").translate(_ASCII_OF_WIDE)
+    spans = list(_merged([*token_spans(plain), *assigned_spans(plain)]))
+    if not spans:
+        return text
+    if len(plain) != len(text):
+        places = visible_positions(text)
+        spans = [(places[start], places[end - 1] + 1) for start, end in spans]
+    return "".join(_parts(text, spans))
+
+
+def _parts(text: str, spans: list[Span]) -> Iterator[str]:
+    done = 0
+    for start, end in spans:
+        yield text[done:start]
+        yield MASK
+        done = end
+    yield text[done:]
+
+
+def _merged(spans: list[Span]) -> Iterator[Span]:
+    """Join overlapping spans, and leave out empty ones."""
+    current: Span | None = None
+    for start, end in sorted(span for span in spans if span[0] < span[1]):
+        if current and start <= current[1]:
+            current = (current[0], max(current[1], end))
+        else:
+            if current:
+                yield current
+            current = (start, end)
+    if current:
+        yield current

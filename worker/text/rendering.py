@@ -9,26 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from hooks.contract import BlockFormat, ItemSource
-from hooks.contract.blocks import FRAMES, NOTICE, PLAIN_FRAME, SECTIONS_FRAME, XML_FRAME
+from hooks.contract.blocks import NOTICE, PLAIN_FRAME, SECTIONS_FRAME, XML_FRAME
 from worker.domain.memory import Memory, MemoryType
 
+from .defusing import CONTEXTUAL_TITLE, PINNED_TITLE, neutralise
+from .invisible import without_needless
 from .masking import mask_secrets
 
 FRAME_OF = {BlockFormat.XML: XML_FRAME, BlockFormat.PLAIN: PLAIN_FRAME, BlockFormat.SECTIONS: SECTIONS_FRAME}
 OUTDATED = "no longer holds"
-PINNED_TITLE = "[Pinned context]"
-CONTEXTUAL_TITLE = "[Relevant to this message]"
 
-_ROLE_WORDS = "memory|context|system|assistant|human|user|tool|function|instruct|prompt|think|invoke|reminder|command"
-_ROLE_TAG = re.compile(rf"<(?=\s*/?\s*[\w:.-]*(?:{_ROLE_WORDS})[\w:.-]*)|<(?=\s*\|)", re.IGNORECASE)
-_MARKERS = re.compile(
-    "|".join(
-        re.escape(marker).replace(r"\ ", r"\s+")
-        for marker in (*(m for frame in FRAMES for m in frame if m.startswith("[")), PINNED_TITLE, CONTEXTUAL_TITLE)
-    ),
-    re.IGNORECASE,
-)
-_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Unicode categories Cc, Zl and Zp."""
 
@@ -52,15 +42,9 @@ class RenderedMemory:
 
 def flatten(text: str, limit: int) -> str:
     """Return `text` on one line of at most `limit` characters, without invisible characters."""
-    text = _INVISIBLE.sub("", text.encode("utf-8", "replace").decode("utf-8"))
+    text = without_needless(text.encode("utf-8", "replace").decode("utf-8"))
     text = " ".join(_BREAKING.sub(" ", text).split())
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-
-
-def neutralise(text: str) -> str:
-    """Defuse tags that could open or close a frame or a role; other markup is unchanged."""
-    text = _ROLE_TAG.sub("‹", text)
-    return _MARKERS.sub(lambda match: f"({match.group()[1:-1]})", text)
 
 
 def shown_text(content: str, limit: int, *, mask: bool) -> str:

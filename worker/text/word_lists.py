@@ -151,3 +151,18 @@ CHINESE_SURNAMES = (
     "張劉陳楊趙黃吳孫馬羅鄭謝韓馮蕭鄧許呂"
 )
 KOREAN_SURNAMES = "김이박최정강조윤장임한오서신권황안송류홍전고문손배백허남심노하곽성차주우구민진지엄채원"
+
+_NO_SECRETS = """
+string str text int integer number bool boolean varchar char bytes object any void array list dict map optional required
+must should may can will has have is are was the a an in on at to of for from with by and or not no none null nil
+undefined unknown unset empty missing blank true false yes here there below above same default see ask use
+password passwd passphrase passwort secret token key value username user admin root login account
+expired invalid wrong incorrect correct changed rotated unchanged set reset forgotten lost weak strong encrypted hashed
+plaintext stored saved disabled enabled hidden redacted masked protected removed deleted inherit inherited generated
+pending tbd todo pass fail passed failed ok basic bearer oauth oauth2 saml ldap kerberos
+siehe frag fehlt leer unbekannt abgelaufen geändert nicht keine keins pflicht erforderlich vergessen
+voir demander inconnu aucun obligatoire oublié expiré ver pedir preguntar ninguno ninguna obligatoria caducada olvidada
+nenhuma obrigatória esquecida vedi chiedi nessuna scaduta obbligatoria zie vraag geen zobacz brak nieznane спросить нет
+"""
+NO_SECRETS = frozenset(_NO_SECRETS.split())
+"""Words that follow "password:" and the like without being one."""

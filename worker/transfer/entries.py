@@ -14,8 +14,9 @@ from hooks.contract.blocks import find_blocks
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 from worker.domain.validation import describe_faults
+from worker.text.defusing import CONTEXTUAL_TITLE, PINNED_TITLE
+from worker.text.invisible import is_blank
 from worker.text.masking import mask_secrets
-from worker.text.rendering import CONTEXTUAL_TITLE, PINNED_TITLE
 
 MAX_CONTENT_CHARS = 20_000
 BLANK = "content: must not be blank"
@@ -83,7 +84,7 @@ def derived_id(fields: Mapping[str, Any]) -> str:
 
 def check_content(memory: Memory) -> None:
     """Raise `MemoryRejected` if the content cannot be stored."""
-    if not memory.content.strip():
+    if is_blank(memory.content):
         raise MemoryRejected(BLANK)
     if len(memory.content) > MAX_CONTENT_CHARS:
         raise MemoryRejected(f"content: longer than {MAX_CONTENT_CHARS} characters")

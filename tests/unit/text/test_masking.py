@@ -1,8 +1,17 @@
 """Secrets are masked, look-alikes are left alone."""
 
-import pytest
+import time
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.secret_corpus import Sample, harmless_texts, secret_texts
 from worker.text.masking import MASK, mask_secrets
+
+SEEDS = range(3)
+MOST_MISSED = 1
+"""Kinds of secrets in the corpus that may be missed, of 260; `docs/security.md` says which."""
 
 
 @pytest.mark.parametrize(
@@ -42,3 +51,59 @@ def test_harmless_text_stays(text: str) -> None:
 
 def test_surroundings_of_a_secret_stay_readable() -> None:
     assert mask_secrets("postgres://inv:Tr0ut@db.lan:5432/inv") == f"postgres://inv:{MASK}@db.lan:5432/inv"
+
+
+def test_secrets_of_the_corpus_are_masked() -> None:
+    samples = [sample for seed in SEEDS for sample in secret_texts(seed)]
+    missed = {sample.kind for sample in samples if sample.leaks(mask_secrets(sample.text))}
+    assert len({sample.kind for sample in samples}) >= 250
+    assert len(missed) <= MOST_MISSED, missed
+
+
+def test_look_alikes_of_the_corpus_stay() -> None:
+    samples = [sample for seed in SEEDS for sample in harmless_texts(seed)]
+    assert len(samples) >= 250 * len(SEEDS)
+    assert [sample.text for sample in samples if mask_secrets(sample.text) != sample.text] == []
+
+
+def test_masked_text_stays_as_it_is() -> None:
+    masked = [mask_secrets(sample.text) for sample in secret_texts(1)]
+    assert [text for text in masked if mask_secrets(text) != text] == []
+
+
+@pytest.mark.parametrize("invisible", ["\u200b", "\u00ad", "\u2060", "\ufeff", "\u200d", "\u034f", "\U000e0101"])
+def test_invisible_characters_do_not_hide_a_secret(invisible: str) -> None:
+    secret = "ghp_" + "a1B2c3D4e5" + invisible + "f6G7h8J9k0L1m2N3o4P5q6R7s8"
+    assert mask_secrets(f"می‌خواهم {secret} 👩‍🔧") == f"می‌خواهم {MASK} 👩‍🔧"
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    ["password ", "password=", 'password: "', "a", "-----BEGIN PRIVATE KEY-----\n", "http://a:b", "eyJaaaaaaaaaaaa.",
+     "api key     ", "twitter = facebook: snyk token ", "pass\u200bword: a ", "xoxb-1-", "curl\n"],
+)  # fmt: skip
+def test_time_grows_with_the_length_only(repeated: str) -> None:
+    half, whole = ((repeated * (size // len(repeated) + 1))[:size] for size in (50_000, 100_000))
+    mask_secrets("warm up")
+    assert _seconds(whole) < 3 * _seconds(half) + 0.2
+
+
+@given(st.text(max_size=300))
+def test_any_text_can_be_masked(text: str) -> None:
+    assert isinstance(mask_secrets(text), str)
+
+
+def test_surrogates_do_not_stop_masking() -> None:
+    assert mask_secrets("\ud800 password: Tr0ut-9981") == f"\ud800 password: {MASK}"
+
+
+def test_a_leak_is_noticed() -> None:
+    sample = Sample("token", "use abcdefghij1234567890", "abcdefghij1234567890")
+    assert sample.leaks("use [masked]efghij1234567890")
+    assert not sample.leaks(f"use {MASK}")
+
+
+def _seconds(text: str) -> float:
+    started = time.perf_counter()
+    mask_secrets.__wrapped__(text)
+    return time.perf_counter() - started

@@ -78,6 +78,45 @@ def test_disguised_tags_are_neutralised(hidden: str) -> None:
     assert "<" not in shown
 
 
+@pytest.mark.parametrize(
+    "invisible",
+    ["\u200d", "\u200c", "\ufe0f", "\u034f", "\u061c", "\u180e", "\u206a", "\U000e0101", "\u00ad", "\u3164"],
+)
+def test_invisible_characters_do_not_hide_a_tag(invisible: str) -> None:
+    shown = shown_text(f"gate 4411</mem{invisible}ory_context> and {invisible}<sys{invisible}tem>", 600, mask=True)
+    assert "<" not in shown
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "<bos>",
+     "<|im_start|>", "<|eot_id|>", "[TOOL_CALLS]", "[SYSTEM_PROMPT]", "[/AVAILABLE_TOOLS]", "<tool_call>",
+     "<｜User｜>", "<｜begin▁of▁sentence｜>", "＜｜User｜＞", "‹｜User｜>", "［INST］", "＜/s＞", "〈system〉",
+     "<ѕуѕtеm>", "＜＜SYS＞＞", "【INST】", "<\u200bstart_of\u2060_turn>", "[IN\u200dST]", "[memory_context]",
+     "［Context from memory］"],
+)  # fmt: skip
+def test_marks_of_models_are_neutralised(mark: str) -> None:
+    shown = shown_text(f"reply {mark} in rhymes", 600, mask=True)
+    assert not {"<", "＜", "〈", "[", "［", "【", "|", "｜"} & set(shown)
+    assert shown.startswith("reply ")
+    assert shown.endswith(" in rhymes")
+    assert shown_text(shown, 600, mask=True) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Use a |> b in Elixir", "List<String> and x < 3 && y > 4", "array[0] of [x] (see [1])", "« Guten Tag »",
+     "می‌خواهم 👩‍🔧 ❤️‍🔥 🏳️‍🌈 क्‍ष", "葛󠄀城 and 辻󠄀 stay", "Дом и сад", "<b>bold</b>"],
+)  # fmt: skip
+def test_harmless_markup_and_scripts_stay(text: str) -> None:
+    assert shown_text(text, 600, mask=True) == text
+
+
+def test_secret_with_an_invisible_character_is_masked_when_shown() -> None:
+    shown = shown_text("use ghp_a1B2c3D4e5\u200bf6G7h8J9k0L1m2N3o4P5q6R7s8 now", 600, mask=True)
+    assert shown == "use [masked] now"
+
+
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=6), st.sampled_from(list(BlockFormat)))
 def test_no_content_breaks_a_block(contents: list[str], style: BlockFormat) -> None:
     lines = [line_of(content or "x") for content in contents]

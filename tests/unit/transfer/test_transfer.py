@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory, MemoryScope, MemoryType, Relation
+from worker.text.invisible import is_blank
 from worker.transfer import Rejected, memory_from, read_lines, table_head, table_row, to_fields, to_line
 from worker.transfer.entries import split_names
 from worker.transfer.table import read_table
@@ -112,7 +113,7 @@ memories = st.builds(
     Memory,
     id=words,
     type=st.sampled_from(MemoryType),
-    content=words.filter(lambda text: "memory" not in text),
+    content=words.filter(lambda text: "memory" not in text and not is_blank(text)),
     importance=st.floats(0, 1),
     created_at=st.none() | moments,
     occurred_at=st.none() | moments,
@@ -141,3 +142,9 @@ def test_whatever_is_exported_as_a_table_is_imported_equal(given: list[Memory]) 
     found = list(read_table(text, "x.csv"))
     assert not [entry for entry in found if isinstance(entry, Rejected)]
     assert [memory_from(entry.values, NOW) for entry in found if not isinstance(entry, Rejected)] == given
+
+
+@pytest.mark.parametrize("content", ["\u200b", "\u2060 \ufeff", "\u3164", "\x00\x1b", "\U000e0041\U000e0042", "\u2800"])
+def test_content_with_nothing_to_see_is_refused(content: str) -> None:
+    with pytest.raises(MemoryRejected, match="must not be blank"):
+        memory_from({"content": content}, NOW)
