@@ -24,7 +24,8 @@ class LedgerEntry:
 class LedgerView:
     """The ledger at the start of a turn.
 
-    `replay` is this turn's earlier answer as JSON. `pending` is the last turn before an unfinished compaction.
+    `turn` is 0 if the ledger did not answer. `replay` is this turn's earlier answer as JSON. `pending` is the last turn
+    before an unfinished compaction.
     """
 
     turn: int = 1

@@ -172,7 +172,7 @@ class InjectionService:
                 return await ledger.view(turn.ledger_key, turn.turn_key, depth=depth)
         except (QueueError, TimeoutError):
             log.warning("ledger_unavailable")
-            return LedgerView()
+            return LedgerView(turn=0)
 
     async def _deliver(self, turn: Turn, number: int, conclusion: Conclusion) -> Injection:
         """Offer the block to the ledger; it counts as shown once the hook commits it."""

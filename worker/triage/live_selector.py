@@ -41,11 +41,15 @@ MIN_NEXT_S = 0.4
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """The prompts in use; `others` are further prompts of the folder that triage can use, by id."""
+    """The prompts in use; `others` are further prompts of the folder that triage can use, by id.
+
+    `warned` are unknown prompts whose absence has been logged.
+    """
 
     triage: Prompt
     decision: Prompt
     others: Mapping[str, Prompt] = field(default_factory=dict)
+    warned: set[str] = field(default_factory=set, compare=False)
 
     def with_prompt(self, prompt: Prompt | None) -> "PromptSet":
         """Return a copy in which `prompt` replaces the one with its id."""
@@ -62,7 +66,8 @@ class PromptSet:
         if config.prompt == self.triage.id:
             return self.triage
         found = self.others.get(config.prompt)
-        if found is None:
+        if found is None and config.prompt not in self.warned:
+            self.warned.add(config.prompt)
             _log.warning("prompt_unknown", prompt=config.prompt, used=self.triage.id)
         return found or self.triage
 

@@ -1,8 +1,11 @@
 """Open each configured model once, with its own circuit breaker."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
 import structlog
@@ -21,6 +24,9 @@ log = structlog.get_logger()
 
 OPENING_S = 0.5
 """Maximum seconds that a request waits for a model to open."""
+
+NOT_OPENED = (ImportError, ValueError, TypeError, AttributeError, LookupError, RuntimeError, OSError)
+"""What a model's SDK may raise while it is imported and a client is made."""
 
 
 class AnyModel(Protocol):
@@ -47,19 +53,30 @@ class Opened(Generic[M]):
 
 
 class ModelPool(Generic[M]):
-    """Open models by name when they are first needed. `load` may block while an SDK is imported."""
+    """Open models by name when they are first needed. `load` may block while an SDK is imported.
 
-    def __init__(self, load: Callable[[ModelProfile], M], profile: Callable[[str], ModelProfile]) -> None:
+    A model that could not be opened is tried again once per pause; `clock` returns monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[ModelProfile], M],
+        profile: Callable[[str], ModelProfile],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._load = load
         self._profile = profile
+        self._clock = clock
+        self._refused: defaultdict[str, CircuitBreaker] = defaultdict(lambda: CircuitBreaker(threshold=1))
         self._opened: dict[str, asyncio.Task[Opened[M]]] = {}
         self._warming: set[asyncio.Task[None]] = set()
 
     def open(self, name: str) -> "asyncio.Task[Opened[M]]":
         """Start to open and warm up a model, unless it is open already."""
         known = self._opened.get(name)
-        if known is None or _failed(known):
+        if known is None or (_failed(known) and self._refused[name].allow(self._clock())):
             known = asyncio.create_task(self._open(name), name=f"open-model-{name}")
+            known.add_done_callback(partial(self._note_opening, name))
             self._opened[name] = known
         return known
 
@@ -71,8 +88,8 @@ class ModelPool(Generic[M]):
                 return await asyncio.shield(opening)
         except TimeoutError:
             raise ModelError(Reason.MODEL_NO_TIME, f"{name}: still opening") from None
-        except MeeseeksError as error:
-            raise ModelError(Reason.MODEL_ERROR, f"{name}: cannot be opened: {error}") from error
+        except (MeeseeksError, *NOT_OPENED) as error:
+            raise ModelError(Reason.MODEL_ERROR, f"{name}: cannot be opened: {_told(error)}") from error
 
     def states(self, now: float) -> list[ModelState]:
         """Return the state of every open model; `now` is in monotonic seconds."""
@@ -101,6 +118,22 @@ class ModelPool(Generic[M]):
         self._warming.add(warming)
         warming.add_done_callback(self._warming.discard)
         return opened
+
+    def _note_opening(self, name: str, opening: "asyncio.Task[Opened[M]]") -> None:
+        if opening.cancelled():
+            return
+        error = opening.exception()
+        if error is None:
+            self._refused.pop(name, None)
+            return
+        self._refused[name].record_failure(self._clock(), reason=Reason.MODEL_ERROR)
+        paused = self._refused[name].paused_for(self._clock())
+        log.warning("model_not_opened", model=name, error=type(error).__name__, next_try_s=round(paused or 0.0, 1))
+
+
+def _told(error: Exception) -> str:
+    """Return the message of our own error; a library's may show what is private, so only its kind."""
+    return str(error) if isinstance(error, MeeseeksError) else type(error).__name__
 
 
 def _is_open(task: "asyncio.Task[Opened[M]]") -> bool:

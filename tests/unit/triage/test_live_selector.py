@@ -4,6 +4,7 @@ import asyncio
 from time import monotonic
 
 import pytest
+from structlog.testing import capture_logs
 
 from hooks.contract import Reason
 from tests.support.scripted_model import Say, ScriptedModel
@@ -18,7 +19,9 @@ from worker.ports.models import ChatModel, Selector
 from worker.settings.injection import InjectionConfig, Strategy
 from worker.settings.service import ServiceSettings
 from worker.triage.breaker import CircuitBreaker
+from worker.triage.live_selector import LivePrompts
 from worker.triage.model_pool import ModelNames, ModelPool
+from worker.triage.prompt_files import default_prompts_dir
 
 FIRST, SECOND = "first/model", "second/model"
 
@@ -180,12 +183,45 @@ async def test_a_model_is_opened_once_and_a_failed_one_is_tried_again() -> None:
             raise SettingsError("the variable MY_KEY is not set")
         return ScriptedModel([], profile.name)
 
-    pool = ModelPool[ChatModel](load, lambda name: ModelProfile(name=name))
-    with pytest.raises(ModelError, match="MY_KEY") as caught:
-        await pool.get(FIRST, Deadline.after(1))
-    assert caught.value.reason is Reason.MODEL_ERROR
+    now = [100.0]
+    pool = ModelPool[ChatModel](load, lambda name: ModelProfile(name=name), lambda: now[0])
+    for _ in range(3):
+        with pytest.raises(ModelError, match="MY_KEY") as caught:
+            await pool.get(FIRST, Deadline.after(1))
+        assert caught.value.reason is Reason.MODEL_ERROR
+    assert loads == [FIRST], "a model that cannot be opened is not opened again at each request"
+    now[0] += 30.0
     opened = await asyncio.gather(*(pool.get(FIRST, Deadline.after(1)) for _ in range(5)))
     assert len({id(each.breaker) for each in opened}) == 1
     assert loads == [FIRST, FIRST]
     await pool.warmed()
     await pool.aclose()
+
+
+@pytest.mark.parametrize("fault", [ImportError("no module"), ValueError("sk-secret"), KeyError("x"), OSError("gone")])
+async def test_whatever_a_model_raises_while_it_opens_the_next_one_is_asked(fault: Exception) -> None:
+    second = ScriptedModel(["[2]"], SECOND)
+
+    def load(profile: ModelProfile) -> ChatModel:
+        if profile.name == FIRST:
+            raise fault
+        return second
+
+    pool = ModelPool[ChatModel](load, lambda name: ModelProfile(name=name))
+    with pytest.raises(ModelError) as caught:
+        await pool.get(FIRST, Deadline.after(1))
+    assert str(caught.value) == f"{FIRST}: cannot be opened: {type(fault).__name__}"
+    assert (await pool.get(SECOND, Deadline.after(1))).model is second
+    await pool.warmed()
+    await pool.aclose()
+
+
+def test_an_unknown_prompt_is_logged_once() -> None:
+    prompts = LivePrompts(default_prompts_dir()).with_prompt(None)
+    with capture_logs() as logs:
+        for name in ("gone", "gone", "other", "triage"):
+            assert prompts.triage_for(InjectionConfig(prompt=name)) is prompts.triage
+    assert [(entry["event"], entry["prompt"]) for entry in logs] == [
+        ("prompt_unknown", "gone"),
+        ("prompt_unknown", "other"),
+    ]

@@ -1,7 +1,7 @@
 """A ledger in memory, for commands that run without Redis."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView, turn_id_of
 
@@ -44,8 +44,9 @@ class MemoryLedger:
 
     async def offer(self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry]) -> None:
         session = self._sessions.setdefault(key, _Session())
-        session.begin(turn_key)
+        turn = session.begin(turn_key)
         if turn_key not in session.answers:
+            shown = {name: entry if entry.turn else replace(entry, turn=turn) for name, entry in shown.items()}
             session.answers[turn_key] = answer
             session.offered[turn_key] = shown
             for memory_id, entry in shown.items():

@@ -109,15 +109,19 @@ OFFER = (
 local key = KEYS[1]
 if redis.call('HEXISTS', key, 'r:' .. ARGV[1]) == 0 then
   local turn = begin(key, ARGV[2], tonumber(ARGV[5]))
-  local offered = '{"n":' .. turn .. ',"shown":' .. ARGV[7] .. ',"committed":false}'
+  local shown = string.gsub(ARGV[7], '"turn":0,', '"turn":' .. turn .. ',')
+  local offered = '{"n":' .. turn .. ',"shown":' .. shown .. ',"committed":false}'
   redis.call('HSET', key, 't:' .. ARGV[1], offered, 'r:' .. ARGV[1], ARGV[6])
-  if KEYS[3] then redis.call('SET', KEYS[3], ARGV[7], 'EX', ARGV[4]) end
+  if KEYS[3] then redis.call('SET', KEYS[3], shown, 'EX', ARGV[4]) end
 end
 keep(key, KEYS[2], ARGV[3], ARGV[4])
 return 1
 """
 )
-"""KEYS: ledger, agents, block (if any). ARGV: the first five of `VIEW`, answer, entries as JSON."""
+"""KEYS: ledger, agents, block (if any). ARGV: the first five of `VIEW`, answer, entries as JSON.
+
+Entries of turn 0 get the turn's number. A quote inside a text is escaped, so that no text matches.
+"""
 
 DROP = """
 local gone = 0

@@ -262,3 +262,14 @@ async def test_an_unreachable_ledger_is_an_error_with_a_reason() -> None:
         await RedisLedger(client, 60).view(KEY, "a", depth=DEPTH)
     await client.aclose()
     assert caught.value.reason is Reason.QUEUE_UNAVAILABLE
+
+
+async def test_what_was_shown_without_knowing_the_turn_counts_from_the_current_one(ledger: Ledger) -> None:
+    for number in range(DEPTH + 3):
+        await give(ledger, f"t{number}", f"m{number}")
+    unknown = LedgerEntry(1, 0, "block-x", text='says "turn":0, and stays')
+    await ledger.offer(KEY, "late", "answer", {"x": unknown, "y": unknown})
+    assert await ledger.commit(KEY, "late")
+    view = await ledger.view(KEY, "next", depth=DEPTH)
+    assert (view.shown["x"].turn, view.shown["y"].turn) == (view.turn - 1, view.turn - 1)
+    assert view.shown["x"].text == unknown.text
