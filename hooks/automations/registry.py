@@ -71,9 +71,15 @@ class Registry:
         statement = f"INSERT INTO automations ({', '.join(_WRITTEN)}) VALUES ({marks})"  # noqa: S608 - fixed names
         try:
             with self._open() as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                if connection.execute("SELECT 1 FROM automations WHERE name = ?", (automation.name,)).fetchone():
+                    raise AutomationRejected(f"the automation {automation.name!r} already exists; remove it first")
                 connection.execute(statement, [values[name] for name in _WRITTEN])
+                connection.execute("COMMIT")
         except sqlite3.IntegrityError as error:
-            raise AutomationRejected(f"the automation {automation.name!r} already exists; remove it first") from error
+            raise AutomationRejected(
+                f"the automation {automation.name!r} does not fit the registry: {error}"
+            ) from error
         return self.get(automation.name)
 
     def set_status(self, name: str, status: AutomationStatus) -> Automation:

@@ -131,10 +131,14 @@ class SettingsRequest(DomainModel):
 
 
 class SettingsChange(DomainModel):
-    """Keys of `[memory_injection]`: values to save, and saved values to remove."""
+    """Keys of `[memory_injection]`: values to save, and saved values to remove.
+
+    `reset_memory_injection_override` removes everything saved before; `values` are saved after that.
+    """
 
     values: dict[str, Any] = Field(default_factory=dict)
     unset: tuple[Text, ...] = ()
+    reset_memory_injection_override: bool = False
 
 
 class SettingsPatchRequest(SettingsRequest, SettingsChange):

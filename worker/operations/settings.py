@@ -20,7 +20,10 @@ class SettingsOperations:
         return SettingsResult.model_validate(self._settings.view(request.agent_id))
 
     async def patch(self, request: SettingsPatchRequest, deadline: Deadline) -> SettingsResult:
-        dropped = await self._settings.patch(request.agent_id, request.values, request.unset)
+        if request.reset_memory_injection_override:
+            dropped = await self._settings.replace(request.agent_id, request.values)
+        else:
+            dropped = await self._settings.patch(request.agent_id, request.values, request.unset)
         return SettingsResult.model_validate({**self._settings.view(request.agent_id), "dropped": dropped})
 
     async def reset(self, request: SettingsRequest, deadline: Deadline) -> SettingsResult:

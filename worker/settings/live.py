@@ -189,6 +189,12 @@ class LiveSettings:
         await self._change(agent_id, cleaned.values, gone)
         return warnings
 
+    async def replace(self, agent_id: str | None, values: Mapping[str, Any]) -> list[str]:
+        """Save `values` and delete everything else that was saved, in one step; see `patch`."""
+        cleaned, warnings = usable_values(Layer(Origin.SAVED, values), _table(agent_id))
+        await self._change(agent_id, cleaned.values, None)
+        return warnings
+
     async def reset(self, agent_id: str | None) -> None:
         """Delete everything saved for the agent, or the values saved for all agents if it is `None`."""
         await self._change(agent_id, {}, None)

@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from arq import create_pool
+from arq.connections import RedisSettings
 
 from hooks.contract import Reason
 from hooks.protocol import wire
@@ -139,6 +141,30 @@ async def test_a_job_of_plain_arq_is_answered_on_the_same_list(url: str) -> None
     body = json.loads(answer[1])["ok"]
     assert body["payload"] == {"a": 1}
     assert 1.5 < body["left"] <= 2.85
+
+
+async def test_the_documented_client_of_plain_arq_is_answered_and_pickle_is_refused(url: str) -> None:
+    settings = RedisSettings.from_dsn(url)
+    plain = await create_pool(
+        settings, job_serializer=lambda job: json.dumps(job).encode(), default_queue_name=wire.QUEUE
+    )
+    pickling = await create_pool(settings, default_queue_name=wire.QUEUE)
+    with running_worker(url):
+        job, refused = (
+            await plain.enqueue_job("echo", {"a": 1}, 3000),
+            await pickling.enqueue_job("echo", {"a": 1}, 3000),
+        )
+        assert job is not None
+        assert refused is not None
+        answers = []
+        for one in (job, refused):
+            reply = wire.REPLY_PREFIX + one.job_id
+            assert (await plain.blpop([reply], timeout=3))[1] == wire.ACK
+            answers.append(json.loads((await plain.blpop([reply], timeout=3))[1]))
+    await plain.aclose()
+    await pickling.aclose()
+    assert answers[0]["ok"]["payload"] == {"a": 1}
+    assert answers[1]["error"]["reason"] == "bad_request"
 
 
 async def wait_until_gone(url: str, key: str) -> None:

@@ -76,6 +76,10 @@ SETTINGS: list[Call] = [
     ("DELETE", "/v1/settings", None, "settings_reset", {}),
     ("GET", "/v1/agents/a%2Fb/settings", None, "settings_get", {"agent_id": "a/b"}),
     ("PATCH", "/v1/agents/a/settings", {"unset": ["mode"]}, "settings_patch", {"agent_id": "a", "unset": ["mode"]}),
+    (
+        *("PATCH", "/v1/agents/a/settings", {"reset_memory_injection_override": True}, "settings_patch"),
+        {"agent_id": "a", "reset_memory_injection_override": True, "values": {}},
+    ),
     ("DELETE", "/v1/agents/a/settings", None, "settings_reset", {"agent_id": "a"}),
 ]
 

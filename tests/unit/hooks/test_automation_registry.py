@@ -73,8 +73,9 @@ def test_changes_to_memory_injection_persist(registry: Registry) -> None:
     assert Registry(registry.path).all() == ()
 
 
-def test_the_documented_registration_works(registry: Registry) -> None:
-    registry.remove("memory-injection")
+@pytest.mark.parametrize("removed", [False, True])
+def test_the_documented_registration_works(registry: Registry, removed: bool) -> None:
+    registry.remove("memory-injection") if removed else registry.all()
     with sqlite3.connect(registry.path) as connection:
         connection.execute(SEED)
     connection.close()
@@ -82,6 +83,10 @@ def test_the_documented_registration_works(registry: Registry) -> None:
     assert automation.kind is Kind.SCRIPT
     assert automation.script == Path.home() / ".nexus/state/hooks/scripts/memory-injection.ts"
     assert automation.workspace == Path.home() / ".nexus/state/meeseeks/memory-injection"
+    with sqlite3.connect(registry.path) as connection, pytest.raises(sqlite3.IntegrityError):
+        connection.execute(SEED)
+    connection.close()
+    assert registry.all() == (automation,), "only the default is replaced"
 
 
 def test_automations_run_by_position_and_then_by_age(registry: Registry) -> None:

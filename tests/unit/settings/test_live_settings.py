@@ -96,6 +96,15 @@ async def test_overrides_are_taken_back_key_by_key_or_all_at_once(live: LiveSett
     assert shelf.saved == SavedSettings(5)
 
 
+async def test_values_replace_what_was_saved_in_one_step(live: LiveSettings) -> None:
+    await live.patch("scout", {"max_items": 3, "max_chars": 900})
+    assert await live.replace("scout", {"max_items": 2}) == []
+    seen = origins(live, "scout")
+    assert (seen["max_items"], seen["max_chars"][1]) == ((2, "agent override"), "default")
+    await live.replace("scout", {})
+    assert not live.view("scout")["memory_injection_overridden"]
+
+
 async def test_agents_with_values_of_their_own_are_marked(live: LiveSettings) -> None:
     await live.patch("scout", {"max_items": 1})
     assert live.view("scout")["memory_injection_overridden"]
