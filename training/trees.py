@@ -21,9 +21,9 @@ BITS = 14
 class Growth:
     """How to grow trees. `columns` and `rows` are the shares sampled for each tree; `prior` regularizes the leaves."""
 
-    trees: int = 600
+    trees: int = 300
     depth: int = 5
-    rate: float = 0.04
+    rate: float = 0.07
     columns: float = 0.35
     rows: float = 0.5
     prior: float = 8.0

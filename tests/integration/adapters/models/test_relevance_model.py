@@ -90,7 +90,7 @@ class TestFile:
         file = read_relevance_model()
         assert file.relevance_model.fingerprint == PROFILE.fingerprint
         assert file.card["license"] == "Apache-2.0"
-        assert file.card["fitted_to"]["worlds"] == 48
+        assert file.card["fitted_to"]["worlds"] == 96
         points = [
             file.relevance_model.thresholds[point]
             for point in (RelevanceProfile.CAUTIOUS, RelevanceProfile.BALANCED, RelevanceProfile.GENEROUS)
@@ -301,7 +301,7 @@ class TestWithAnotherModel:
         assert result.items == ()
         assert model.requests == []
 
-    @pytest.mark.parametrize(("best", "asked"), [(0.05, 0), (0.4, 1), (0.97, 0)])
+    @pytest.mark.parametrize(("best", "asked"), [(0.05, 0), (0.5, 1), (0.97, 0)])
     async def test_escalate_calls_the_model_if_unsure(self, tmp_path: Path, best: float, asked: int) -> None:
         model = ScriptedModel(['{"relevant":[]}'])
         async with open_service(
