@@ -28,6 +28,7 @@ from .injection import (
     as_utc,
     clean_text,
     new_turn_id,
+    refuse_bool_as_number,
 )
 from .memories import ForgetResult, RecalledMemory, RecallRequest, RecallResult, RememberResult
 from .usage import AnswerReport, AnswerReportResult
@@ -67,4 +68,5 @@ __all__ = [
     "as_utc",
     "clean_text",
     "new_turn_id",
+    "refuse_bool_as_number",
 ]

@@ -6,10 +6,20 @@ Unknown request fields are ignored, so that either side may be upgraded first.
 import uuid
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticKnownError
 
 SCHEMA_VERSION = "1"
 DEFAULT_DEADLINE_MS = 3000
@@ -36,6 +46,18 @@ def as_utc(value: datetime) -> datetime:
         raise ValueError("the time in UTC must be within the years 1 to 9999") from error
 
 
+def refuse_bool_as_number(cls: type[BaseModel], value: object, info: ValidationInfo) -> object:
+    """Refuse true and false for a number, for which pydantic would take 1 and 0; a validator of all fields."""
+    if not isinstance(value, bool) or info.field_name not in cls.model_fields:
+        return value
+    annotation = cls.model_fields[info.field_name].annotation
+    kinds = {annotation, *get_args(annotation)}
+    if bool in kinds or not kinds & {int, float}:
+        return value
+    number = "int" if int in kinds else "float"
+    raise PydanticKnownError(f"{number}_type")  # type: ignore[arg-type]
+
+
 Text = Annotated[str, BeforeValidator(clean_text)]
 Key = Annotated[Text, Field(min_length=1, max_length=512)]
 UtcTime = Annotated[datetime, AfterValidator(as_utc)]
@@ -45,6 +67,8 @@ class WireModel(BaseModel):
     """Base of all models that are sent between processes."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    _numbers = field_validator("*", mode="before")(refuse_bool_as_number)
 
 
 class Outcome(StrEnum):

@@ -1,11 +1,13 @@
 """Logging of the service."""
 
 import sys
+from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
 
 from worker.settings.service import ServiceSettings
+from worker.text.terminal import for_terminal
 
 
 def configure_logging(service: ServiceSettings) -> None:
@@ -17,8 +19,14 @@ def configure_logging(service: ServiceSettings) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _for_terminal,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(service.log_level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def _for_terminal(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Let no text in an event reach a terminal as a control sequence."""
+    return {key: for_terminal(value) if isinstance(value, str) else value for key, value in event.items()}

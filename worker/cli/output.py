@@ -2,19 +2,31 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+
+from worker.text.terminal import for_terminal
 
 PIPED_WIDTH = 120
 """Columns of output that does not go to a terminal."""
 
-console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
-errors = Console(stderr=True, highlight=False)
+
+class TerminalConsole(Console):
+    """The border to the terminal: whatever is printed, no text in it reaches the terminal as a control sequence."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=for_terminal(segment.text))
+
+
+console = TerminalConsole(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+errors = TerminalConsole(stderr=True, highlight=False)
 
 _wants_json: ContextVar[bool] = ContextVar("wants_json", default=False)
 

@@ -6,9 +6,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from hooks.contract import Engine, ItemSource, Key, Reason, RecentMessage, Scope, Text, UtcTime
+from hooks.contract import (
+    Engine,
+    ItemSource,
+    Key,
+    Reason,
+    RecentMessage,
+    Scope,
+    Text,
+    UtcTime,
+    refuse_bool_as_number,
+)
 
 from .kinds import Budget, SearchKind
 from .model_calls import ModelAttempt, ModelUsage
@@ -30,6 +40,8 @@ class MemoryType(StrEnum):
 
 class DomainModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    _numbers = field_validator("*", mode="before")(refuse_bool_as_number)
 
 
 SUPERSEDING = frozenset({"updates", "supersedes"})

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from hooks.contract import refuse_bool_as_number
 from worker.domain.model_profile import ModelProfile
 
 from .file import Layer, Origin
@@ -17,6 +18,8 @@ ENV_PREFIX = "MEESEEKS_"
 
 class SettingsModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    _numbers = field_validator("*", mode="before")(refuse_bool_as_number)
 
     @model_validator(mode="before")
     @classmethod

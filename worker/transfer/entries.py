@@ -22,6 +22,9 @@ MAX_CONTENT_CHARS = 20_000
 BLANK = "content: must not be blank"
 INJECTED_BLOCK = "content: contains an injected block; remove the block first"
 
+_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters that JSON would leave as they are, although the line may go to a terminal."""
+
 _ALIASES = {"text": "content", "memory": "content", "tags": "entities"}
 
 
@@ -118,4 +121,4 @@ def to_fields(memory: Memory) -> dict[str, Any]:
 
 def to_line(memory: Memory) -> str:
     """Return the memory as one line of JSON."""
-    return json.dumps(to_fields(memory), ensure_ascii=False)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(to_fields(memory), ensure_ascii=False))

@@ -6,9 +6,12 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from hooks.contract import InjectionRequest, InjectionResult, Outcome, Reason, clean_text
+from hooks.contract import InjectionRequest, InjectionResult, Outcome, Reason, SessionEvent, clean_text
+from worker.domain.memory import Memory
+from worker.settings.injection import InjectionConfig
+from worker.settings.service import ServiceSettings
 
 
 def test_a_request_needs_a_session_and_a_message() -> None:
@@ -81,3 +84,22 @@ def test_prefix_puts_the_block_before_the_message() -> None:
     block = InjectionResult(outcome=Outcome.INJECTED, memory_context="<memory_context>x</memory_context>")
     assert block.prefix("hi") == "<memory_context>x</memory_context>\n\nhi"
     assert InjectionResult.nothing(Outcome.TIMEOUT, Reason.NO_ACK).prefix("hi") == "hi"
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        (InjectionRequest, {"session_id": "s", "message": "m", "deadline_ms": True}),
+        (SessionEvent, {"session_id": "s", "type": "context.pruned", "kept_turns": False}),
+        (Memory, {"id": "m", "content": "c", "importance": True}),
+        (InjectionConfig, {"max_items": True}),
+        (ServiceSettings, {"max_jobs": True}),
+    ],
+)
+def test_true_is_no_number(model: type[BaseModel], fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match=r"valid (integer|number)"):
+        model.model_validate(fields)
+
+
+def test_true_stays_true_where_it_is_meant() -> None:
+    assert InjectionRequest(session_id="s", message="m", dry_run=True).dry_run

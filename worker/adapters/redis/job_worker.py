@@ -115,7 +115,7 @@ class MeeseeksWorker(Worker):
             keep_result=0,
             handle_signals=False,
             job_serializer=dump_json,
-            job_deserializer=load_json,
+            job_deserializer=load_job,
         )
         self._redis: Any = pool
         self._on_startup = on_startup
@@ -281,6 +281,15 @@ class MeeseeksWorker(Worker):
         if self._lost_at is not None:
             _log.warning("redis_back", after_s=round(self.loop.time() - self._lost_at, 1))
             self._lost_at = None
+
+
+def load_job(raw: bytes) -> dict[str, Any]:
+    """Read a job; raise `ValueError` if it is no job, so that arq fails it instead of leaving it in the queue."""
+    job = load_json(raw)
+    kinds = {"f": str, "a": list | tuple, "k": dict, "t": int | None, "et": int}
+    if not isinstance(job, dict) or not all(isinstance(job.get(key), kind) for key, kind in kinds.items()):
+        raise ValueError("not a job in the layout of arq")
+    return job
 
 
 def _ensure_event_loop() -> None:

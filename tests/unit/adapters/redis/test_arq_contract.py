@@ -1,13 +1,16 @@
 """The internals of arq that the worker relies on."""
 
 import inspect
+import json
 from importlib.metadata import version
 
 import arq.constants
+import pytest
+from arq.jobs import DeserializationError, deserialize_job_raw
 from arq.worker import Worker
 
 from hooks.protocol import wire
-from worker.adapters.redis.job_worker import MeeseeksWorker
+from worker.adapters.redis.job_worker import MeeseeksWorker, load_job
 from worker.domain.deadline import Deadline
 from worker.domain.operation import JsonObject, Operation
 
@@ -51,3 +54,20 @@ async def test_used_attributes_exist_with_the_expected_meaning() -> None:
     assert (worker.max_tries, worker.retry_jobs, worker.keep_result_s) == (1, False, 0)
     assert list(worker.functions) == ["op"]
     await worker.close()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"f": ["inject"]}, {"f": None}, {"a": "x"}, {"k": ["x"]}, {"et": "now"}, {"t": "x"}, {"et": None}],
+)
+def test_what_is_no_job_cannot_be_read(changed: dict[str, object]) -> None:
+    job = {"t": None, "f": "inject", "a": [], "k": {}, "et": 1}
+    assert deserialize_job_raw(json.dumps(job).encode(), deserializer=load_job)[0] == "inject"
+    with pytest.raises(DeserializationError):
+        deserialize_job_raw(json.dumps(job | changed).encode(), deserializer=load_job)
+
+
+@pytest.mark.parametrize("raw", [b"[]", b"3", b"{", b"", b"\xff"])
+def test_what_is_no_object_is_no_job(raw: bytes) -> None:
+    with pytest.raises(DeserializationError):
+        deserialize_job_raw(raw, deserializer=load_job)
