@@ -50,13 +50,10 @@ def report_not_done(reason: Reason) -> AnswerReportResult:
 
 def skipped(request: InjectionRequest, started: float) -> InjectionResult | None:
     """Return the result of a request that needs no service call, else `None`."""
-    if request.mode is Mode.OFF:
-        reason = Reason.MODE_OFF
-    elif not request.message.strip() and not (request.task_description or "").strip():
-        reason = Reason.EMPTY_MESSAGE
-    else:
+    if request.mode is not Mode.OFF:
         return None
-    return InjectionResult.nothing(Outcome.SKIPPED, reason, turn_id=request.turn_id, elapsed_ms=elapsed_ms(started))
+    elapsed = elapsed_ms(started)
+    return InjectionResult.nothing(Outcome.SKIPPED, Reason.MODE_OFF, turn_id=request.turn_id, elapsed_ms=elapsed)
 
 
 def elapsed_ms(started: float) -> float:

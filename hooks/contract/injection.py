@@ -4,6 +4,7 @@ Unknown request fields are ignored, so that either side may be upgraded first.
 """
 
 import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self, get_args
@@ -20,6 +21,8 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticKnownError
+
+from ..protocol.size import MOST_RECENT, RECENT_HEAD, RECENT_TAIL, clipped
 
 SCHEMA_VERSION = "1"
 DEFAULT_DEADLINE_MS = 3000
@@ -61,6 +64,15 @@ def refuse_bool_as_number(cls: type[BaseModel], value: object, info: ValidationI
 Text = Annotated[str, BeforeValidator(clean_text)]
 Key = Annotated[Text, Field(min_length=1, max_length=512)]
 UtcTime = Annotated[datetime, AfterValidator(as_utc)]
+LongText = Annotated[Text, AfterValidator(clipped)]
+"""A text of which only the beginning and the end are kept if it is longer than any search reads."""
+
+
+def without_unset(given: object, keep: tuple[str, ...] = ()) -> object:
+    """Return a mapping without fields that are null, or an empty text unless in `keep`."""
+    if not isinstance(given, Mapping):
+        return given
+    return {name: value for name, value in given.items() if value is not None and (value != "" or name in keep)}
 
 
 class WireModel(BaseModel):
@@ -98,6 +110,8 @@ class Reason(StrEnum):
     DISABLED = "disabled"
     MODE_OFF = "mode_off"
     EMPTY_MESSAGE = "empty_message"
+    HOST_NOTICE = "host_notice"
+    ATTACHMENT_ONLY = "attachment_only"
     SOURCE_SKIPPED = "source_skipped"
     SLASH_COMMAND = "slash_command"
     SKIP_PATTERN = "skip_pattern"
@@ -191,7 +205,12 @@ class RecentMessage(WireModel):
     """An earlier message of the conversation; oldest first in a request."""
 
     role: Text = "user"
-    content: Text = ""
+    content: Annotated[Text, AfterValidator(lambda text: clipped(text, RECENT_HEAD, RECENT_TAIL))] = ""
+
+
+def latest(value: object) -> object:
+    """Return the last `MOST_RECENT` of a longer list of messages. Return other values unchanged."""
+    return value[-MOST_RECENT:] if isinstance(value, list | tuple) else value
 
 
 class Scope(WireModel):
@@ -202,6 +221,11 @@ class Scope(WireModel):
     agent: Text | None = None
     project: Text | None = None
     channel: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_unset(cls, given: object) -> object:
+        return without_unset(given, keep=("tenant",))
 
 
 def _without_default(schema: dict[str, Any]) -> None:
@@ -219,6 +243,11 @@ class RenderOptions(WireModel):
     max_chars: int | None = Field(default=None, ge=200)
     max_tokens: int | None = Field(default=None, ge=50)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_unset(cls, given: object) -> object:
+        return without_unset(given)
+
 
 def new_turn_id() -> str:
     return uuid.uuid4().hex
@@ -228,17 +257,19 @@ class InjectionRequest(WireModel):
     """A request for the relevant memories of one worker run.
 
     `turn_id` is the idempotency key: the same id returns the same block. `visible_blocks` lists the ids of the blocks
-    still in the caller's context; `None` means unknown. `now` is for tests and replay and hides memories created later.
+    still in the caller's context; `None` means unknown. Long texts lose their middle, and only the latest earlier
+    messages are kept, see `protocol.size`. Optional fields that are null or empty count as unset. `now` is for tests
+    and replay and hides memories created later.
     """
 
     schema_version: Text = SCHEMA_VERSION
     session_id: Key
     agent_id: Key = "main"
     turn_id: Key = Field(default_factory=new_turn_id)
-    message: Text
-    task_description: Text | None = None
+    message: LongText
+    task_description: LongText | None = None
     source: Text = "user"
-    recent_messages: tuple[RecentMessage, ...] = ()
+    recent_messages: Annotated[tuple[RecentMessage, ...], BeforeValidator(latest)] = ()
     scope: Scope = Scope()
     retention: Retention = Retention.HISTORY
     visible_blocks: tuple[Text, ...] | None = None
@@ -247,6 +278,11 @@ class InjectionRequest(WireModel):
     deadline_ms: int = Field(default=DEFAULT_DEADLINE_MS, gt=0, le=MAX_DEADLINE_MS)
     dry_run: bool = False
     now: UtcTime | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_unset(cls, given: object) -> object:
+        return without_unset(given, keep=("message",))
 
 
 class InjectedItem(WireModel):
@@ -315,6 +351,11 @@ class SessionEvent(WireModel):
     removed_blocks: tuple[Text, ...] | None = None
     kept_turns: int | None = Field(default=None, ge=0)
     deadline_ms: int = Field(default=DEFAULT_EVENT_DEADLINE_MS, gt=0, le=MAX_DEADLINE_MS)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_unset(cls, given: object) -> object:
+        return without_unset(given, keep=("tenant",))
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

@@ -153,3 +153,21 @@ def data_dir(environ: "Mapping[str, str]") -> str:
         shared = environ.get("XDG_DATA_HOME") or "~/.local/share"
         home = f"{shared.rstrip('/')}/meeseeks"
     return os.path.abspath(os.path.expanduser(home))  # noqa: PTH100, PTH111 - pathlib is slow to load
+
+
+USER_FILE = "user"
+"""File in the data folder with the name of the user whose memories hosts get, written by `meeseeks install --user`."""
+
+MOST_USER_BYTES = 2_048
+
+
+def stored_user(home: str) -> str:
+    """Return the user stored in the data folder `home`; empty if there is none."""
+    try:
+        handle = os.open(f"{home}/{USER_FILE}", os.O_RDONLY | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return ""
+    try:
+        return os.read(handle, MOST_USER_BYTES).decode("utf-8", "replace").strip()
+    finally:
+        os.close(handle)

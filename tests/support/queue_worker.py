@@ -23,13 +23,15 @@ from hooks.contract import (
 )
 from hooks.protocol import wire
 from tests.support.paths import ROOT
+from worker.adapters.local.host_state import MemoryHostState
 from worker.adapters.local.subagents import MemorySubagents
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.domain.deadline import Deadline
 from worker.domain.errors import StoreLocked
 from worker.domain.operation import HandlerResult, JsonObject, Operation, Undelivered, by_name
-from worker.operations.hosts import HostOperations
+from worker.operations.hosts import HostOperations, OwnHandlers
 from worker.operations.registry import INJECT, SESSION_EVENT
+from worker.settings.injection import Enrichment, InjectionConfig
 
 
 async def echo(request: JsonObject, deadline: Deadline) -> JsonObject:
@@ -84,7 +86,14 @@ INJECTION, EVENTS = INJECT.bind(inject), SESSION_EVENT.bind(session_event)
 MISBEHAVING = (
     Operation(run.__name__, JsonObject, JsonObject).bind(run) for run in (echo, sleep, until_deadline, crash, locked)
 )
-HANDLERS = by_name((*HostOperations(INJECTION, EVENTS, MemorySubagents()).handlers(), *MISBEHAVING, INJECTION))
+HOSTS = HostOperations(
+    OwnHandlers(INJECTION, EVENTS),
+    MemorySubagents(),
+    MemoryHostState(),
+    lambda _: InjectionConfig(query_enrichment=Enrichment.OFF),
+    lambda _: None,
+)
+HANDLERS = by_name((*HOSTS.handlers(), *MISBEHAVING, INJECTION))
 
 
 def _trace(payload: dict[str, Any], word: str) -> None:

@@ -11,11 +11,13 @@ from redis.asyncio import Redis
 
 from hooks.contract import InjectionResult
 from worker.adapters.local.config_watcher import ASK_S, LOOK_S, ConfigWatcher, FileWatch
+from worker.adapters.local.project_file import NAME as PROJECTS_FILE
+from worker.adapters.local.project_file import ProjectFile
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.redis.overrides import RedisOverrides
 from worker.domain.errors import QueueError
 from worker.domain.operation import Handlers, by_name
-from worker.operations.hosts import HostOperations
+from worker.operations.hosts import HostOperations, OwnHandlers
 from worker.operations.registry import INJECT, SESSION_EVENT
 from worker.operations.store import StoreOperations
 from worker.ports.models import Embedder
@@ -34,6 +36,7 @@ from .opening import (
     ConfiguredModels,
     make_generations,
     open_embedder,
+    open_host_state,
     open_ledger,
     open_models,
     open_receipts,
@@ -93,7 +96,9 @@ async def open_core(
         stack.push_async_callback(jobs.aclose)
         about = _about(service, generation_store.live_name, embedder, parts)
         handlers = host.handlers() | by_name(jobs.handlers())
-        hosts = HostOperations(INJECT.handler_in(handlers), SESSION_EVENT.handler_in(handlers), open_subagents(redis))
+        own = OwnHandlers(INJECT.handler_in(handlers), SESSION_EVENT.handler_in(handlers))
+        names = ProjectFile(service.home / PROJECTS_FILE).name_of
+        hosts = HostOperations(own, open_subagents(redis), open_host_state(redis), live.for_agent, names)
         yield Core(handlers | by_name(hosts.handlers()), store, embedder, models, about)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from redis.asyncio import Redis
 
+from worker.adapters.local.host_state import MemoryHostState
 from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.local.receipts import FileReceipts
 from worker.adapters.local.subagents import MemorySubagents
@@ -28,12 +29,14 @@ from worker.adapters.models.minilm import MiniLmEmbedder
 from worker.adapters.models.ollama import find_chat_model
 from worker.adapters.models.relevance_file import RelevanceProcess, find_folder, read_relevance_model
 from worker.adapters.qdrant.edge.generations import EdgeGenerations, live_folder
+from worker.adapters.redis.host_state import RedisHostState
 from worker.adapters.redis.ledger import RedisLedger
 from worker.adapters.redis.receipts import RedisReceipts
 from worker.adapters.redis.subagents import RedisSubagents
 from worker.adapters.redis.usage import RedisUsage
 from worker.domain.errors import EmbedderError, RelevanceError, SettingsError
 from worker.domain.model_profile import ModelKind, ModelProfile, ModelState, kind_of, only_vetoes
+from worker.hosts.state import HostState
 from worker.hosts.subagents import PendingSubagents
 from worker.ports.models import ChatModel, DecisionModel, Embedder
 from worker.ports.state import Ledger, ReceiptStore, UsageStore
@@ -91,6 +94,10 @@ def open_usage(service: ServiceSettings, redis: "Redis | None") -> UsageStore:
 
 def open_subagents(redis: "Redis | None") -> PendingSubagents:
     return RedisSubagents(redis) if redis is not None else MemorySubagents()
+
+
+def open_host_state(redis: "Redis | None") -> HostState:
+    return RedisHostState(redis) if redis is not None else MemoryHostState()
 
 
 async def open_embedder(service: ServiceSettings, stack: AsyncExitStack) -> Embedder | None:

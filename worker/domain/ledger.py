@@ -25,13 +25,14 @@ class LedgerView:
     """The ledger at the start of a turn.
 
     `turn` is 0 if the ledger did not answer. `replay` is this turn's earlier answer as JSON. `pending` is the last turn
-    before an unfinished compaction.
+    before an unfinished compaction, and `compacted` the last turn when an announced compaction ended.
     """
 
     turn: int = 1
     shown: dict[str, LedgerEntry] = field(default_factory=dict)
     replay: str | None = None
     pending: int | None = None
+    compacted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Reading of fields from untrusted events; never raises."""
 
 import hashlib
-import re
 from typing import Any
 
 from hooks.contract import Scope, clean_text
@@ -32,8 +31,3 @@ def within(scope: Scope, *, project: str = "", user: str = "", agent: str = "", 
     return scope.model_copy(
         update={name: value for name, value in said.items() if value and getattr(scope, name) is None}
     )
-
-
-def folder_name(path: str) -> str:
-    """Return the last part of a Unix or Windows path, used as the default name of a project."""
-    return re.split(r"[/\\]", path.rstrip("/\\"))[-1].rstrip(":")

@@ -14,6 +14,7 @@ from hooks.contract import (
     SessionEvent,
     SessionEventResult,
     SessionEventType,
+    clean_text,
     new_turn_id,
 )
 
@@ -57,7 +58,7 @@ def understand(event: Native, caller: HookCaller) -> HostRequest | None:
         kind, tenant = SessionEventType.SESSION_CLEARED, caller.scope.tenant
         return Follow(SessionEvent(type=kind, session_id=session_id, tenant=tenant, deadline_ms=caller.deadline_ms))
     prompt = _prompt(event)
-    if action != RECALL or not prompt:
+    if action != RECALL or prompt is None:
         return None
     return Inject(
         InjectionRequest(
@@ -73,10 +74,13 @@ def understand(event: Native, caller: HookCaller) -> HostRequest | None:
     )
 
 
-def _prompt(event: Native) -> str:
-    """Return the prompt from the action or from the event that triggered it."""
-    places = (("prompt_text",), ("event_data", "prompt"), ("event_data", "prompt_text"))
-    return next((found for place in places if (found := text(event, *place))), "")
+def _prompt(event: Native) -> str | None:
+    """Return the prompt from the action or from the event that triggered it; `None` if there is none at all."""
+    inner = event.get("event_data")
+    data = inner if isinstance(inner, dict) else {}
+    given = (event.get("prompt_text"), data.get("prompt"), data.get("prompt_text"))
+    said = [str(clean_text(value)) for value in given if isinstance(value, str)]
+    return next((value for value in said if value), said[0] if said else None)
 
 
 def answer(event: Native, result: InjectionResult) -> dict[str, Any]:

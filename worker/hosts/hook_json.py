@@ -16,7 +16,7 @@ from hooks.contract import (
     new_turn_id,
 )
 
-from .fields import folder_name, key, text, within
+from .fields import key, text, within
 from .profile import Announce, Follow, HookCaller, HostRequest, Inject, Native, Start, SubagentKind, SubagentTask
 
 MAIN_AGENT = "main"
@@ -26,17 +26,26 @@ DEFAULT_SUBAGENT = "general-purpose"
 MOST_PROMPT_CHARS = 16_384
 """Maximum length of a subagent's task that is kept until it starts."""
 
-SOURCES = {"sdk": "user", "loop_wakeup": "cron", "schedule_wakeup": "cron", "poll_event": "heartbeat"}
-"""Claude Code's names of prompt sources that differ from the contract."""
+SOURCES = {
+    "sdk": "user",
+    "system": "retrigger",
+    "loop_wakeup": "cron",
+    "schedule_wakeup": "cron",
+    "poll_event": "heartbeat",
+}
+"""Claude Code's names of prompt sources that differ from the contract; `system` is a prompt that nobody wrote."""
 
 STARTS = {
-    "startup": SessionEventType.SESSION_STARTED,
+    "startup": SessionEventType.SESSION_RESUMED,
     "resume": SessionEventType.SESSION_RESUMED,
     "clear": SessionEventType.SESSION_CLEARED,
     "compact": SessionEventType.CONTEXT_COMPACTED,
     "fork": SessionEventType.SESSION_FORKED,
 }
-"""Session events by the `source` of `SessionStart`."""
+"""Session events by the `source` of `SessionStart`.
+
+A new session has an id of its own, so `startup` has nothing to clear; hosts report it during or after the first prompt.
+"""
 
 
 def event_name(event: Native) -> str:
@@ -61,7 +70,7 @@ def prompted(event: Native, caller: HookCaller, render: RenderOptions, turn: str
             turn_id=key(event, turn) or new_turn_id(),
             message=text(event, "prompt"),
             source=SOURCES.get(source, source),
-            scope=_scope(event, caller),
+            scope=caller.scope,
             retention=Retention.HISTORY,
             render=render,
             deadline_ms=caller.deadline_ms,
@@ -126,17 +135,13 @@ def subagent_started(event: Native, caller: HookCaller, render: RenderOptions) -
             message=task.prompt,
             task_description=task.description,
             source="subagent",
-            scope=within(_scope(event, caller), agent=agent_type),
+            scope=within(caller.scope, agent=agent_type),
             retention=Retention.HISTORY,
             render=render,
             deadline_ms=caller.deadline_ms,
         )
 
     return Start(SubagentKind(caller.scope.tenant, session_id, agent_type), request_for)
-
-
-def _scope(event: Native, caller: HookCaller) -> Any:
-    return within(caller.scope, project=folder_name(text(event, "cwd")))
 
 
 def additional_context(event: Native, result: InjectionResult) -> dict[str, Any]:

@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from hooks.contract import InjectionRequest, InjectionResult
+from hooks.protocol.size import clipped
 from worker.domain.model_calls import ModelUsage
 from worker.domain.receipt import ConsideredMemory, ModelReceipt, Receipt
 from worker.settings.injection import InjectionConfig
 
 from .redaction import redacted
 from .turn import CandidateOutcome, Conclusion, Turn, text_of
+
+MOST_BYTES = 65_536
+"""Maximum size of a receipt as JSON."""
 
 
 def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> Receipt:
@@ -37,7 +41,30 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         stages=result.stages,
         elapsed_ms=result.elapsed_ms,
     )
-    return redacted(whole, turn.config.receipt_keep)
+    return within_size(redacted(whole, turn.config.receipt_keep))
+
+
+def within_size(receipt: Receipt) -> Receipt:
+    """Return the receipt in at most `MOST_BYTES`: with shorter texts, then with fewer of the memories considered."""
+    if _size(receipt) <= MOST_BYTES:
+        return receipt
+    request = receipt.request
+    recent = tuple(
+        one.model_copy(update={"content": clipped(one.content, 200, 600)}) for one in request.recent_messages[-6:]
+    )
+    task = clipped(request.task_description, 500, 1_500) if request.task_description else None
+    texts = {"message": clipped(request.message, 2_000, 4_000), "task_description": task, "recent_messages": recent}
+    considered = tuple(one.model_copy(update={"text": clipped(one.text, 300, 100)}) for one in receipt.considered)
+    shorter = {"request": request.model_copy(update=texts), "query": receipt.query[:4_000], "considered": considered}
+    receipt = receipt.model_copy(update=shorter)
+    while _size(receipt) > MOST_BYTES and receipt.considered:
+        fewer = receipt.considered[: len(receipt.considered) // 2]
+        receipt = receipt.model_copy(update={"considered": fewer})
+    return receipt
+
+
+def _size(receipt: Receipt) -> int:
+    return len(receipt.model_dump_json().encode())
 
 
 def _as_answered(turn: Turn) -> InjectionRequest:

@@ -38,6 +38,9 @@ LEDGER_LIMIT = 0.25
 
 Shown = dict[str, LedgerEntry]
 
+OPENINGS = frozenset({Reason.EMPTY_MESSAGE, Reason.ATTACHMENT_ONLY, Reason.EMOJI_ONLY, Reason.GREETING})
+"""Messages that are not searched with, but still bring pinned memories if they open a session."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeliveryCommit:
@@ -87,7 +90,7 @@ class InjectionService:
         turn = read_turn(request, config, now, deadline, uuid.uuid4().hex)
         skipped = skip_reason(request, config)
         if skipped is not None:
-            return self._finish(turn, Conclusion(Outcome.SKIPPED, skipped))
+            return await self._skip(turn, skipped)
         view, recalled = await asyncio.gather(self._view(turn), self._first_recall(turn))
         if view.replay is not None:
             repeated = InjectionResult.model_validate_json(view.replay)
@@ -101,6 +104,18 @@ class InjectionService:
     async def drain(self) -> None:
         """Wait until every receipt is written."""
         await self._background.drain()
+
+    async def _skip(self, turn: Turn, reason: Reason) -> Injection:
+        """Answer without a search; the first request of a session still gets its pinned memories."""
+        conclusion, config = Conclusion(Outcome.SKIPPED, reason), turn.config
+        if reason not in OPENINGS or not (config.ambient_enabled and config.pinned_types):
+            return self._finish(turn, conclusion)
+        view = await self._view(turn)
+        turn = replace(turn, query=RecallQuery("", pinned=True))
+        recalled = await self._first_recall(turn) if view.turn == 1 and not view.shown else None
+        if recalled is None or not recalled.candidates:
+            return self._finish(turn, conclusion)
+        return await self._deliver(turn, view.turn, await self._conclude(turn, _still_shown(turn, view), recalled))
 
     async def _first_recall(self, turn: Turn) -> Recalled | None:
         """Return what the request itself recalls, `None` if the store is down."""

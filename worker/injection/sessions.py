@@ -7,7 +7,7 @@
 | session.forked | copied from the parent, or else filled from `visible_blocks` |
 | session.cleared | cleared |
 | context.compacting | the current turn is remembered; the compaction may still be cancelled |
-| context.compacted | entries are dropped according to `on_compaction` |
+| context.compacted | entries are dropped according to `on_compaction`, unless this compaction was reported already |
 | context.pruned | removed entries are dropped |
 | agent.started | cleared for this agent |
 | turn.failed | the entries of that turn are dropped |
@@ -125,6 +125,8 @@ class SessionService:
     async def _compacted(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
         policy = self._config_for(key.agent_id).on_compaction
         view = await self._ledger.peek(key)
+        if reported_again(view):
+            return LedgerChange()
         return LedgerChange(forgotten=await self._ledger.drop(key, lost_in_compaction(view, event, policy)))
 
     async def _prune(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
@@ -133,6 +135,14 @@ class SessionService:
 
     async def _withdraw(self, event: SessionEvent, key: LedgerKey) -> LedgerChange:
         return LedgerChange(forgotten=await self._ledger.withdraw(key, event.turn_id or ""))
+
+
+def reported_again(view: LedgerView) -> bool:
+    """Return whether a compaction is one that has ended already. Pure.
+
+    It is if the last one was announced, this one was not, and at most one turn began since.
+    """
+    return view.pending is None and view.compacted is not None and view.turn - view.compacted <= 1
 
 
 def lost_in_compaction(view: LedgerView, event: SessionEvent, policy: OnCompaction) -> Entries:

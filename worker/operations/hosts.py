@@ -1,18 +1,38 @@
 """The handler of native host hooks: it maps a host's event to an operation and the result to the host's output."""
 
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
-from hooks.contract import InjectionRequest, InjectionResult, Scope, SessionEvent, SessionEventResult
+from hooks.contract import (
+    InjectionRequest,
+    InjectionResult,
+    RecentMessage,
+    Scope,
+    SessionEvent,
+    SessionEventResult,
+    SessionEventType,
+)
+from hooks.protocol.repository import by_path
 from worker.domain.deadline import Deadline
-from worker.domain.errors import MeeseeksError, NotFound
+from worker.domain.errors import MeeseeksError, NotFound, QueueError
+from worker.domain.kinds import ReceiptKeep
 from worker.domain.operation import AnyHandler, Handler, HandlerResult, JsonObject, Undelivered, split_commit
 from worker.hosts import HOSTS, Announce, Follow, HookCaller, HostProfile, HostRequest, Inject, Start
+from worker.hosts.fields import text
+from worker.hosts.state import HostState, SaidTurn, SessionOf, earlier_texts, names_of
 from worker.hosts.subagents import PendingSubagents
+from worker.query.noise import written
+from worker.settings.injection import Enrichment, InjectionConfig
 
+from .host_explanations import explain_event, explain_injection, explain_start
 from .registry import HOST_HOOK
-from .requests import HostHookRequest
+from .requests import HostHookRequest, HostScope
 
 log = structlog.get_logger()
 
@@ -21,19 +41,49 @@ DOCTOR_SESSION = "meeseeks-doctor-"
 
 DOCTOR_TENANT = "meeseeks-doctor"
 
+STATE_LIMIT = 0.2
+"""Seconds that looking up the project or earlier turns may take; a request goes on without them."""
+
+REPEATABLE = frozenset({SessionEventType.SESSION_CLEARED, SessionEventType.CONTEXT_COMPACTED})
+"""Events that would lose something if they were applied a second time, after a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnHandlers:
+    """The operations that hosts' events are mapped to."""
+
+    inject: Handler[InjectionRequest, InjectionResult]
+    follow: Handler[SessionEvent, SessionEventResult]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A native output, what to commit once it is delivered, and an explanation for people."""
+
+    output: dict[str, Any]
+    explanation: str
+    commit: tuple[str, str] | None = None
+
 
 class HostOperations:
-    """Failures become the host's empty output and a log line."""
+    """Failures become the host's empty output and a log line.
+
+    `config_for` returns an agent's settings, and `named` the user's own name for the identity of a project.
+    """
 
     def __init__(
         self,
-        inject: Handler[InjectionRequest, InjectionResult],
-        follow: Handler[SessionEvent, SessionEventResult],
+        own: OwnHandlers,
         subagents: PendingSubagents,
+        state: HostState,
+        config_for: Callable[[str], InjectionConfig],
+        named: Callable[[str], str | None],
     ) -> None:
-        self._inject = inject
-        self._follow = follow
+        self._own = own
         self._subagents = subagents
+        self._state = state
+        self._config_for = config_for
+        self._named = named
 
     def handlers(self) -> tuple[AnyHandler, ...]:
         return (HOST_HOOK.bind(self.hook),)
@@ -42,37 +92,96 @@ class HostOperations:
         """Return the host's native output. Raise `NotFound` for an unknown host."""
         host = profile_of(request.host)
         event = request.event if isinstance(request.event, dict) else {}
-        understood = _understood(host, event, request)
         deadline = deadline.within(request.deadline_ms / 1000)
         try:
-            return await self._output(host, event, understood, deadline)
+            scope = await self._scope(event, request.scope, deadline)
+            answer = await self._answered(host, event, _understood(host, event, scope, request), deadline)
         except (MeeseeksError, TimeoutError) as error:
             log.warning("host_hook_failed", host=host.name, error=type(error).__name__)
-            return _nothing(host)
+            answer = _Answer(dict(host.nothing), f"no memory: {error or type(error).__name__}")
+        output = JsonObject(answer.output)
+        if request.scope.explain:
+            output = JsonObject({"output": answer.output, "explanation": answer.explanation})
+        return Undelivered(output, answer.commit) if answer.commit else output
 
-    async def _output(
+    async def _scope(self, event: dict[str, Any], given: HostScope, deadline: Deadline) -> Scope:
+        """Return the scope of an event, with the name of the project that its folder belongs to."""
+        scope = Scope(**given.model_dump(include=set(Scope.model_fields)))
+        identity, folder = given.repository or "", given.folder or ""
+        if not identity:
+            identity, folder = by_path(text(event, "cwd"))
+        if scope.project or not identity:
+            return scope
+        return scope.model_copy(update={"project": await self._project(scope.tenant, identity, folder, deadline)})
+
+    async def _project(self, tenant: str, identity: str, folder: str, deadline: Deadline) -> str:
+        """Return a project's name; its identity, which no other project has, if names are not available."""
+        try:
+            async with asyncio.timeout(deadline.within(STATE_LIMIT).remaining()):
+                own = await asyncio.to_thread(self._named, identity)
+                return own or await self._state.project_name(tenant, identity, names_of(identity, folder))
+        except (QueueError, TimeoutError):
+            log.warning("project_names_unavailable")
+            return identity
+
+    async def _answered(
         self, host: HostProfile, event: dict[str, Any], understood: HostRequest | None, deadline: Deadline
-    ) -> HandlerResult[JsonObject]:
+    ) -> _Answer:
         match understood:
             case Inject():
-                return await self._injected(host, event, understood.request, deadline)
+                request = await self._with_earlier(understood.request, deadline)
+                return await self._injected(host, event, request, deadline)
             case Follow():
-                result, _ = split_commit(await self._follow.run(understood.event, deadline))
-                return JsonObject(host.followed(event, result)) if host.followed else _nothing(host)
+                return await self._followed(host, event, understood.event, deadline)
             case Announce():
                 await self._subagents.announce(understood.kind, understood.task)
+                return _Answer(dict(host.nothing), f"kept the task of a subagent of type {understood.kind.agent_type}")
             case Start():
                 task = await self._subagents.start(understood.kind)
                 if task is not None:
                     return await self._injected(host, event, understood.request_for(task), deadline)
-        return _nothing(host)
+        return _Answer(dict(host.nothing), explain_start(understood) or explain_event(host, event))
+
+    async def _followed(
+        self, host: HostProfile, event: dict[str, Any], followed: SessionEvent, deadline: Deadline
+    ) -> _Answer:
+        """Apply a session event, unless it is the last one sent again."""
+        session = SessionOf(followed.tenant, followed.session_id)
+        digest = hashlib.sha256(json.dumps(event, sort_keys=True).encode()).hexdigest()
+        again = await self._state.repeats(session, digest) and followed.type in REPEATABLE
+        result = SessionEventResult(done=True)
+        if not again:
+            result, _ = split_commit(await self._own.follow.run(followed, deadline))
+        if followed.type is SessionEventType.SESSION_CLEARED and not again:
+            await self._state.forget_turns(session)
+        output = host.followed(event, result) if host.followed else dict(host.nothing)
+        what = "sent again, nothing changed" if again else f"{result.forgotten} memories may be shown again"
+        return _Answer(output, f"{followed.type.value}: {what}")
+
+    async def _with_earlier(self, request: InjectionRequest, deadline: Deadline) -> InjectionRequest:
+        """Add what the session's last turns said, if the host does not."""
+        config = self._config_for(request.agent_id)
+        if request.recent_messages or config.query_enrichment is Enrichment.OFF:
+            return request
+        if config.receipt_keep is not ReceiptKeep.EVERYTHING:
+            return request
+        session = SessionOf(request.scope.tenant, request.session_id)
+        asker = json.dumps([request.agent_id, request.scope.user, request.scope.project, request.scope.channel])
+        said = SaidTurn(request.turn_id, asker, " ".join(written(request.message).split()))
+        try:
+            async with asyncio.timeout(deadline.within(STATE_LIMIT).remaining()):
+                kept = await self._state.earlier(session, said)
+        except (QueueError, TimeoutError):
+            log.warning("earlier_turns_unavailable")
+            return request
+        earlier = tuple(RecentMessage(role="user", content=content) for content in earlier_texts(kept, said))
+        return request.model_copy(update={"recent_messages": earlier})
 
     async def _injected(
         self, host: HostProfile, event: dict[str, Any], request: InjectionRequest, deadline: Deadline
-    ) -> HandlerResult[JsonObject]:
-        result, commit = split_commit(await self._inject.run(request, deadline))
-        output = JsonObject(host.output(event, result))
-        return Undelivered(output, commit) if commit else output
+    ) -> _Answer:
+        result, commit = split_commit(await self._own.inject.run(request, deadline))
+        return _Answer(host.output(event, result), explain_injection(request, result), commit)
 
 
 def profile_of(name: str) -> HostProfile:
@@ -83,15 +192,12 @@ def profile_of(name: str) -> HostProfile:
     return host
 
 
-def _nothing(host: HostProfile) -> JsonObject:
-    return JsonObject(dict(host.nothing))
-
-
-def _understood(host: HostProfile, event: dict[str, Any], request: HostHookRequest) -> HostRequest | None:
-    understood = host.understand(event, HookCaller(request.scope, request.deadline_ms))
+def _understood(host: HostProfile, event: dict[str, Any], scope: Scope, request: HostHookRequest) -> HostRequest | None:
+    caller = HookCaller(scope, request.deadline_ms)
+    understood = host.understand(event, caller)
     if understood is None or not _session_of(understood).startswith(DOCTOR_SESSION):
         return understood
-    return host.understand(event, HookCaller(Scope(tenant=DOCTOR_TENANT), request.deadline_ms))
+    return host.understand(event, replace(caller, scope=Scope(tenant=DOCTOR_TENANT)))
 
 
 def _session_of(understood: HostRequest) -> str:

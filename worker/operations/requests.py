@@ -145,13 +145,25 @@ class SettingsPatchRequest(SettingsRequest, SettingsChange):
     pass
 
 
+class HostScope(Scope):
+    """Whose memories a host's event gets, and what the caller knows about its project.
+
+    `repository` and `folder` are the identity and folder name of `hooks.protocol.repository`. With `explain`, the
+    answer holds the native `output` and an `explanation`.
+    """
+
+    repository: Text | None = None
+    folder: Text | None = None
+    explain: bool = False
+
+
 class HostHookRequest(DomainModel):
     """A native event of a host. Values of `scope` override those of the event."""
 
     host: Text
     event: Any
     deadline_ms: int = Field(default=DEFAULT_HOOK_DEADLINE_MS, gt=0, le=MAX_DEADLINE_MS)
-    scope: Scope = Scope()
+    scope: HostScope = HostScope()
 
 
 class JobKind(StrEnum):

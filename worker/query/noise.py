@@ -1,6 +1,6 @@
 """Separation of prose from pasted text, in linear time.
 
-Injected blocks, text added by hosts (by configured patterns) and blobs such as base64 are removed. Fenced code, runs of
+Injected blocks, text added by hosts, markers of attachments and blobs such as base64 are removed. Fenced code, runs of
 log or code lines, and repeated lines are kept separately, because an error line may be what the message is about.
 """
 
@@ -12,6 +12,8 @@ from itertools import groupby
 
 from hooks.contract.blocks import FRAMES, strip_blocks
 from worker.domain.patterns import bounded_pattern
+
+from .host_text import without_markers, without_notices
 
 SCANNED_HEAD = 8_000
 SCANNED_TAIL = 24_000
@@ -66,13 +68,18 @@ class CleanedMessage:
 
 def separated(text: str, patterns: Sequence[str] = ()) -> CleanedMessage:
     """Separate prose from pasted lines, removing matches of the regular expressions `patterns`."""
-    plain = _CONTROL.sub(" ", _clipped(without_blocks(text)).replace("\r\n", "\n"))
+    plain = _CONTROL.sub(" ", without_markers(_clipped(written(text))).replace("\r\n", "\n"))
     bare = _without_blobs(_without_envelope(plain, patterns))
     lines = [line for line in bare.split("\n") if line and not line.isspace()]
     noisy = _noisy(lines)
     prose = [line for line, is_noise in zip(lines, noisy, strict=True) if not is_noise]
     pasted = [line for line, is_noise in zip(lines, noisy, strict=True) if is_noise and _has_words(line)]
     return CleanedMessage("\n".join(prose).strip(), tuple(pasted))
+
+
+def written(text: str) -> str:
+    """Return `text` without injected blocks and without notices of the host."""
+    return without_notices(without_blocks(text))
 
 
 def without_blocks(text: str) -> str:
@@ -95,11 +102,11 @@ def _clipped(text: str) -> str:
 
 
 def _without_envelope(text: str, patterns: Sequence[str]) -> str:
-    """Remove matches of `patterns`, unless nothing would be left."""
+    """Remove matches of `patterns`. A line that is all there is stays: somebody may have written it."""
     bare = text
     for pattern in patterns:
         bare = bounded_pattern(pattern).replaced(bare, by=" ")
-    return bare if _has_words(bare) else text
+    return bare if _has_words(bare) or "```" in text else text
 
 
 def _without_blobs(text: str) -> str:

@@ -3,7 +3,7 @@
 1. `disabled`, `mode_off`: injection is off.
 2. A match of `force_patterns`: never skipped by the rules below.
 3. `source_skipped`: the source is one of `skip_sources`.
-4. `empty_message`: message and task are empty.
+4. `host_notice`, `attachment_only`, `empty_message`: nobody wrote anything, and there is no task.
 5. A phrase such as "remember" or "last time": not skipped.
 6. `slash_command`: a command for the host.
 7. `skip_pattern`: one of `skip_patterns` matches the whole message.
@@ -18,7 +18,8 @@ from worker.domain.patterns import bounded_pattern
 from worker.settings.injection import InjectionConfig
 from worker.text.lexicon import Lexicon, PhraseKind, lexicon, tokens
 
-from .noise import separated, without_blocks
+from .host_text import without_notices
+from .noise import separated, without_blocks, written
 from .small_talk import is_go_ahead, small_talk
 
 PATTERN_CHARS = 2000
@@ -47,15 +48,23 @@ def skip_reason(request: InjectionRequest, config: InjectionConfig) -> Reason | 
     forced = any(bounded_pattern(pattern).is_in(ends) for pattern in config.force_patterns)
     if not forced and request.source in config.skip_sources:
         return Reason.SOURCE_SKIPPED
-    if len(request.message) > LONG and (bare := without_blocks(request.message).lstrip()) and len(bare) > LONG:
+    if len(request.message) > LONG and (bare := written(request.message).lstrip()) and len(bare) > LONG:
         return Reason.SLASH_COMMAND if not forced and _SLASH_COMMAND.match(bare) else None
     message = separated(request.message, config.strip_patterns)
     task = (request.task_description or "").strip()
     if not message.prose and not message.pasted and not task:
-        return Reason.EMPTY_MESSAGE
+        return _empty_reason(request.message)
     if forced or message.pasted:
         return None
     return _content_rule(message.prose, task, request, config)
+
+
+def _empty_reason(message: str) -> Reason:
+    """Return why a message has no text of a person: it is blank, a notice of the host, or only an attachment."""
+    sent = without_blocks(message).strip()
+    if len(without_notices(sent).strip()) < len(sent):
+        return Reason.HOST_NOTICE
+    return Reason.ATTACHMENT_ONLY if any(map(str.isalnum, sent)) else Reason.EMPTY_MESSAGE
 
 
 def _content_rule(message: str, task: str, request: InjectionRequest, config: InjectionConfig) -> Reason | None:

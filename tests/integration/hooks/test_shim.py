@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hooks.contract import InjectionResult, Outcome
+from hooks.protocol.size import clipped
 from tests.support.queue_worker import ROOT, running_worker
 from tests.support.valkey import running_valkey, sync_redis
 
@@ -70,7 +71,8 @@ def test_invalid_and_long_text(url: str) -> None:
     assert odd.memory_context == "<memory_context>a\ufffd\0</memory_context>"
     text = "\u20ac" * 350_000
     long = run(url, {"session_id": "s", "message": text, "deadline_ms": 15_000})
-    assert InjectionResult.model_validate_json(long.stdout).memory_context == f"<memory_context>{text}</memory_context>"
+    found = InjectionResult.model_validate_json(long.stdout).memory_context
+    assert found == f"<memory_context>{clipped(text)}</memory_context>"
 
 
 def test_memories_are_marked_as_shown(url: str) -> None:
@@ -121,17 +123,41 @@ def test_the_time_is_limited(url: str, request_: object, variables: dict[str, st
     assert limit_s - 0.15 <= time.monotonic() - start < limit_s + SLACK_S
 
 
-@pytest.mark.parametrize("request_", [b"", b"   ", b"[]", b"nonsense", b'{"session_id":"s"', b'{"a":}', {"message": 7}])
-def test_bad_input_prints_nothing(url: str, request_: object) -> None:
-    assert_silent(run(url, request_))
-
-
-def test_errors_are_printed_with_debug_only(url: str) -> None:
-    done = run(url, b"nonsense", MEESEEKS_DEBUG="1")
+@pytest.mark.parametrize("request_", [b"", b"   ", b"[]", b"nonsense", b'{"session_id":"s"', b'{"a":}'])
+def test_broken_input_is_said_in_one_line(url: str, request_: object) -> None:
+    done = run(url, request_)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr.startswith(b"meeseeks-hook: ShimError: ")
+    assert done.stderr.startswith(b"meeseeks-hook: no memory: standard input ")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_other_errors_are_printed_with_debug_only(url: str) -> None:
+    assert_silent(run(url, {"message": 7}))
+    assert b"bad_request" in run(url, {"message": 7}, MEESEEKS_DEBUG="1").stderr
+    missing = run("unix:///no/such/socket", REQUEST, MEESEEKS_DEBUG="1").stderr
+    assert missing == b"meeseeks-hook: no memory: the service is not running; start it with `meeseeks up`\n"
     tls = run("rediss://localhost", REQUEST, MEESEEKS_DEBUG="1")
     assert b"rediss:// is not supported" in tls.stderr
+
+
+def test_an_outcome_is_explained_with_debug(url: str) -> None:
+    assert run(url, REQUEST, MEESEEKS_DEBUG="1").stderr == b"meeseeks-hook: injected\n"
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_is_printed(option: str) -> None:
+    done = subprocess.run([*FILE, option], capture_output=True, check=True, timeout=10)
+    assert done.stdout.startswith(b"usage: meeseeks-hook [HOST]")
+    assert b"MEESEEKS_DEBUG=1" in done.stdout
+
+
+def test_a_request_with_a_huge_history_is_shortened_before_it_is_sent(url: str) -> None:
+    turns = [{"role": "user", "content": "the kiln " * 5_000}] * 450
+    request_ = {**REQUEST, "recent_messages": turns, "message": "Where is the kiln?", "deadline_ms": 20_000}
+    assert len(json.dumps(request_)) > 20_000_000
+    begun = time.monotonic()
+    assert b"Where is the kiln?" in run(url, request_).stdout
+    assert time.monotonic() - begun < 8
 
 
 def test_it_can_be_turned_off(url: str) -> None:

@@ -17,6 +17,7 @@ from tests.integration.hooks.test_shim import FILE, MODULE, REQUEST, SLACK_S, as
 from tests.support.hosts import event_of, fixtures
 from tests.support.queue_worker import running_worker
 from tests.support.valkey import running_valkey, sync_redis
+from worker.hosts import HOSTS
 
 PROMPT = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "caf\u00e9 \U0001f600"}
 CONTEXT = "<memory_context>caf\u00e9 \U0001f600</memory_context>"
@@ -109,25 +110,36 @@ def test_the_scope_comes_from_the_environment_and_memories_are_marked_as_shown(u
     [
         (["emacs"], b"unknown host"),
         (["claude-code", "codex"], b"at most one argument"),
-        (["--help"], b"unknown host"),
         (["../x"], b"at most one argument"),
         (["caf\u00e9"], b"at most one argument"),
         ([""], b"at most one argument"),
     ],
 )
-def test_invalid_arguments_are_reported_with_debug_only(url: str, arguments: list[str], said: bytes) -> None:
-    assert_silent(run(url, arguments, PROMPT))
+def test_invalid_arguments_are_reported(url: str, arguments: list[str], said: bytes) -> None:
     done = run(url, arguments, PROMPT, MEESEEKS_DEBUG="1")
     assert (done.returncode, done.stdout) == (0, b"")
     assert said in done.stderr
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"[]", b"nonsense", b'{"session_id":"s"', b'{"a":}', b'{"prompt":7}', b"\xff\xfe"]
-)
-@pytest.mark.parametrize("host", ["claude-code", "codex"])
-def test_bad_input_prints_nothing(url: str, host: str, data: bytes) -> None:
-    assert_silent(run(url, [host], data))
+@pytest.mark.parametrize("data", [b"", b"[]", b"nonsense", b'{"session_id":"s"', b'{"a":}', b"\xff\xfe"])
+@pytest.mark.parametrize("host", HOSTS)
+def test_broken_input_gives_the_hosts_nothing_and_one_line(url: str, host: str, data: bytes) -> None:
+    done = run(url, [host], data)
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == HOSTS[host].nothing
+    assert done.stderr.startswith(b"meeseeks-hook: no memory: standard input ")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_without_a_service_the_host_gets_its_nothing(host: str) -> None:
+    done = run("unix:///no/such/socket", [host], PROMPT)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout or b"{}") == HOSTS[host].nothing
+
+
+def test_a_wrong_type_is_not_broken_input(url: str) -> None:
+    assert_silent(run(url, ["codex"], b'{"prompt":7}'))
 
 
 def test_a_slow_answer_times_out(url: str) -> None:

@@ -14,6 +14,7 @@ from hooks.protocol import wire
 from hooks.queue import connect
 from tests.support.hosts import Fixture, event_of, fixtures
 from tests.support.valkey import forget, running_valkey
+from worker.adapters.local.host_state import MemoryHostState
 from worker.adapters.local.subagents import MOST_KINDS, MemorySubagents
 from worker.adapters.redis.subagents import RedisSubagents
 from worker.bootstrap.core import open_core
@@ -22,11 +23,11 @@ from worker.domain.errors import NotFound, QueueError
 from worker.domain.operation import JsonObject, OperationAnswer
 from worker.hosts import HOSTS, SubagentKind, SubagentTask
 from worker.hosts.subagents import WAIT_S, PendingSubagents
-from worker.operations.hosts import DOCTOR_SESSION, DOCTOR_TENANT, HostOperations
+from worker.operations.hosts import DOCTOR_SESSION, DOCTOR_TENANT, HostOperations, OwnHandlers
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import HOST_HOOK, INJECT, PUT, SESSION_EVENT, SESSION_SHOW
 from worker.operations.requests import HostHookRequest
-from worker.settings.injection import load_settings
+from worker.settings.injection import InjectionConfig, load_settings
 
 ALEMBIC = "Database migrations are written with Alembic and never by hand"
 TUESDAY = "Deployments to production happen on Tuesdays after the stand-up"
@@ -202,16 +203,21 @@ async def never(request: Any, deadline: Deadline) -> Any:
     raise AssertionError
 
 
+def operations_that_must_not_run() -> HostOperations:
+    own = OwnHandlers(INJECT.bind(never), SESSION_EVENT.bind(never))
+    return HostOperations(own, MemorySubagents(), MemoryHostState(), lambda _: InjectionConfig(), lambda _: None)
+
+
 @pytest.mark.parametrize("event", [None, [], "x", 7, {}, {"hook_event_name": "UserPromptSubmit"}])
 async def test_malformed_events_return_the_hosts_empty_output(event: Any) -> None:
-    operations = HostOperations(INJECT.bind(never), SESSION_EVENT.bind(never), MemorySubagents())
+    operations = operations_that_must_not_run()
     for name, host in HOSTS.items():
         answer = await operations.hook(HostHookRequest(host=name, event=event), Deadline.after(1))
         assert answer == JsonObject(dict(host.nothing))
 
 
 async def test_an_unknown_host_is_an_error_with_the_known_names() -> None:
-    operations = HostOperations(INJECT.bind(never), SESSION_EVENT.bind(never), MemorySubagents())
+    operations = operations_that_must_not_run()
     with pytest.raises(NotFound, match="unknown host 'emacs'; the hosts are claude-code, codex, gobby, nexus"):
         await operations.hook(HostHookRequest(host="emacs", event={}), Deadline.after(1))
 

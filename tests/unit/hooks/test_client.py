@@ -83,7 +83,7 @@ async def test_the_deadline_is_sent_to_the_service(client: MeeseeksClient, doubl
     assert double.seen[1].headers["x-deadline-ms"] == "10000"
 
 
-@pytest.mark.parametrize("fields", [{"message": " "}, {"message": "hi", "mode": "off"}])
+@pytest.mark.parametrize("fields", [{"message": " ", "mode": "off"}, {"message": "hi", "mode": "off"}])
 async def test_skipped_requests_are_not_sent(
     client: MeeseeksClient, double: HttpDouble, fields: dict[str, Any]
 ) -> None:

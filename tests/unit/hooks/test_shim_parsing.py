@@ -54,6 +54,26 @@ def test_the_deadline_is_read_at_the_top_level_only(raw: bytes, expected: int | 
 
 
 @pytest.mark.parametrize(
+    "folder", ["/home/ada/shop", "C:\\Users\\ada", '/caf\u00e9 \U0001f600/"x"', "", "/" + "x" * 20_000]
+)
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_the_folder_is_read_at_the_top_level(folder: str, ascii_only: bool) -> None:
+    event = {"tool": {"cwd": "/elsewhere"}, "cwd": folder, "prompt": '"cwd": "/no"'}
+    found = first_object(json.dumps(event, ensure_ascii=ascii_only).encode())
+    assert found is not None
+    assert found.cwd == (folder if len(folder) < 16_000 else "")
+
+
+@pytest.mark.parametrize(
+    "raw", [b'{"cwd":null}', b'{"cwd":7,"x":"y"}', b'{"a":"cwd"}', b'{"cwd":["/x"]}', b'{"cwd":"\\q"}']
+)
+def test_what_is_no_folder_is_ignored(raw: bytes) -> None:
+    found = first_object(raw)
+    assert found is not None
+    assert found.cwd == ""
+
+
+@pytest.mark.parametrize(
     ("url", "endpoint", "handshake"),
     [
         ("unix:///a/valkey.sock", "/a/valkey.sock", []),

@@ -147,6 +147,10 @@ async def test_memories_shown_during_compaction_stay() -> None:
     await sessions.event("context.compacted")
     assert await sessions.shown() == {"m4"}
     await sessions.event("context.compacted")
+    assert await sessions.shown() == {"m4"}, "the same compaction, reported again"
+    await sessions.turn("5")
+    await sessions.turn("6")
+    await sessions.event("context.compacted")
     assert await sessions.shown() == set()
 
 

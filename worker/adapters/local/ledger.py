@@ -14,6 +14,7 @@ class _Session:
     offered: dict[str, dict[str, LedgerEntry]] = field(default_factory=dict)
     shown: dict[str, LedgerEntry] = field(default_factory=dict)
     pending: int | None = None
+    compacted: int | None = None
 
     def begin(self, turn_key: str) -> int:
         turn_id = turn_id_of(turn_key)
@@ -40,7 +41,7 @@ class MemoryLedger:
 
     async def peek(self, key: LedgerKey) -> LedgerView:
         session = self._sessions.get(key, _Session())
-        return LedgerView(session.turn, dict(session.shown), None, session.pending)
+        return LedgerView(session.turn, dict(session.shown), None, session.pending, session.compacted)
 
     async def offer(self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry]) -> None:
         session = self._sessions.setdefault(key, _Session())
@@ -69,6 +70,8 @@ class MemoryLedger:
 
     async def drop(self, key: LedgerKey, entries: Mapping[str, LedgerEntry]) -> int:
         session = self._sessions.get(key, _Session())
+        if session.pending is not None:
+            session.compacted = session.turn
         session.pending = None
         gone = [memory_id for memory_id, entry in entries.items() if session.shown.get(memory_id) == entry]
         for memory_id in gone:

@@ -5,7 +5,7 @@ Fields:
 - `u:<turn id>`: number of a turn; `i:<n>`: id of turn `n`
 - `t:<turn key>`: an offer, `{"n": 3, "shown": {...}, "committed": false}`; `r:<turn key>`: its answer
 - `m:<memory id>`: an entry, `{"version": 1, "turn": 3, "block_id": "...", "text": "...", "vector": "<base64>"}`
-- `p`: last turn before a pending compaction
+- `p`: last turn before a pending compaction; `c`: last turn when an announced compaction ended
 
 Callers commit with `hooks.protocol.wire.COMMIT`. Further keys hold the agents of each session, and the memories of each
 offered block, from which the ledger of a forked session is rebuilt.
@@ -71,7 +71,7 @@ local key = KEYS[1]
 local turn = begin(key, ARGV[2], tonumber(ARGV[5]))
 keep(key, KEYS[2], ARGV[3], ARGV[4])
 local newest = tonumber(redis.call('HGET', key, 'n'))
-local result = {turn, redis.call('HGET', key, 'r:' .. ARGV[1]), redis.call('HGET', key, 'p')}
+local result = {turn, redis.call('HGET', key, 'r:' .. ARGV[1]), redis.call('HGET', key, 'p'), false}
 for _, field in ipairs(fields_of(key, 'm:')) do
   local entry = redis.call('HGET', key, field)
   local shown = tonumber(string.match(entry, '"turn":%s*(%d+)')) or 0
@@ -87,13 +87,14 @@ return result
 )
 """KEYS: ledger, agents. ARGV: turn key, turn id, agent, lifetime in s, turns kept, turns that count as shown.
 
-Return the turn's number, its answer or nil, the pending turn or nil, then pairs of memory id and entry.
+Return the turn's number, its answer or nil, the pending turn or nil, nil, then pairs of memory id and entry.
 """
 
 PEEK = (
     _FUNCTIONS
     + """
 local result = {redis.call('HGET', KEYS[1], 'n'), false, redis.call('HGET', KEYS[1], 'p')}
+result[4] = redis.call('HGET', KEYS[1], 'c')
 for _, field in ipairs(fields_of(KEYS[1], 'm:')) do
   result[#result + 1] = string.sub(field, 3)
   result[#result + 1] = redis.call('HGET', KEYS[1], field)
@@ -101,7 +102,7 @@ end
 return result
 """
 )
-"""KEYS: ledger. Return the same as `VIEW` without changes; all nil for an unknown ledger."""
+"""KEYS: ledger. Return the same as `VIEW` without changes, fourth the turn when the last announced compaction ended."""
 
 OFFER = (
     _FUNCTIONS
@@ -125,7 +126,9 @@ Entries of turn 0 get the turn's number. A quote inside a text is escaped, so th
 
 DROP = """
 local gone = 0
-redis.call('HDEL', KEYS[1], 'p')
+if redis.call('HDEL', KEYS[1], 'p') == 1 then
+  redis.call('HSET', KEYS[1], 'c', redis.call('HGET', KEYS[1], 'n') or 0)
+end
 for i = 1, #ARGV, 3 do
   local entry = redis.call('HGET', KEYS[1], 'm:' .. ARGV[i])
   local shown = entry and cjson.decode(entry)
@@ -226,13 +229,14 @@ def _json(value: Any) -> str:
 
 
 def _view(reply: Sequence[Any]) -> LedgerView:
-    turn, answer, pending, *shown = reply
+    turn, answer, pending, compacted, *shown = reply
     entries = zip(shown[::2], shown[1::2], strict=True)
     return LedgerView(
         turn=int(turn or 0),
         shown={memory_id.decode(): _decode(json.loads(entry)) for memory_id, entry in entries},
         replay=None if answer is None else answer.decode(),
         pending=None if pending is None else int(pending),
+        compacted=None if compacted is None else int(compacted),
     )
 
 

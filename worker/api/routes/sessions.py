@@ -1,5 +1,6 @@
 """Endpoints of sessions and host hooks."""
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Request
@@ -7,6 +8,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from hooks.contract import DEFAULT_DEADLINE_MS, Key, Reason, SessionEvent, SessionEventResult
+from hooks.protocol.repository import project_of
 from hooks.protocol.wire import ACK_TIMEOUT
 from worker.api.execution import (
     Limit,
@@ -21,9 +23,12 @@ from worker.api.execution import (
 from worker.api.json_bodies import JsonAnswer, is_json, read_json, unsupported
 from worker.api.problems import invalid
 from worker.api.schemas import SessionEventBody
+from worker.api.tokens import is_loopback
 from worker.domain.errors import MeeseeksError
 from worker.operations.job import reason_of
 from worker.operations.registry import HOST_HOOK, SESSION_EVENT, SESSION_SHOW
+
+MOST_FOLDER_CHARS = 4_096
 
 NATIVE = {
     "requestBody": {
@@ -59,6 +64,9 @@ def add_hooks(app: FastAPI, executor: OperationExecutor) -> None:
             Key | None, Query(description="Project; by default derived from the event's folder.")
         ] = None,
         channel: Annotated[Key | None, Query(description="Channel of the conversation.")] = None,
+        repository: Annotated[Key | None, Query(description="Identity of the event's repository.")] = None,
+        folder: Annotated[Key | None, Query(description="Name of the repository's main folder.")] = None,
+        explain: Annotated[bool, Query(description="Return `output` and an `explanation` of it.")] = False,
         deadline_ms: Limit = None,
         x_deadline_ms: LimitHeader = None,
     ) -> Response:
@@ -68,13 +76,26 @@ def add_hooks(app: FastAPI, executor: OperationExecutor) -> None:
         the configuration, such as an unknown host or a wrong token, are reported.
         """
         limit = shortest(DEFAULT_DEADLINE_MS, deadline_ms, x_deadline_ms)
+        event = await _event(request)
+        if project is None and repository is None:
+            repository, folder = await _repository(request, event)
         scope = {"tenant": tenant, "user": user, "project": project, "channel": channel}
-        given = {name: value for name, value in scope.items() if value is not None}
+        scope |= {"repository": repository, "folder": folder}
+        given: dict[str, Any] = {name: value for name, value in scope.items() if value} | {"explain": explain}
         if tenant_of(request, "") or tenant is not None:
             given["tenant"] = tenant_of(request, tenant or "")
-        payload = {"host": host, "event": await _event(request), "deadline_ms": limit, "scope": given}
+        payload = {"host": host, "event": event, "deadline_ms": limit, "scope": given}
         left, ends = seconds_left(request, limit)
         return executor.delivery(await executor.ask(request, HOST_HOOK, payload, budget=left, ack=ACK_TIMEOUT), ends)
+
+
+async def _repository(request: Request, event: Any) -> tuple[str | None, str | None]:
+    """Return what is known of the event's folder. Only folders of hosts on this machine are looked at."""
+    folder = event.get("cwd") if isinstance(event, dict) else None
+    if not isinstance(folder, str) or not is_loopback(request.client.host if request.client else ""):
+        return None, None
+    identity, name = await asyncio.to_thread(project_of, folder[:MOST_FOLDER_CHARS])
+    return identity or None, name or None
 
 
 async def _event(request: Request) -> Any:

@@ -1,0 +1,38 @@
+"""Pinned memories come with the first request of a session, even if its message is not searched with."""
+
+from pathlib import Path
+
+import pytest
+
+from hooks.contract import Outcome, Reason
+from tests.support.service import fact, ids, open_service
+
+PINNED = {"ambient_enabled": True, "pinned_types": ["goal"]}
+MEMORIES = [
+    fact("goal", "Ship the Kingfisher release in March", type="goal"),
+    fact("other", "The kiln is booked on Fridays"),
+]
+
+
+@pytest.mark.parametrize("message", ["", " \n", "[Image #1]", "hello", "👋"])
+async def test_the_first_request_brings_pinned_memories(tmp_path: Path, message: str) -> None:
+    async with open_service(tmp_path, **PINNED) as service:
+        await service.put(MEMORIES)
+        first = await service.ask(message)
+        second = await service.ask(message)
+    assert ids(first) == ["goal"]
+    assert second.outcome is Outcome.SKIPPED
+
+
+async def test_a_notice_of_the_host_brings_nothing(tmp_path: Path) -> None:
+    async with open_service(tmp_path, **PINNED) as service:
+        await service.put(MEMORIES)
+        result = await service.ask("<task-notification>Kingfisher is done</task-notification>")
+    assert (result.outcome, result.reason) == (Outcome.SKIPPED, Reason.HOST_NOTICE)
+
+
+async def test_without_pinned_types_a_blank_message_is_skipped(tmp_path: Path) -> None:
+    async with open_service(tmp_path) as service:
+        await service.put(MEMORIES)
+        result = await service.ask("")
+    assert (result.outcome, result.reason) == (Outcome.SKIPPED, Reason.EMPTY_MESSAGE)
