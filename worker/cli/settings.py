@@ -11,11 +11,13 @@ from worker.bootstrap.embedded import embedded_redis_url
 from worker.domain.errors import QueueError, SettingsError
 from worker.domain.operation import AnyOperation
 from worker.operations.registry import SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RESET
+from worker.settings.file import near_match
+from worker.settings.former_keys import RENAMED
 from worker.settings.injection import InjectionConfig, Settings
 
 from .backend import is_served, local, open_client
 from .options import settings_or_fault
-from .output import console, printed_as_json, say, show, table
+from .output import console, fail, printed_as_json, say, show, table
 
 ForAgent = Annotated[str | None, typer.Option("--agent", help="Only for this agent (default: all agents).")]
 Key = Annotated[str, typer.Argument(help="Key of `[memory_injection]`.")]
@@ -32,7 +34,24 @@ settings = typer.Typer(invoke_without_command=True)
 def show_settings(context: typer.Context, agent: ForAgent = None) -> None:
     """Show all settings and their origin; change saved settings with `set`, `unset` and `reset`."""
     if context.invoked_subcommand is None:
-        _do(context, SETTINGS_GET, {"agent_id": agent})
+        view = _view(context, SETTINGS_GET, {"agent_id": agent})
+        if not printed_as_json(view):
+            _print(view)
+
+
+@settings.command("get")
+def get_value(
+    context: typer.Context,
+    key: Annotated[str, typer.Argument(help="Key of `[memory_injection]` or `[service]`.")],
+    agent: ForAgent = None,
+) -> None:
+    """Show the value of one key in force, and its origin."""
+    view = _view(context, SETTINGS_GET, {"agent_id": agent})
+    entry = _entry(view, key)
+    if entry is None:
+        fail(f"{key}: unknown key{near_match(key, [*view['memory_injection'], *view['service']])}")
+    if not printed_as_json({"key": key, **entry}):
+        say(_line(key, entry))
 
 
 @settings.command("set", context_settings={"ignore_unknown_options": True})
@@ -43,19 +62,19 @@ def set_value(
     agent: ForAgent = None,
 ) -> None:
     """Save a value that overrides the settings file; all workers use it within a second."""
-    _do(context, SETTINGS_PATCH, {"agent_id": agent, "values": {key: value_of(key, value)}})
+    _change(context, SETTINGS_PATCH, {"agent_id": agent, "values": {key: value_of(key, value)}}, key)
 
 
 @settings.command("unset")
 def unset_value(context: typer.Context, key: Key, agent: ForAgent = None) -> None:
     """Delete a saved value."""
-    _do(context, SETTINGS_PATCH, {"agent_id": agent, "unset": [key]})
+    _change(context, SETTINGS_PATCH, {"agent_id": agent, "unset": [key]}, key)
 
 
 @settings.command("reset")
 def reset(context: typer.Context, agent: ForAgent = None) -> None:
     """Delete all saved values of one agent, or those for all agents; agents keep their own."""
-    _do(context, SETTINGS_RESET, {"agent_id": agent})
+    _change(context, SETTINGS_RESET, {"agent_id": agent})
 
 
 def value_of(key: str, text: str) -> Any:
@@ -68,13 +87,37 @@ def value_of(key: str, text: str) -> Any:
         return [part.strip() for part in text.split(",") if part.strip()] if listed else text
 
 
-def _do(context: typer.Context, operation: AnyOperation, payload: dict[str, Any]) -> None:
+def _view(context: typer.Context, operation: AnyOperation, payload: dict[str, Any]) -> dict[str, Any]:
     loaded, fault = settings_or_fault(context)
     view = asyncio.run(_ask(loaded, fault, operation, payload))
     if fault is not None:
         view["faults"].setdefault("file", fault)
-    if not printed_as_json(view):
-        _print(view)
+    return view
+
+
+def _change(context: typer.Context, operation: AnyOperation, payload: dict[str, Any], key: str | None = None) -> None:
+    """Change saved settings and say in one line what is in force."""
+    view = _view(context, operation, payload)
+    if printed_as_json(view):
+        return
+    entry = _entry(view, key) if key else None
+    say(f"{_line(key, entry)}, for {_whose(view)}" if key and entry else f"nothing saved is left for {_whose(view)}")
+    _print_problems(view)
+
+
+def _entry(view: dict[str, Any], key: str) -> dict[str, Any] | None:
+    key = RENAMED.get(key, key)
+    found: dict[str, Any] | None = view["memory_injection"].get(key) or view["service"].get(key)
+    return found
+
+
+def _line(key: str, entry: dict[str, Any]) -> str:
+    place = f" at {entry['at']}" if entry["at"] else ""
+    return f"{key} = {json.dumps(entry['value'], ensure_ascii=False)} ({entry['origin']}{place})"
+
+
+def _whose(view: dict[str, Any]) -> str:
+    return f"agent {view['agent']}" if view["agent"] else "all agents"
 
 
 async def _ask(loaded: Settings, fault: str | None, operation: AnyOperation, payload: dict[str, Any]) -> dict[str, Any]:
@@ -100,9 +143,8 @@ def _check_file(fault: str | None) -> None:
 
 
 def _print(view: dict[str, Any]) -> None:
-    whose = f"agent {view['agent']}" if view["agent"] else "all agents"
     own = ", with its own values" if view["agent"] and view["memory_injection_overridden"] else ""
-    say(f"[memory_injection] for {whose}{own}; version {view['version']}")
+    say(f"[memory_injection] for {_whose(view)}{own}; version {view['version']}")
     show(_table(view["memory_injection"]))
     if view["agents"] and not view["agent"]:
         say(f"agents with their own values: {', '.join(view['agents'])}")

@@ -10,7 +10,7 @@ from worker.ports.store import StoreEngine
 from worker.receipts.cases import LabelledCase, case_of
 from worker.receipts.replay import Replayer
 from worker.receipts.replay_models import Replay
-from worker.receipts.search import brief, find_receipts
+from worker.receipts.search import brief, find_receipts, read_receipt
 from worker.settings.injection import InjectionConfig
 
 from .registry import LABEL, RECEIPT, RECEIPTS, REPLAY
@@ -40,7 +40,7 @@ class ReceiptOperations:
         )
 
     async def receipt(self, request: IdRequest, deadline: Deadline) -> Receipt:
-        return await self._receipts.read(request.tenant, request.id)
+        return await read_receipt(self._receipts, request.tenant, request.id)
 
     async def receipts(self, request: ReceiptsRequest, deadline: Deadline) -> ReceiptList:
         found = await find_receipts(self._receipts, request.tenant, request.where, request.limit)
@@ -51,7 +51,7 @@ class ReceiptOperations:
         return await self._replayer.replay(request.tenant, request.id, request.changes, deadline)
 
     async def label(self, request: LabelRequest, deadline: Deadline) -> LabelledCase:
-        receipt = await self._receipts.read(request.tenant, request.id)
+        receipt = await read_receipt(self._receipts, request.tenant, request.id)
         memories = await self._engine.tenant(request.tenant).get([one.id for one in receipt.considered])
         shared = self._config_for(receipt.request.agent_id).shared_users
         return case_of(receipt, memories, request.labels, shared)

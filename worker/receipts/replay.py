@@ -42,6 +42,7 @@ from .replay_models import (
     ReplaySummary,
     TriedPrompt,
 )
+from .search import read_receipt
 
 log = structlog.get_logger()
 
@@ -76,7 +77,7 @@ class Replayer:
         Raise `NotFound`, `OperationError` if the receipt has no texts or the prompt is invalid, or `SettingsError` if
         the settings are invalid.
         """
-        receipt = await self._parts.receipts.read(tenant, receipt_id)
+        receipt = await read_receipt(self._parts.receipts, tenant, receipt_id)
         if receipt.kept is not ReceiptKeep.EVERYTHING:
             text = f"receipt {receipt_id} has no texts (receipt_keep = {receipt.kept}); it cannot be replayed"
             raise OperationError(Reason.BAD_REQUEST, text)

@@ -2,12 +2,16 @@
 
 from hooks.contract import Engine, Key, Outcome, Reason, UtcTime
 from hooks.contract.dates import LastMoment
+from worker.domain.errors import NotFound, OperationError
 from worker.domain.memory import DomainModel
 from worker.domain.receipt import Receipt
 from worker.ports.state import ReceiptStore
 
 PAGE = 100
 """Receipts to read at a time."""
+
+LEAST_PREFIX = 4
+"""Least characters by which a receipt can be named."""
 
 
 class ReceiptFilter(DomainModel):
@@ -36,6 +40,34 @@ class ReceiptFilter(DomainModel):
         if self.until is not None and receipt.at > self.until:
             return False
         return all(wanted is None or wanted == there for wanted, there in pairs)
+
+
+async def read_receipt(receipts: ReceiptStore, tenant: str, receipt_id: str) -> Receipt:
+    """Return the receipt with this id, or the only one whose id begins with it.
+
+    Raise `NotFound`, or `OperationError` if several begin with it.
+    """
+    try:
+        return await receipts.read(tenant, receipt_id)
+    except NotFound:
+        if len(receipt_id) < LEAST_PREFIX:
+            raise
+        found = await _beginning_with(receipts, tenant, receipt_id)
+        if not found:
+            raise
+    if len(found) > 1:
+        some = ", ".join(one.id for one in found[:3])
+        raise OperationError(Reason.BAD_REQUEST, f"several receipts begin with {receipt_id}: {some}; give more of it")
+    return found[0]
+
+
+async def _beginning_with(receipts: ReceiptStore, tenant: str, prefix: str) -> list[Receipt]:
+    found, offset, end = list[Receipt](), 0, False
+    while not end:
+        page = await receipts.recent(tenant, PAGE, offset=offset)
+        found += [receipt for receipt in page.receipts if receipt.id.startswith(prefix)]
+        offset, end = offset + PAGE, page.end
+    return found
 
 
 async def find_receipts(receipts: ReceiptStore, tenant: str, wanted: ReceiptFilter, limit: int) -> list[Receipt]:

@@ -75,6 +75,15 @@ class Snapshot:
         return sorted(named | set(self.saved.agents))
 
 
+def _usable(values: Mapping[str, Any], table: str) -> tuple[Layer, list[str]]:
+    """Return values to save, and warnings. Raise `SettingsError` for a key of `[service]`, which cannot be saved."""
+    misplaced = (set(values) & set(ServiceSettings.model_fields)) - set(InjectionConfig.model_fields)
+    if misplaced:
+        key = min(misplaced)
+        raise SettingsError(f"{key}: is a key of [service]; write it into the settings file and restart the service")
+    return usable_values(Layer(Origin.SAVED, values), table)
+
+
 def _table(agent_id: str | None) -> str:
     return GENERAL if agent_id is None else f"agents.{agent_id}"
 
@@ -181,7 +190,7 @@ class LiveSettings:
         Raise `SettingsError` and change nothing if a value is invalid.
         """
         table, gone = _table(agent_id), {RENAMED.get(key, key) for key in unset}
-        cleaned, warnings = usable_values(Layer(Origin.SAVED, values), table)
+        cleaned, warnings = _usable(values, table)
         unknown = gone - set(InjectionConfig.model_fields) - set(self._own(self._now.saved, agent_id))
         if unknown:
             key = min(unknown)
@@ -191,7 +200,7 @@ class LiveSettings:
 
     async def replace(self, agent_id: str | None, values: Mapping[str, Any]) -> list[str]:
         """Save `values` and delete everything else that was saved, in one step; see `patch`."""
-        cleaned, warnings = usable_values(Layer(Origin.SAVED, values), _table(agent_id))
+        cleaned, warnings = _usable(values, _table(agent_id))
         await self._change(agent_id, cleaned.values, None)
         return warnings
 

@@ -51,6 +51,14 @@ def test_a_file_that_is_wrong_is_an_error_where_nothing_runs(folder: Path) -> No
 def test_with_redis_and_no_worker_settings_are_saved_all_the_same(folder: Path) -> None:
     with running_valkey() as valkey:
         saved = settings(folder, "set", "max_total", "5", MEESEEKS_REDIS_URL=valkey.url)
+        variables = {"MEESEEKS_REDIS_URL": valkey.url}
+        said = command(folder, "settings", "set", "max_total", "5", variables=variables).stdout
+        assert said.splitlines() == ["max_total = 5 (override), for all agents"]
+        got = command(folder, "settings", "get", "max_total", variables=variables).stdout
+        assert got.splitlines() == ["max_total = 5 (override)"]
+        assert settings(folder, "get", "http_port", **variables)["key"] == "http_port"
+        unknown = command(folder, "settings", "get", "max_totl", variables=variables)
+        assert (unknown.returncode, "did you mean max_total?" in unknown.stderr) == (1, True)
         assert saved["memory_injection"]["max_total"]["origin"] == "override"
         shown = settings(folder, MEESEEKS_REDIS_URL=valkey.url)
         assert shown["memory_injection"]["max_total"]["value"] == 5

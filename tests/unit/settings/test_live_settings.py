@@ -96,6 +96,12 @@ async def test_overrides_are_taken_back_key_by_key_or_all_at_once(live: LiveSett
     assert shelf.saved == SavedSettings(5)
 
 
+async def test_a_key_of_the_service_is_not_saved_but_explained(live: LiveSettings) -> None:
+    for save in (live.patch, live.replace):
+        with pytest.raises(SettingsError, match=r"http_port: is a key of \[service\]; write it into the settings file"):
+            await save(None, {"http_port": 9000})
+
+
 async def test_values_replace_what_was_saved_in_one_step(live: LiveSettings) -> None:
     await live.patch("scout", {"max_items": 3, "max_chars": 900})
     assert await live.replace("scout", {"max_items": 2}) == []

@@ -1,0 +1,56 @@
+"""A receipt is found by the beginning of its id, if only one begins like that."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from hooks.contract import InjectionRequest, Outcome
+from worker.domain.errors import NotFound, OperationError
+from worker.domain.receipt import Receipt, ReceiptPage
+from worker.receipts.search import PAGE, read_receipt
+
+AT = datetime(2026, 3, 20, tzinfo=UTC)
+
+
+def receipt(receipt_id: str) -> Receipt:
+    request = InjectionRequest(session_id="s", message="m")
+    return Receipt.model_construct(id=receipt_id, at=AT, request=request, outcome=Outcome.INJECTED)
+
+
+class Kept:
+    """Receipts of one tenant, newest first."""
+
+    def __init__(self, *ids: str) -> None:
+        self.kept = [receipt(name) for name in ids]
+
+    async def read(self, tenant: str, receipt_id: str) -> Receipt:
+        found = [one for one in self.kept if one.id == receipt_id and tenant == "t1"]
+        if not found:
+            raise NotFound(f"there is no receipt {receipt_id}")
+        return found[0]
+
+    async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage:
+        mine = self.kept if tenant == "t1" else []
+        return ReceiptPage(receipts=tuple(mine[offset : offset + limit]), end=offset + limit >= len(mine))
+
+    async def write(self, receipt: Receipt) -> None:
+        raise AssertionError("nothing is written")
+
+    async def of_turn(self, turn: object) -> list[Receipt]:
+        raise AssertionError("no turn is looked for")
+
+
+KEPT = Kept(*(f"{number:04x}ffff" for number in range(2 * PAGE)), "abcd1111", "abcd2222")
+
+
+@pytest.mark.parametrize("name", ["abcd1", "abcd1111", "00c7"])
+async def test_the_beginning_of_an_id_is_enough(name: str) -> None:
+    assert (await read_receipt(KEPT, "t1", name)).id.startswith(name)
+
+
+async def test_what_is_unclear_unknown_too_short_or_of_another_tenant_is_an_error() -> None:
+    with pytest.raises(OperationError, match="several receipts begin with abcd: abcd1111, abcd2222"):
+        await read_receipt(KEPT, "t1", "abcd")
+    for tenant, name in (("t1", "zzzz"), ("t1", "abc"), ("t2", "abcd1")):
+        with pytest.raises(NotFound, match=f"there is no receipt {name}"):
+            await read_receipt(KEPT, tenant, name)
