@@ -68,7 +68,15 @@ async def test_the_store_has_one_owner(tmp_path: Path, valkey: EmbeddedValkey) -
 
 async def test_a_second_service_on_the_same_folder_says_what_is_in_the_way(tmp_path: Path) -> None:
     with running_stack(tmp_path, "up", "--model", "none") as first:
-        assert_refused(await asyncio.to_thread(command, tmp_path, "up"), "another server listens", "MEESEEKS_REDIS_URL")
+        words = (f"already running (pid {first.pid})", "--data-dir")
+        assert_refused(await asyncio.to_thread(command, tmp_path, "up"), *words)
+        variables = {"MEESEEKS_MODEL": "openai/mine", "MEESEEKS_MODEL_API_BASE": "http://127.0.0.1:1"}
+        said = await asyncio.to_thread(command, tmp_path, "inject", "hello there", variables=variables)
+        assert said.returncode == 0
+        for name in variables:
+            assert f"{name} is ignored: the running service uses none" in " ".join(said.stderr.split())
+        replayed = ("replay", "0000", "--model", "openai/mine", "--model-api-base", "http://127.0.0.1:1")
+        assert_refused(await asyncio.to_thread(command, tmp_path, *replayed), "a service is running", "service.models")
         await put(first.url, FACTS)
         async with PreExecutionHook(first.url) as hook:
             assert (await ask(hook, MIGRATION)).ids == ["alembic"]

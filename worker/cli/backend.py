@@ -1,6 +1,7 @@
 """Calls operations in the running service, or in this process if no service runs."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -12,9 +13,11 @@ from hooks.queue import QueueClient
 from worker.bootstrap.embedded import embedded_is_up, embedded_redis_url
 from worker.domain.operation import AnyOperation
 from worker.operations.client import BUDGET_S, OperationClient, QueueOperationClient
+from worker.operations.registry import SETTINGS_GET
 from worker.settings.injection import Settings
 
 from .options import settings_of
+from .output import warn
 
 
 def is_served(settings: Settings) -> bool:
@@ -35,6 +38,22 @@ async def open_client(settings: Settings, *, with_model: bool = False) -> AsyncI
         yield QueueOperationClient(queue, url)
     finally:
         await queue.aclose()
+
+
+async def note_other_models(settings: Settings, client: OperationClient) -> None:
+    """Say on standard error if a running service uses another model than this command's variables name."""
+    if not is_served(settings):
+        return
+    given = {name: os.environ.get(f"MEESEEKS_{name.upper()}") for name in ("model", "model_api_base")}
+    if not any(given.values()):
+        return
+    running = (await client.call(SETTINGS_GET, {}))["service"]
+    for name, value in given.items():
+        used = running[name]["value"]
+        if value and value != (used or "none"):
+            warn(
+                f"MEESEEKS_{name.upper()} is ignored: the running service uses {used or 'none'}; restart it with yours"
+            )
 
 
 def local() -> Any:

@@ -14,7 +14,7 @@ from worker.operations.hosts import DOCTOR_TENANT, profile_of
 from worker.operations.registry import HEALTH, INJECT
 from worker.settings.injection import Settings
 
-from .backend import open_client
+from .backend import is_served, open_client
 from .checks import Check, report
 from .options import settings_or_fault
 from .output import timing
@@ -40,10 +40,17 @@ async def _examine(settings: Settings, *, quick: bool) -> list[Check]:
     try:
         async with open_client(settings, with_model=not quick) as backend:
             health = await backend.call(HEALTH, {}, budget=5.0)
-            checks = [Check("service", True, backend.where), *_findings(health), *_paused(health, wrong=not quick)]
+            checks = [_service(settings, backend), *_findings(health), *_paused(health, wrong=not quick)]
             return checks if quick else [*checks, _settings(health["settings"]), await _test_injection(backend)]
     except MeeseeksError as error:
         return [Check("service", False, str(error))]
+
+
+def _service(settings: Settings, backend: OperationClient) -> Check:
+    """Check that a service runs; without one, the other checks open the store in this process."""
+    if is_served(settings):
+        return Check("service", True, backend.where)
+    return Check("service", False, "not running, so hooks bring no memory; start it with `meeseeks up`")
 
 
 def _findings(health: dict[str, Any]) -> list[Check]:

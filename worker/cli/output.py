@@ -67,6 +67,11 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
+def warn(message: str) -> None:
+    """Print a warning on standard error."""
+    errors.print(f"[yellow]warning:[/yellow] {_escape(message)}")
+
+
 def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     """Return a table with one row per entry; cells are never read as markup."""
     drawn = Table(*columns, title=title, title_justify="left", show_edge=False, pad_edge=False)

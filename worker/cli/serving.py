@@ -17,18 +17,22 @@ from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.adapters.redis.queue_state import look_at_queue
 from worker.bootstrap.core import open_core
-from worker.bootstrap.embedded import embedded_redis_url
+from worker.bootstrap.embedded import embedded_is_up, embedded_redis_url
 from worker.bootstrap.logs import configure_logging
 from worker.bootstrap.opening import http_server
-from worker.domain.errors import QueueError
+from worker.domain.errors import MeeseeksError, QueueError
 from worker.domain.operation import Handlers
 from worker.operations.client import COMMIT_S, QueueOperationClient, without_password
 from worker.operations.local_client import LocalOperationClient
+from worker.operations.registry import HEALTH
 from worker.settings.injection import Settings
 
 from .mcp import mounts
 from .options import settings_of
 from .output import answer, fail, printed_as_json, say
+
+FIND_S = 2.0
+"""Seconds to ask a service that is running already who it is."""
 
 WATCH_S = 0.5
 """Seconds between two checks of the embedded Valkey."""
@@ -68,6 +72,8 @@ async def _up(settings: Settings) -> None:
     if settings.service.redis_url is not None:
         await serve(settings, settings.service.redis_url, with_http=settings.service.http_enabled)
         return
+    if embedded_is_up(settings.service):
+        fail(await _running_already(settings))
     valkey = EmbeddedValkey(settings.service.home)
     await asyncio.to_thread(valkey.start)
     watching = asyncio.create_task(_keep_running(valkey), name="watch-valkey")
@@ -77,6 +83,20 @@ async def _up(settings: Settings) -> None:
         watching.cancel()
         await asyncio.wait([watching])
         await asyncio.to_thread(valkey.stop)
+
+
+async def _running_already(settings: Settings) -> str:
+    """Return what to say of a service that has this data folder."""
+    url = embedded_redis_url(settings.service)
+    queue = QueueClient(url)
+    try:
+        health = await QueueOperationClient(queue, url).call(HEALTH, {}, budget=FIND_S)
+        who = f"already running (pid {health['pid']})"
+    except MeeseeksError:
+        who = "another `meeseeks up` is starting or stopping"
+    finally:
+        await queue.aclose()
+    return f"{who} on {settings.service.home}; stop it first, or choose another folder with --data-dir"
 
 
 async def _keep_running(valkey: EmbeddedValkey) -> None:

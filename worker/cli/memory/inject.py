@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hooks.contract import InjectionRequest, InjectionResult
-from worker.cli.backend import open_client
+from worker.cli.backend import note_other_models, open_client
 from worker.cli.options import Agent, Tenant, User, settings_of
 from worker.cli.output import printed_as_json, say, summary
 from worker.operations.registry import INJECT
@@ -41,6 +41,7 @@ def inject(
             }
         )
         async with open_client(settings, with_model=True) as backend:
+            await note_other_models(settings, backend)
             body = await backend.call(INJECT, request.model_dump(mode="json"), budget=deadline_ms / 1000)
         return InjectionResult.model_validate(body)
 

@@ -9,7 +9,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from hooks.contract import Mode
-from worker.cli.backend import open_client
+from worker.cli.backend import is_served, note_other_models, open_client
 from worker.cli.options import Tenant, settings_of
 from worker.cli.output import fail, printed_as_json, say, show, table, timing
 from worker.cli.progress import progress_bar
@@ -28,6 +28,9 @@ MAX_RECEIPTS = 1000
 
 Prompt = Annotated[Path | None, typer.Option("--prompt", help="Prompt file to use instead of the current one.")]
 Model = Annotated[str | None, typer.Option(help="Model to use instead of the configured one; use `none` for no model.")]
+ApiBase = Annotated[
+    str | None, typer.Option("--model-api-base", help="Base URL of the model server, if no service runs.")
+]
 OneMode = Annotated[Mode | None, typer.Option("--mode", help="Mode to use instead of the one in the request.")]
 Current = Annotated[bool, typer.Option("--current", help="Use the current settings instead of those in the receipt.")]
 DeadlineMs = Annotated[int | None, typer.Option(min=1, max=50_000, help="Time limit in milliseconds.")]
@@ -38,6 +41,7 @@ def replay(
     receipt_id: Annotated[str | None, typer.Argument(metavar="ID", help="Receipt id.")] = None,
     prompt: Prompt = None,
     model: Model = None,
+    model_api_base: ApiBase = None,
     set_: Set = None,
     mode: OneMode = None,
     current: Current = False,
@@ -57,7 +61,12 @@ def replay(
     """Re-run a past request without side effects and show what changes."""
     if (receipt_id is None) is not every:
         fail("give either a receipt id or --all")
-    settings = settings_of(context)
+    settings = settings_of(context, model_api_base=model_api_base)
+    if model_api_base is not None and is_served(settings):
+        fail(
+            "--model-api-base: a service is running and calls models itself; give the model an address in its settings"
+            " file ([[service.models]] with name and api_base), or stop it first"
+        )
     where = filter_of(session, agent, outcome, reason, engine, degraded, since, until)
 
     async def work() -> dict[str, Any]:
@@ -70,6 +79,7 @@ def replay(
         }
         changes |= {"current": current, "deadline_ms": deadline_ms}
         async with open_client(settings, with_model=True) as backend:
+            await note_other_models(settings, backend)
             if receipt_id is not None:
                 return await _one(backend, tenant, receipt_id, changes)
             listed = {"tenant": tenant, "limit": limit, "where": where, "brief": True}
