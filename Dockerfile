@@ -14,8 +14,9 @@ COPY worker worker
 RUN pip install --no-deps --no-build-isolation . && pip uninstall --yes editables hatchling
 
 FROM python:3.11-slim
-RUN useradd --system --uid 10001 --create-home meeseeks \
-    && install --directory --owner meeseeks --mode 0700 /var/lib/meeseeks
+RUN groupadd --system --gid 10001 meeseeks \
+    && useradd --system --uid 10001 --gid 10001 --create-home meeseeks \
+    && install --directory --owner meeseeks --group meeseeks --mode 0700 /var/lib/meeseeks
 COPY --from=build /opt/meeseeks /opt/meeseeks
 ENV PATH=/opt/meeseeks/bin:$PATH PYTHONUNBUFFERED=1 MEESEEKS_DATA_DIR=/var/lib/meeseeks MEESEEKS_LOG_FORMAT=json
 USER meeseeks

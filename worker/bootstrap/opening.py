@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+LOOK_AGAIN = 30.0
+"""Seconds between looks for a local model while there is none."""
+
 
 def make_generations(service: ServiceSettings) -> StoreGenerations:
     """Return the generations of the configured store, without opening one."""
@@ -198,6 +201,11 @@ class ConfiguredModels:
     chat: "ModelPool[ChatModel]"
     decision: "ModelPool[DecisionModel]"
 
+    def open(self, profile: ModelProfile) -> "asyncio.Task[Any]":
+        """Start to open a model; the task raises `SettingsError` if it cannot be opened."""
+        decides = kind_of(profile) is ModelKind.DECISION
+        return self.decision.open(profile.name) if decides else self.chat.open(profile.name)
+
     def states(self) -> list[ModelState]:
         """Return the state of every open model."""
         now = monotonic()
@@ -219,10 +227,29 @@ async def open_models(service: ServiceSettings, named: Iterable[str], stack: Asy
     decision = ModelPool[DecisionModel](partial(_load_decision_model, service), service.profile)
     stack.push_async_callback(chat.aclose)
     stack.push_async_callback(decision.aclose)
+    models = ConfiguredModels(names, chat, decision)
     for name in dict.fromkeys([*([names.usual] if names.usual else []), *named]):
-        decides = kind_of(service.profile(name)) is ModelKind.DECISION
-        await (decision.open(name) if decides else chat.open(name))
-    return ConfiguredModels(names, chat, decision)
+        await models.open(service.profile(name))
+    if names.usual is None and service.model is None:
+        task = asyncio.create_task(_find_model_later(service, models), name="find-local-model")
+        stack.push_async_callback(_cancelled, task)
+    return models
+
+
+async def _find_model_later(service: ServiceSettings, models: ConfiguredModels) -> None:
+    """Use a local Ollama that starts, or gets its first chat model, after this process."""
+    while models.names.usual is None:
+        await asyncio.sleep(LOOK_AGAIN)
+        name = await find_chat_model(service.ollama_url)
+        if name is not None:
+            models.open(service.profile(name))  # while it opens, and if it cannot be opened, requests do without
+            models.names.usual = name
+            log.info("local_model_found", model=name)
+
+
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _load_model(service: ServiceSettings, profile: ModelProfile) -> ChatModel:

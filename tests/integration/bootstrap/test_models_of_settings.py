@@ -1,7 +1,9 @@
 """Settings lead to models: which are opened, tried in which order, as what they are; through the command line."""
 
+import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from tests.support.http_double import HttpDouble, Seen, running_http_double
 from tests.support.stack import free_port
 from tests.support.upstream import Upstream, keeping
 from tests.support.upstream_thread import upstream_thread
+from worker.bootstrap import opening
+from worker.settings.injection import InjectionConfig, Strategy
+from worker.settings.service import ServiceSettings
 from worker.triage.prompt_files import default_prompts_dir, load_prompt
 
 pytestmark = pytest.mark.timeout(120)
@@ -185,3 +190,23 @@ def test_a_table_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
     result = line.run(*QUESTION)
     assert result.exit_code == 1
     assert "meeseeks.toml:2: service.models.0.output" in result.output.replace("\n", "")
+
+
+async def test_a_local_model_that_comes_later_is_used(double: HttpDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "LOOK_AGAIN", 0.02)
+    double.respond = lambda seen: {"models": []}
+    async with AsyncExitStack() as stack:
+        models = await opening.open_models(ServiceSettings(ollama_url=double.url), (), stack)
+        assert (models.names.usual, models.states()) == (None, [])
+        double.respond = lambda seen: {"models": [{"name": "nomic-embed-text"}, {"name": "qwen3:1.7b"}]}
+        async with asyncio.timeout(60):
+            while models.names.usual is None:
+                await asyncio.sleep(0.02)
+    assert models.names.usual == "ollama_chat/qwen3:1.7b"
+    assert models.names.strategy(InjectionConfig()) is Strategy.LLM
+
+
+async def test_without_a_wish_for_models_no_local_one_is_looked_for(double: HttpDouble) -> None:
+    async with AsyncExitStack() as stack:
+        models = await opening.open_models(ServiceSettings(ollama_url=double.url, model="none"), (), stack)
+    assert (models.names.usual, double.seen) == (None, [])

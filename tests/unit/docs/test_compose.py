@@ -21,7 +21,8 @@ from worker.settings.injection import InjectionConfig, Settings
 from worker.settings.service import ENV_PREFIX, ServiceSettings
 
 SCHEMA = Draft201909Validator(json.loads((ROOT / "tests/data/compose-spec.json").read_text()))
-VARIABLES = {ENV_PREFIX + name.upper() for name in ServiceSettings.model_fields} | {ENV_PREFIX + "CONFIG"}
+OF_COMPOSE = {"MEESEEKS_CONFIG_FILE", "MEESEEKS_OLLAMA_MODEL"}
+VARIABLES = {ENV_PREFIX + name.upper() for name in ServiceSettings.model_fields} | {ENV_PREFIX + "CONFIG"} | OF_COMPOSE
 COMMANDS = typer.main.get_command(app).all_loaded()  # type: ignore[attr-defined]
 
 
@@ -47,8 +48,11 @@ def test_the_schema_refuses_what_compose_refuses(compose: Any) -> None:
 
 
 def test_every_service_is_watched_and_restarted(compose: Any) -> None:
-    assert set(compose["services"]) == {"valkey", "qdrant", "ollama", "worker", "http"}
-    for service in compose["services"].values():
+    assert set(compose["services"]) == {"redis", "qdrant", "ollama", "ollama-model", "worker", "http"}
+    for name, service in compose["services"].items():
+        if name == "ollama-model":
+            assert service["restart"] == "on-failure"
+            continue
         assert service["healthcheck"]["test"]
         assert service["restart"] == "unless-stopped"
 
@@ -59,11 +63,37 @@ def test_nothing_is_open_to_other_machines(compose: Any) -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
+def test_images_are_pinned_and_data_is_in_named_volumes(compose: Any) -> None:
+    services = compose["services"]
+    images = {service["image"] for service in services.values()} - {"memory-meeseeks"}
+    assert [image for image in images if not re.search(r":v?\d+\.\d+", image)] == []
+    mounted = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])]
+    assert set(compose["volumes"]) == {name for name in mounted if not name.startswith("$")}
+
+
+def test_the_model_is_pulled_into_the_model_server(compose: Any) -> None:
+    pull, server = compose["services"]["ollama-model"], compose["services"]["ollama"]
+    assert (pull["image"], pull["profiles"]) == (server["image"], server["profiles"])
+    assert [*pull["entrypoint"], *pull["command"]] == ["ollama", "pull", "${MEESEEKS_OLLAMA_MODEL:-qwen3:1.7b}"]
+    assert pull["depends_on"] == {"ollama": {"condition": "service_healthy"}}
+
+
+@pytest.mark.parametrize("name", ["worker", "http"])
+def test_our_containers_read_the_settings_file_and_are_not_root(compose: Any, name: str) -> None:
+    service = compose["services"][name]
+    file, data = (volume.rsplit(":", volume.count(":ro") + 1) for volume in service["volumes"])
+    assert file[1:] == [service["environment"]["MEESEEKS_CONFIG"], "ro"]
+    assert (ROOT / file[0].removeprefix("${MEESEEKS_CONFIG_FILE:-").removesuffix("}")).is_file()
+    assert data[1] in (ROOT / "Dockerfile").read_text()
+    uid, gid = service["user"].split(":")
+    assert f"--uid {uid} --gid {gid}" in (ROOT / "Dockerfile").read_text()
+
+
 def test_workers_can_be_many(compose: Any) -> None:
     worker = compose["services"]["worker"]
     assert worker["deploy"]["replicas"] > 1
     assert not {"container_name", "ports"} & set(worker)
-    assert set(worker["depends_on"]) == {"valkey", "qdrant"}
+    assert set(worker["depends_on"]) == {"redis", "qdrant"}
 
 
 def test_every_variable_is_a_setting(compose: Any) -> None:
@@ -76,8 +106,8 @@ def test_every_variable_is_a_setting(compose: Any) -> None:
 def test_the_variables_make_valid_settings(compose: Any) -> None:
     given = compose["services"]["worker"]["environment"]
     environ = {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", str(value)) for name, value in given.items()}
-    service = Settings.load(environ).service
-    assert service.redis_url == "redis://valkey:6379/0"
+    service = Settings.load(environ | {"MEESEEKS_CONFIG": str(ROOT / "meeseeks.toml")}).service
+    assert service.redis_url == "redis://redis:6379/0"
     assert service.model is None
 
 
