@@ -93,3 +93,18 @@ def test_every_measure_and_option_is_explained() -> None:
     assert not [measure.value for measure in Measure if f"`{measure.value}`" not in PAGE]
     named = ("--repeat", "--parallel", "--max-cost", "--deadline-ms", "--fresh", "--set", "--strategy", "--world")
     assert not [option for option in named if f"`{option}" not in PAGE]
+
+
+def test_a_model_that_never_answers_is_not_measured(shell: CommandLine, tmp_path: Path) -> None:
+    silent = ("--model", "openai/nobody", "--model-api-base", "http://127.0.0.1:1", *WORLD, "--parallel", "8")
+    shown = shell.run("eval", *silent)
+    assert shown.exit_code == 1
+    text = shown.stdout
+    assert re.match(r"NOT MEASURED: the model openai/nobody answered 0 of \d+ requests \(model_\w+\)", text)
+    report = shell.json("eval", *silent, exit_code=1)
+    assert report["fault"].startswith("the model openai/nobody answered 0 of")
+    sound = shell.json("eval", *PLAIN)
+    assert sound["fault"] is None
+    for pair in ((report["id"], sound["id"]), (sound["id"], report["id"])):
+        refused = shell.json("compare", *pair, exit_code=1)
+        assert f"{report['id']} measures no model: the model openai/nobody answered 0" in refused["error"]

@@ -88,9 +88,9 @@ def evaluation(
     report = asyncio.run(work())
     summaries = summaries_of(report)
     measures = {name: plain(one) for name, one in summaries.items()}
-    if not printed_as_json({**report.model_dump(mode="json"), "measures": measures}):
+    if not printed_as_json({**report.model_dump(mode="json"), "measures": measures, "fault": report.unanswered}):
         _show(report, summaries)
-    if report.missing:
+    if report.missing or report.unanswered:
         raise typer.Exit(1)
 
 
@@ -135,6 +135,10 @@ def _service(settings: Settings) -> AbstractAsyncContextManager[OperationClient]
 
 
 def compared(before: Report, after: Report) -> EvaluationComparison:
+    """Compare two evaluations. Raise `SettingsError` if the model of one never answered."""
+    for report in (before, after):
+        if report.unanswered:
+            raise SettingsError(f"{report.id} measures no model: {report.unanswered}; run it again")
     return compare(before, after, np.random.default_rng(SEED), DRAWS)
 
 
@@ -176,6 +180,8 @@ def summaries_of(report: Report) -> Mapping[str, Summary]:
 
 def _show(report: Report, summaries: Mapping[str, Summary]) -> None:
     everything = summaries[""]
+    if report.unanswered:
+        say(f"NOT MEASURED: {report.unanswered}")
     say(f"{_about(report)}, on {', '.join(report.setup.worlds)}")
     say(f"{len(report.runs)} runs, {report.cached} from cache\n")
     measures = [[NAMES[m], estimate(m, everything[m])] for m in everything]

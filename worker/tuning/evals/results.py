@@ -4,6 +4,7 @@ Measuring and comparing need only the reports, not the worlds.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,6 +17,8 @@ from worker.domain.validation import describe_faults
 
 TEXT_CHARS = 300
 """Maximum characters of a message or memory in a report."""
+
+MODEL_FAILURES = frozenset(reason for reason in Reason if reason.value.startswith("model_"))
 
 FORM = 1
 """Version of the report format; other versions are rejected."""
@@ -88,6 +91,17 @@ class Report(DomainModel):
     @property
     def categories(self) -> list[str]:
         return sorted({run.category for run in self.runs})
+
+    @property
+    def unanswered(self) -> str | None:
+        """Return what to say if the model was asked and never answered: the choices are then those of the fallback."""
+        failed = [run.reason for run in self.runs if run.degraded and run.reason in MODEL_FAILURES]
+        if not failed or any(run.engine in (Engine.LLM, Engine.DECISION) for run in self.runs):
+            return None
+        (reason, _), *_ = Counter(failed).most_common(1)
+        return (
+            f"the model {self.setup.model} answered 0 of {len(failed)} requests ({reason}); the fallback chose instead"
+        )
 
 
 def read_report(text: str | bytes, source: str) -> Report:
