@@ -347,8 +347,9 @@ class Selection:
     """The memories worth injecting, most useful first; empty if none is relevant.
 
     `probabilities` come from a decision model, by memory id. `partial` marks an answer cut off by the deadline.
-    `attempts` are the models asked, `notes` go into the receipt. `unsure` says whether asking a model may help,
-    `None` if unknown.
+    `required` is the least probability that the relevance model accepted: of the best memory if that one was too
+    improbable, else of each. `attempts` are the models asked, `notes` go into the receipt. `unsure` says whether asking
+    a model may help, `None` if unknown.
     """
 
     chosen: tuple[Candidate, ...]
@@ -358,6 +359,7 @@ class Selection:
     prompt_id: str | None = None
     usage: ModelUsage | None = None
     probabilities: Mapping[str, float] = field(default_factory=dict)
+    required: float | None = None
     partial: bool = False
     attempts: tuple[ModelAttempt, ...] = ()
     notes: tuple[str, ...] = ()

@@ -66,7 +66,8 @@ class ReceiptPage(DomainModel):
 class Receipt(DomainModel):
     """The data to explain a request and to replay it; a receipt without texts (`kept`) cannot be replayed.
 
-    `chosen` are the ids of the block's memories, in its order. `attempts` are the models asked, in order.
+    `chosen` are the ids of the block's memories, in its order. `required` is the least probability that the relevance
+    model accepted, if it decided. `attempts` are the models asked, in order.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Receipt(DomainModel):
     reason: Reason | None = None
     engine: Engine = Engine.NONE
     degraded: bool = False
+    required: float | None = None
     considered: tuple[ConsideredMemory, ...] = ()
     chosen: tuple[str, ...] = ()
     block_id: str | None = None

@@ -32,6 +32,7 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         reason=result.reason,
         engine=result.engine,
         degraded=result.degraded,
+        required=selection.required if selection else None,
         considered=tuple(_considered(one, turn.config, probabilities) for one in conclusion.candidate_outcomes),
         chosen=tuple(line.memory.id for line in conclusion.lines),
         block_id=result.block_id,

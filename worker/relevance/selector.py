@@ -101,7 +101,8 @@ class RelevanceSelector:
 
 def _selection(scored: _Scored, config: InjectionConfig, relevance_model: RelevanceModel) -> Selection:
     candidates, probabilities = scored.ranked.candidates, scored.ranked.probabilities
-    passing = scored.ranked.passing(relevance_model.thresholds[config.relevance_profile])
+    threshold = relevance_model.thresholds[config.relevance_profile]
+    passing = scored.ranked.passing(threshold)
     chosen = min(passing, config.max_items)
     dropped = [Dropped(candidate, CandidateVerdict.OVER_ITEMS) for candidate in candidates[chosen:passing]]
     dropped += [Dropped(candidate, CandidateVerdict.BELOW_CUT) for candidate in candidates[passing:]]
@@ -111,6 +112,7 @@ def _selection(scored: _Scored, config: InjectionConfig, relevance_model: Releva
         engine=Engine.RELEVANCE_MODEL,
         dropped=tuple(dropped),
         probabilities={one.memory.id: round(p, 4) for one, p in zip(candidates, probabilities, strict=True)},
+        required=threshold.keeps if passing else max(threshold.opens, threshold.keeps),
         unsure=is_unsure(scored.ranked, relevance_model.thresholds),
     )
 

@@ -33,6 +33,8 @@ WHY = {
 }
 """Explanation of each verdict."""
 
+CHOSEN, BELOW_CUT = CandidateVerdict.CHOSEN, CandidateVerdict.BELOW_CUT
+
 ID_CHARS = 32
 """Length of a receipt id, which is never truncated because people copy it."""
 
@@ -144,10 +146,15 @@ def _explain(found: dict[str, Any]) -> None:
         say(f"note: {note}")
     if found["model"]:
         say(f"model: {json.dumps(found['model'])}")
-    rows = [[_why(entry), *scores(entry), entry["id"], entry["text"]] for entry in found["considered"]]
+    required = found.get("required")
+    rows = [[explained(entry, required), *scores(entry), entry["id"], entry["text"]] for entry in found["considered"]]
     show(table(None, ["verdict", "score", "cosine", "keyword", "id", "memory"], rows))
 
 
-def _why(entry: dict[str, Any]) -> str:
+def explained(entry: dict[str, Any], required: float | None) -> str:
+    """Explain a verdict, by the probability that the memory has and the one that it needs if these decided."""
+    verdict = CandidateVerdict(entry["verdict"])
     by = f" ({entry['duplicate_of']})" if entry["duplicate_of"] else ""
-    return f"{entry['verdict']}: {WHY[CandidateVerdict(entry['verdict'])]}{by}"
+    if required is None or entry["probability"] is None or verdict not in (CHOSEN, BELOW_CUT):
+        return f"{verdict}: {WHY[verdict]}{by}"
+    return f"{verdict}: probability {entry['probability']:.2f}, needs {required:.2f}"

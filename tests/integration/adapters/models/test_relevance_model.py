@@ -265,6 +265,13 @@ class TestService:
             receipt = await service.receipt(result)
             likely = {one.id: one.probability for one in receipt.considered}
             assert likely["m0"] is not None
+            threshold = read_relevance_model().relevance_model.thresholds[RelevanceProfile.BALANCED]
+            assert receipt.required in (threshold.opens, threshold.keeps)
+            for one in receipt.considered:
+                if one.verdict is CandidateVerdict.CHOSEN:
+                    assert one.probability >= receipt.required
+                if one.verdict is CandidateVerdict.BELOW_CUT and not receipt.chosen:
+                    assert one.probability < receipt.required
 
     async def test_strategy_deterministic_does_not_use_it(self, tmp_path: Path, runner: RelevanceProcess) -> None:
         async with open_service(tmp_path, relevance_model=selector_of(runner), strategy="deterministic") as service:
