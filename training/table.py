@@ -94,9 +94,14 @@ class Data:
         return replace(self, rows=part, tasks=less, twin=np.arange(len(kept)), cases=cases), rows
 
 
-def observed(folders: Sequence[Path], seed: int, progress: Progress) -> tuple[RelevanceCase, ...]:
-    """Recall candidates for the tasks of all worlds in `folders`, then of their variants, as the service does."""
-    worlds = [world for folder in folders for world in read_worlds(folder)]
+def observed(
+    folders: Sequence[Path], seed: int, progress: Progress, *, cues: bool = False
+) -> tuple[RelevanceCase, ...]:
+    """Recall candidates for the tasks of all worlds in `folders`, then of their variants, as the service does.
+
+    With `cues`, memories are stored with those written for them.
+    """
+    worlds = [world for folder in folders for world in read_worlds(folder, cues=cues)]
     worlds += [made for world in worlds for made in variants_of(world, seed)]
     return tuple(asyncio.run(_observe(worlds, progress)))
 

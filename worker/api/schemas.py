@@ -14,6 +14,7 @@ from hooks.contract import (
     UtcTime,
     WireModel,
 )
+from worker.domain.cues import Cues
 from worker.domain.memory import DomainModel, MemoryScope, MemoryType, Relation
 from worker.operations.requests import TenantRequest
 from worker.receipts.cases import Labels
@@ -57,6 +58,7 @@ class NewMemory(DomainModel):
     scope: MemoryScope = MemoryScope()
     channel: Text | None = None
     source: Text | None = None
+    cues: Cues = Field(default=(), description="Short messages at which the memory would matter.")
 
 
 class RememberBody(TenantRequest):
@@ -86,6 +88,7 @@ class MemoryChanges(DomainModel):
     scope: MemoryScope | None = None
     channel: Text | None = None
     source: Text | None = None
+    cues: Cues | None = Field(default=None, description="New content drops the cues that are not given with it.")
 
 
 NULLABLE = frozenset({"created_at", "occurred_at", "valid_until", "channel", "source"})

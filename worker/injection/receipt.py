@@ -77,7 +77,7 @@ def _as_answered(turn: Turn) -> InjectionRequest:
 def _considered(
     outcome: CandidateOutcome, config: InjectionConfig, probabilities: Mapping[str, float]
 ) -> ConsideredMemory:
-    candidate, memory = outcome.candidate, outcome.candidate.memory
+    candidate, memory, cues = outcome.candidate, outcome.candidate.memory, outcome.candidate.cues
     return ConsideredMemory(
         id=memory.id,
         type=memory.type,
@@ -85,6 +85,10 @@ def _considered(
         version=memory.version,
         created_at=memory.created_at,
         cosine=candidate.cosine,
+        own_cosine=cues.own_cosine if cues else None,
+        cue_cosine=cues.cosine if cues else None,
+        cue=cues.leading if cues else None,
+        cues_near=cues.near if cues else 0,
         keyword=candidate.keyword,
         relevance=candidate.relevance,
         score=candidate.score,

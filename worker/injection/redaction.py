@@ -56,11 +56,11 @@ def _masked(receipt: Receipt) -> Receipt:
 
 
 def _masked_memory(memory: ConsideredMemory) -> ConsideredMemory:
-    return _with_text(memory, without_secrets(memory.text))
+    return _with_texts(memory, without_secrets(memory.text), memory.cue and without_secrets(memory.cue))
 
 
-def _with_text(memory: ConsideredMemory, text: str) -> ConsideredMemory:
-    return memory.model_copy(update={"text": text})
+def _with_texts(memory: ConsideredMemory, text: str, cue: str | None) -> ConsideredMemory:
+    return memory.model_copy(update={"text": text, "cue": cue})
 
 
 def _without_texts(receipt: Receipt, *, numbers_only: bool) -> Receipt:
@@ -69,7 +69,7 @@ def _without_texts(receipt: Receipt, *, numbers_only: bool) -> Receipt:
         "request": _ids_of(request) if numbers_only else request,
         "query": "",
         "recalls": (),
-        "considered": tuple(_with_text(one, "") for one in receipt.considered),
+        "considered": tuple(_with_texts(one, "", None) for one in receipt.considered),
         "kept": ReceiptKeep.NUMBERS if numbers_only else ReceiptKeep.NO_TEXTS,
     }
     return receipt.model_copy(update=update | ({"config": {}} if numbers_only else {}))

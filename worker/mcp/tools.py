@@ -15,6 +15,7 @@ from fastmcp.tools.base import ToolResult
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from hooks.contract import Key
+from worker.domain.cues import MOST_CUES
 from worker.domain.errors import MeeseeksError, NotFound
 from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType
@@ -104,6 +105,15 @@ NewKind = Annotated[MemoryType | None, _about("New type.")]
 NewImportance = Annotated[float | None, _about("New importance, from 0 to 1.", ge=0.0, le=1.0)]
 NewNames = Annotated[list[str] | None, _listed, _about("New full names of what it is about.", max_length=MOST_NAMED)]
 ListLimit = Annotated[int, _about("Maximum number of memories.", ge=1, le=100)]
+CueTexts = Annotated[
+    list[str],
+    _about(
+        "Three to six short messages, as the user would type them, at which this memory would matter but which say "
+        'something else: "book the usual restaurant for Dana" for "Dana likes Osteria Lume best". Include a question '
+        "and a job, with names and words of the memory's language. They are only used to find it.",
+        max_length=MOST_CUES,
+    ),
+]
 Ids = Annotated[list[Key], _listed, _about("Ids of memories, from recall.", min_length=1, max_length=MOST_NAMED)]
 
 
@@ -165,12 +175,13 @@ class MemoryTools:
         occurred_at: Happened = None,
         valid_until: Expires = None,
         supersedes: Replaced = [],  # noqa: B006
+        cues: CueTexts = [],  # noqa: B006
     ) -> ToolResult:
         """Remember one thing for later conversations. Repeating it stores it only once.
 
         Use it for what stays true beyond this task: decisions and their reasons, preferences, facts that were hard to
-        find. Do not store secrets, or what files and tools can tell at any time. If it replaces memories, pass their
-        ids.
+        find. Always pass `cues`: they decide whether it is found when it matters. Do not store secrets, or what files
+        and tools can tell at any time. If it replaces memories, pass their ids.
         """
         scope = self._scope_of_call()
         fields = {
@@ -183,6 +194,7 @@ class MemoryTools:
             "relations": [{"kind": "supersedes", "target": target} for target in supersedes],
             "scope": scope.owner,
             "source": SOURCE,
+            "cues": cues or None,
         }
         memory = {name: value for name, value in fields.items() if value is not None}
         with _tool_errors():
@@ -202,8 +214,9 @@ class MemoryTools:
         entities: NewNames = None,
         occurred_at: Happened = None,
         valid_until: Expires = None,
+        cues: CueTexts = [],  # noqa: B006
     ) -> ToolResult:
-        """Correct a memory of your own, or add to it. Fields that you omit stay unchanged.
+        """Correct a memory of your own, or add to it. Fields that you omit stay unchanged; new content needs new cues.
 
         Use it if the memory is wrong or incomplete. If something has changed since, remember the new state with the old
         id as `supersedes`, which keeps the history.
@@ -216,6 +229,7 @@ class MemoryTools:
             "entities": entities,
             "occurred_at": occurred_at,
             "valid_until": valid_until,
+            "cues": cues or None,
         }
         changes = {name: value for name, value in fields.items() if value is not None}
         if not changes:

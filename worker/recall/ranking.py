@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from hooks.contract import ItemSource
+from worker.domain.cues import CueMatch
 from worker.domain.kinds import SearchKind
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, EmbedderProfile, Hit, Memory, is_superseded
 from worker.settings.injection import InjectionConfig
@@ -59,8 +60,9 @@ def keyword_unit(size: int) -> float:
 class Entry:
     """A found memory with its best scores and the searches that found it.
 
-    `linked` is its score from links and shared names. A `vouched` entry is linked to a confident one and needs no score
-    of its own. `handed_over` entries have passed their scores to their successor.
+    `cues` is set when all entries are known. `linked` is its score from links and shared names. A `vouched` entry is
+    linked to a confident one and needs no score of its own. `handed_over` entries have passed their scores to their
+    successor.
     """
 
     memory: Memory
@@ -68,6 +70,8 @@ class Entry:
     cosine: float | None = None
     keyword: float | None = None
     relevance: float = 0.0
+    cue_rows: bytes = b""
+    cues: CueMatch | None = None
     linked: float = 0.0
     vouched: bool = False
     handed_over: bool = False
@@ -101,7 +105,8 @@ class Pool:
     def add(self, hits: Sequence[Hit], search_kind: SearchKind) -> None:
         """Add the hits of one search."""
         for hit, relevance in zip(hits, weighted(hits, self.context), strict=True):
-            self.put(Entry(hit.memory, hit.vector, hit.cosine, hit.keyword, relevance), search_kind)
+            entry = Entry(hit.memory, hit.vector, hit.cosine, hit.keyword, relevance, hit.cue_rows)
+            self.put(entry, search_kind)
 
     def put(self, entry: Entry, search_kind: SearchKind) -> None:
         self._has_cosines = self._has_cosines or entry.cosine is not None
@@ -198,6 +203,7 @@ class Pool:
             score=entry.relevance + entry.linked + self._boost(entry),
             vector=entry.vector,
             legs=tuple(entry.found_by),
+            cues=entry.cues,
         )
 
     def _boost(self, entry: Entry) -> float:

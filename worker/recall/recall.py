@@ -37,6 +37,7 @@ from worker.ports.store import MemoryStore, StoreEngine
 from worker.settings.injection import InjectionConfig
 from worker.text.names import full_names, is_namesake, names_in
 
+from .cue_matches import match_cues
 from .ranking import USUAL_SIZE, Entry, Pool, RankingContext, pinned_candidates, weighted
 from .searches import (
     MOST_STEPS,
@@ -163,6 +164,7 @@ class Recall:
         with stages("links"):
             await self._follow(asked, pool, vectors, [] if plan.seeds is None else found[-1])
         with stages("rank"):
+            match_cues(pool.entries.values(), list(vectors.values()))
             return _ranked(asked, pool, pinned, degraded)
 
     def _hybrid(self, search: SearchRequest, vectors: dict[str, Vector]) -> HybridQuery:
@@ -277,7 +279,7 @@ async def _replace_superseded(asked: _RecallRequest, pool: Pool) -> None:
             return
         if unknown:
             for hit in await asked.store.ordered(replace(where, ids=unknown), SortKey.RECENT, limit=len(unknown)):
-                pool.put(Entry(hit.memory, hit.vector), SearchKind.SUCCESSOR)
+                pool.put(Entry(hit.memory, hit.vector, cue_rows=hit.cue_rows), SearchKind.SUCCESSOR)
         pool.hand_over(waiting)
 
 
@@ -310,7 +312,7 @@ def _entry_of(hit: Hit, context: RankingContext, vectors: dict[str, Vector]) -> 
     cosines = [cosine for vector in others if (cosine := cosine_similarity(vector, hit.vector)) is not None]
     scored = replace(hit, cosine=max([*known, *cosines], default=None))
     (relevance,) = weighted([scored], context)
-    return Entry(hit.memory, hit.vector, scored.cosine, scored.keyword, relevance)
+    return Entry(hit.memory, hit.vector, scored.cosine, scored.keyword, relevance, hit.cue_rows)
 
 
 def _ranked(asked: _RecallRequest, pool: Pool, pinned: Sequence[Hit], degraded: Reason | None) -> Recalled:

@@ -92,6 +92,7 @@ def features(inputs: RelevanceInput, cut: Cutter) -> dict[str, Column]:
         **matches(message, texts),
         **answers(message, texts),
         "s_size": same(float(np.log1p(inputs.size)), len(texts)),
+        **_by_cues(inputs),
     }
 
 
@@ -280,6 +281,22 @@ def _by_person(inputs: RelevanceInput, message: str) -> dict[str, Column]:
             for memory in memories
         ),
         "by_person": same(task.source == "user", len(memories)),
+    }
+
+
+def _by_cues(inputs: RelevanceInput) -> dict[str, Column]:
+    """Return how near the query is to a memory's own text and to its cues, beside the best cue of the others."""
+    found = inputs.candidates
+    best = column(one.cues.cosine if one.cues else 0.0 for one in found)
+    ordered = np.sort(best)[::-1]
+    second = ordered[min(1, len(ordered) - 1)] if len(ordered) > 1 else np.float32(0.0)
+    others = np.where(best == ordered[0], second, ordered[0])
+    return {
+        "own_cosine": column(one.own_cosine or 0.0 for one in found),
+        "cue_cosine": best,
+        "cue_lead": (best - others).astype(np.float32),
+        "cues_near": column(one.cues.near if one.cues else 0 for one in found),
+        "cues": column(len(one.memory.cues) for one in found),
     }
 
 

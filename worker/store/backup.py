@@ -1,8 +1,9 @@
 """Backups of all memories with their dense vectors and a checksum, independent of the store engine.
 
 A backup is a folder, or a `.tar.gz` of one, with `memories.jsonl` and `manifest.json`. A line is a memory with its
-tenant (`{"tenant", "memory", "dense"}`, the vector as base64 of little-endian 32-bit floats), or the id of a memory
-that was deleted during the backup (`{"tenant", "forgotten"}`). The last line about a memory applies.
+tenant (`{"tenant", "memory", "dense"}`, the vector as base64 of little-endian 32-bit floats, and with cues `joint`, the
+vector of text and cues, and `cues`, one byte per value), or the id of a memory that was deleted during the backup
+(`{"tenant", "forgotten"}`). The last line about a memory applies.
 """
 
 import base64
@@ -25,6 +26,7 @@ from typing import IO, Any, Self
 from pydantic import ValidationError
 
 from hooks.private_files import make_private_folder, private_file
+from worker.domain.cues import CueVectors
 from worker.domain.errors import StoreError
 from worker.domain.memory import Listed, Memory, Vector
 from worker.ports.store_record import StoreRecord
@@ -211,10 +213,20 @@ def _checksum(stream: IO[bytes]) -> str:
 
 
 def _line(entry: Listed) -> str:
-    values: dict[str, Any] = {"tenant": entry.tenant, "memory": entry.memory.model_dump(mode="json")}
+    left_out = None if entry.memory.cues else {"cues"}
+    values: dict[str, Any] = {
+        "tenant": entry.tenant,
+        "memory": entry.memory.model_dump(mode="json", exclude=left_out),
+    }
     if entry.dense is not None:
-        values["dense"] = base64.b64encode(struct.pack(f"<{len(entry.dense)}f", *entry.dense)).decode("ascii")
+        values["dense"] = _packed(entry.dense)
+    if entry.cues is not None:
+        values |= {"joint": _packed(entry.cues.joint), "cues": base64.b64encode(entry.cues.rows).decode("ascii")}
     return json.dumps(values, ensure_ascii=True)
+
+
+def _packed(vector: Vector) -> str:
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode("ascii")
 
 
 def _parsed(line: bytes) -> Listed | DeletedSince:
@@ -222,7 +234,9 @@ def _parsed(line: bytes) -> Listed | DeletedSince:
         values = json.loads(line)
         if "forgotten" in values:
             return DeletedSince(values["tenant"], values["forgotten"])
-        return Listed(values["tenant"], Memory.model_validate(values["memory"]), _vector(values.get("dense")))
+        joint = _vector(values.get("joint"))
+        cues = None if joint is None else CueVectors(joint, base64.b64decode(values["cues"]))
+        return Listed(values["tenant"], Memory.model_validate(values["memory"]), _vector(values.get("dense")), cues)
     except (ValueError, KeyError, TypeError, struct.error, ValidationError) as error:
         raise StoreError("the backup contains an invalid memory") from error
 

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 import structlog
 
 from worker.domain.errors import EmbedderError, StoreError
-from worker.domain.memory import Listed, Listing, Memory, StoredMemory, Vector
+from worker.domain.memory import Listed, Listing, Memory, StoredMemory
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import WholeStore
 from worker.ports.store_record import StoreRecord
 from worker.text.names import keyword_text
+
+from .vectors import MemoryVectors, vectors_of
 
 PAGE = 64
 """Memories read, embedded and written at a time; other writes wait for at most one page."""
@@ -82,29 +84,34 @@ class PointBuilder:
 
     async def stored(self, entries: Sequence[Listed], made_by: StoreRecord | None) -> list[StoredMemory]:
         """Add vectors, reusing those from the same embedder; raise `EmbedderError`."""
-        vectors: list[Vector | None] = [None] * len(entries)
+        vectors = [MemoryVectors()] * len(entries)
         if self.embedder is not None:
             usable = made_by is not None and self.can_reuse_vectors(made_by)
-            vectors = [entry.dense if usable else None for entry in entries]
-            bare = [place for place, vector in enumerate(vectors) if vector is None]
-            made = await self._embedded([entries[place].memory.content for place in bare])
-            for place, vector in zip(bare, made, strict=True):
-                vectors[place] = vector
+            vectors = [MemoryVectors(entry.dense, entry.cues) if usable else MemoryVectors() for entry in entries]
+            bare = [place for place, found in enumerate(vectors) if not _is_whole(found, entries[place].memory)]
+            made = await self._embedded([entries[place].memory for place in bare])
+            for place, found in zip(bare, made, strict=True):
+                vectors[place] = found
         return [
-            StoredMemory(entry.memory, vector, self.sparse.passage(keyword_text(entry.memory)))
-            for entry, vector in zip(entries, vectors, strict=True)
+            StoredMemory(entry.memory, found.own, self.sparse.passage(keyword_text(entry.memory)), found.cues)
+            for entry, found in zip(entries, vectors, strict=True)
         ]
 
-    async def _embedded(self, texts: list[str]) -> list[Vector]:
-        if self.embedder is None or not texts:
+    async def _embedded(self, memories: list[Memory]) -> list[MemoryVectors]:
+        if self.embedder is None or not memories:
             return []
         for attempt in range(1, ATTEMPTS):
             try:
-                return await self.embedder.embed_passages(texts)
+                return await vectors_of(self.embedder, memories)
             except EmbedderError as error:
                 log.warning("embedding_failed", attempt=attempt, error=str(error))
                 await asyncio.sleep(PAUSE * 2**attempt)
-        return await self.embedder.embed_passages(texts)
+        return await vectors_of(self.embedder, memories)
+
+
+def _is_whole(vectors: MemoryVectors, memory: Memory) -> bool:
+    """Return whether no vector is missing."""
+    return vectors.own is not None and (vectors.cues is not None or not memory.cues)
 
 
 class Copier:

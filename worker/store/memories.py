@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from worker.domain.cues import with_more
 from worker.domain.errors import MemoryRejected, NotFound
 from worker.domain.kinds import SortKey
 from worker.domain.memory import Memory, MemoryFilter, Page, Relation
@@ -202,23 +203,33 @@ def _kept(original: Memory, now: datetime | None) -> Change:
 
 
 def _masked(memory: Memory) -> Memory:
-    update = {"content": mask_secrets(memory.content), "entities": tuple(map(mask_secrets, memory.entities))}
-    same = (update["content"], update["entities"]) == (memory.content, memory.entities)
-    return memory if same else memory.model_copy(update=update)
+    update: dict[str, object] = {
+        "content": mask_secrets(memory.content),
+        "entities": tuple(map(mask_secrets, memory.entities)),
+    }
+    if memory.cues:
+        update["cues"] = tuple(cue.model_copy(update={"text": mask_secrets(cue.text)}) for cue in memory.cues)
+    masked = memory.model_copy(update=update)
+    return memory if masked == memory else masked
 
 
 def _versioned(
     memory: Memory, present: Memory | None, *, now: datetime | None = None, keep_same: bool = False
 ) -> Memory:
-    """Return `memory` as it replaces `present`, or with `keep_same` a `present` memory with the same content."""
-    if keep_same and present is not None and present.content == memory.content:
-        return present
+    """Return `memory` as it replaces `present`, or with `keep_same` a `present` memory with the same content.
+
+    Cues belong to a content: they stay if it does and no others are given; with `keep_same`, others are added.
+    """
+    same = present is not None and present.content == memory.content
+    if keep_same and same and present is not None:
+        return present.model_copy(update={"cues": with_more(present.cues, memory.cues)})
     kept: dict[str, object] = {}
     if now is not None and "created_at" not in memory.model_fields_set:
         kept["created_at"] = now if present is None else present.created_at
     if present is not None:
-        changes = memory.content != present.content
-        kept["version"] = max(memory.version, present.version + changes)
+        kept["version"] = max(memory.version, present.version + (not same))
+        if same and "cues" not in memory.model_fields_set:
+            kept["cues"] = present.cues
         if memory.superseded_by is None:
             kept |= {"superseded_by": present.superseded_by, "superseded_at": present.superseded_at}
     return memory.model_copy(update=kept)

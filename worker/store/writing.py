@@ -9,6 +9,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 
 import structlog
 
@@ -20,6 +21,7 @@ from worker.text.names import keyword_text
 
 from .originals import Originals, find_originals, texts_to_find
 from .superseding import by_target, check_scopes, same_links, superseded, targets_of
+from .vectors import assembled, texts_of
 
 ATTEMPTS = 64
 """Attempts to change a memory that others change at the same time."""
@@ -149,7 +151,8 @@ class MemoryWriter:
         """Write those that differ from what is stored; return the ids of those that others have changed."""
         present = readable(states)
         differing = [memory for key, memory in memories.items() if memory != present.get(key)]
-        vectors = await self._embedded(one.content for one in differing if not _keeps_vectors(one, present.get(one.id)))
+        new_texts = (texts_of(one) for one in differing if not _keeps_vectors(one, present.get(one.id)))
+        vectors = await self._embedded(chain.from_iterable(new_texts))
         writes = []
         for memory in differing:
             new = memory if _keeps_vectors(memory, present.get(memory.id)) else self._with_vectors(memory, vectors)
@@ -164,7 +167,8 @@ class MemoryWriter:
         return refused
 
     def _with_vectors(self, memory: Memory, vectors: Mapping[str, Vector | None]) -> StoredMemory:
-        return StoredMemory(memory, vectors[memory.content], self._sparse.passage(keyword_text(memory)))
+        made = assembled(memory, vectors)
+        return StoredMemory(memory, made.own, self._sparse.passage(keyword_text(memory)), made.cues)
 
     async def _embedded(self, texts: Iterable[str]) -> Mapping[str, Vector | None]:
         """Return the vectors by text; each text is embedded once, however often the write is repeated."""
@@ -212,4 +216,8 @@ async def _attempts() -> AsyncIterator[None]:
 
 def _keeps_vectors(memory: Memory, known: Memory | None) -> bool:
     """Return whether the vectors of a stored memory would stay the same."""
-    return known is not None and (memory.content, memory.entities) == (known.content, known.entities)
+    return known is not None and _read_by_search(memory) == _read_by_search(known)
+
+
+def _read_by_search(memory: Memory) -> tuple[object, ...]:
+    return memory.content, memory.entities, [cue.text for cue in memory.cues]

@@ -50,8 +50,8 @@ def name_keys(entities: Iterable[str]) -> list[str]:
 
 
 def keyword_text(memory: Memory) -> str:
-    """Return the text of a memory for the keyword index: its content and names."""
-    return "\n".join([memory.content, *memory.entities])
+    """Return the text of a memory for the keyword index: its content, names and cues."""
+    return "\n".join([memory.content, *memory.entities, *(cue.text for cue in memory.cues)])
 
 
 def spoken_keys(text: str) -> tuple[str, ...]:

@@ -66,8 +66,12 @@ def memory_from(raw: Mapping[str, Any], now: datetime | None, *, mask: bool = Fa
 
 
 def changed(memory: Memory, changes: Mapping[str, Any]) -> Memory:
-    """Return `memory` with some fields replaced; raise `MemoryRejected` for an invalid value."""
-    return _checked({**memory.model_dump(), **changes})
+    """Return `memory` with some fields replaced; raise `MemoryRejected` for an invalid value.
+
+    Cues belong to a text: with a new one, only those given with it are kept.
+    """
+    fresh = changes.get("content", memory.content) != memory.content
+    return _checked({**memory.model_dump(), **({"cues": ()} if fresh else {}), **changes})
 
 
 def _checked(fields: Mapping[str, Any]) -> Memory:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
@@ -15,7 +16,7 @@ DELIMITERS = ",;\t|"
 
 COLUMNS = (
     *("id", "type", "content", "importance", "created_at", "occurred_at", "valid_until", "superseded_by"),
-    *("superseded_at", "entities", "relations", "user", "agent", "project", "channel", "source", "version"),
+    *("superseded_at", "entities", "relations", "user", "agent", "project", "channel", "source", "version", "cues"),
 )
 """Columns of exported tables, in order."""
 
@@ -33,6 +34,7 @@ _NAMES = {
 }
 _FIELD = {name: name for name in COLUMNS} | {other: name for name, others in _NAMES.items() for other in others}
 _SCOPE = ("user", "agent", "project")
+_LISTS = ("entities", "relations", "cues")
 _NULL = "null"
 """Exported for an unknown `created_at`, so that an import does not set it to the current time."""
 
@@ -82,7 +84,7 @@ def _found(line: int, row: list[str], columns: Mapping[int, str]) -> Found:
 
 
 def _fields(cells: dict[str, str]) -> dict[str, Any]:
-    fields: dict[str, Any] = {key: cell for key, cell in cells.items() if key not in (*_SCOPE, "entities", "relations")}
+    fields: dict[str, Any] = {key: cell for key, cell in cells.items() if key not in (*_SCOPE, *_LISTS)}
     if cells.get("created_at") == _NULL:
         fields["created_at"] = None
     if "type" in cells:
@@ -93,11 +95,18 @@ def _fields(cells: dict[str, str]) -> dict[str, Any]:
     if "entities" in cells:
         fields["entities"] = split_names(cells["entities"])
     if "relations" in cells:
-        try:
-            fields["relations"] = json.loads(cells["relations"])
-        except ValueError as error:
-            raise ValueError("relations: not valid JSON") from error
+        fields["relations"] = _json("relations", cells["relations"])
+    if "cues" in cells:
+        listed = cells["cues"].lstrip().startswith("[")
+        fields["cues"] = _json("cues", cells["cues"]) if listed else re.split(r"[|\n]", cells["cues"])
     return fields
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: not valid JSON") from error
 
 
 def delimiter_of(header: str) -> str:
@@ -134,7 +143,7 @@ def table_row(memory: Memory) -> str:
     cells: dict[str, Any] = {**fields, **fields.get("scope", {})}
     if "created_at" in fields and fields["created_at"] is None:
         cells["created_at"] = _NULL
-    for key in ("entities", "relations"):
+    for key in _LISTS:
         if key in cells:
             cells[key] = json.dumps(cells[key], ensure_ascii=False)
     return _written([cells.get(column, "") for column in COLUMNS])

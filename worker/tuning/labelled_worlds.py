@@ -1,7 +1,8 @@
 """Read labelled worlds: memories, and tasks with the memories each should be given.
 
 A world is a folder with `memories.jsonl` (in the format of `worker.transfer`), `tasks.jsonl` and perhaps `world.json`
-with `shared_users`, the owners whose memories everybody may see.
+with `shared_users`, the owners whose memories everybody may see, and `cues.jsonl` with cues by memory id, read on
+request.
 """
 
 import json
@@ -19,7 +20,7 @@ from worker.domain.memory import Memory
 from worker.domain.validation import describe_faults
 from worker.transfer import memory_from
 
-MEMORIES, TASKS, ABOUT = "memories.jsonl", "tasks.jsonl", "world.json"
+MEMORIES, TASKS, ABOUT, CUES = "memories.jsonl", "tasks.jsonl", "world.json", "cues.jsonl"
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -49,21 +50,31 @@ class LabelledWorld:
     shared_users: tuple[str, ...]
 
 
-def read_worlds(folder: Path) -> tuple[LabelledWorld, ...]:
-    """Read a folder of worlds, or a single world's folder. Raise `SettingsError` if one is missing or invalid."""
+def read_worlds(folder: Path, *, cues: bool = False) -> tuple[LabelledWorld, ...]:
+    """Read a folder of worlds, or a single world's folder, with `cues` with those of `cues.jsonl`.
+
+    Raise `SettingsError` if a world is missing or invalid.
+    """
     found = [path for path in (folder, *sorted(folder.glob("*"))) if (path / TASKS).is_file()]
     if not found:
         raise SettingsError(f"no labelled world in {folder}: no folder with {TASKS}")
-    return tuple(map(read_world, found))
+    return tuple(read_world(path, cues=cues) for path in found)
 
 
-def read_world(folder: Path) -> LabelledWorld:
-    """Read the world in `folder`. Raise `SettingsError` if it is invalid."""
+def read_world(folder: Path, *, cues: bool = False) -> LabelledWorld:
+    """Read the world in `folder`, with `cues` with those of `cues.jsonl`. Raise `SettingsError` if it is invalid."""
     try:
+        lines = _lines(folder / CUES) if cues and (folder / CUES).is_file() else ()
+        written = {line["id"]: line["cues"] for line in lines}
+        memories = ({**line, **_cues_of(line, written)} for line in _lines(folder / MEMORIES))
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8")) if (folder / ABOUT).is_file() else {}
-        return _world(folder.name, _lines(folder / MEMORIES), _lines(folder / TASKS), about.get("shared_users", ()))
+        return _world(folder.name, memories, _lines(folder / TASKS), about.get("shared_users", ()))
     except (OSError, ValueError, KeyError, MemoryRejected, ValidationError) as error:
         raise SettingsError(f"{folder}: {_message(error)}") from error
+
+
+def _cues_of(line: Mapping[str, Any], written: Mapping[str, list[str]]) -> dict[str, Any]:
+    return {"cues": written[line["id"]]} if line["id"] in written else {}
 
 
 def read_cases(path: Path) -> LabelledWorld:

@@ -148,3 +148,15 @@ def test_whatever_is_exported_as_a_table_is_imported_equal(given: list[Memory]) 
 def test_content_with_nothing_to_see_is_refused(content: str) -> None:
     with pytest.raises(MemoryRejected, match="must not be blank"):
         memory_from({"content": content}, NOW)
+
+
+def test_cues_come_back_from_a_table_and_may_be_written_by_hand() -> None:
+    memory = memory_from({"id": "m1", "content": "x", "cues": ["who, me?", {"text": "b|c", "origin": "model"}]}, NOW)
+    assert rows_of(table_head() + table_row(memory)) == [memory]
+    (typed,) = rows_of("content,cues\nx,who rows? | when does Kim row?\n")
+    assert [cue.text for cue in typed.cues] == ["who rows?", "when does Kim row?"]
+
+
+def rows_of(text: str) -> list[Memory]:
+    found = list(read_table(StringIO(text), "t.csv"))
+    return [memory_from(entry.values, NOW) for entry in found if not isinstance(entry, Rejected)]

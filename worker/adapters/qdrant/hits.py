@@ -8,11 +8,12 @@ from typing import Any, TypeAlias
 
 import structlog
 
+from worker.domain.cues import CueVectors
 from worker.domain.errors import StoreError
 from worker.domain.memory import Hit, HybridQuery, Listed, Listing, Memory, Page, StoredState, Vector
 from worker.domain.vectors import cosine_similarity, norm
 
-from .payload import DENSE, SPARSE, TENANT, memory_of
+from .payload import DENSE, SPARSE, TENANT, cue_rows, memory_of, own_vector
 
 SPARE = 12
 """Extra points to request, so that equal scores at the limit can be sorted by id."""
@@ -127,7 +128,10 @@ def merge(query: Vector | None, dense: list[RawHit], sparse: list[RawHit]) -> li
 
 def _hit(point: RawHit, cosine: float | None, keyword: float | None) -> Hit | None:
     memory = _memory(point)
-    return None if memory is None else Hit(memory, cosine, keyword, point.vector)
+    if memory is None:
+        return None
+    rows = cue_rows(point.payload)
+    return Hit(memory, cosine, keyword, own_vector(rows, point.vector), rows)
 
 
 def unscored(points: Iterable[RawHit]) -> list[Hit]:
@@ -163,7 +167,11 @@ def listing_of(points: Sequence[RawHit], following: object) -> Listing:
 
 def _listed(point: RawHit) -> Listed | None:
     memory, tenant = _memory(point), (point.payload or {}).get(TENANT)
-    return Listed(tenant, memory, point.vector) if memory is not None and isinstance(tenant, str) else None
+    if memory is None or not isinstance(tenant, str):
+        return None
+    rows = cue_rows(point.payload)
+    cues = CueVectors(point.vector, rows) if rows and point.vector is not None else None
+    return Listed(tenant, memory, own_vector(rows, point.vector), cues)
 
 
 def _memory(point: RawHit) -> Memory | None:

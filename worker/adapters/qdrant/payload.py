@@ -3,6 +3,7 @@
 Times are whole microseconds since 1970. Engines compare them as 64-bit floats, which are exact until 2255.
 """
 
+import base64
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,12 +17,19 @@ from pydantic import ValidationError
 from hooks.contract import clean_text
 from worker.domain.errors import BadCursor, StoreError
 from worker.domain.kinds import SortKey
-from worker.domain.memory import Memory, StoredMemory
+from worker.domain.memory import Memory, StoredMemory, Vector
+from worker.domain.vectors import unpacked
 from worker.text.names import name_keys
 
 DENSE = "dense"
 SPARSE = "bm25"
 MEMORY = "memory"
+CUE_VECTORS = "cue_vectors"
+"""Only of a memory with cues, whose dense vector is that of text and cues: the vectors of its text and of each cue, as
+base64 of one byte per value."""
+
+CONTENT = (MEMORY, CUE_VECTORS)
+"""Keys to read for a hit."""
 
 TENANT = "tenant"
 KEYWORD_KEYS = (TENANT, "user", "agent", "project", "type", "entities", "names", "channel", "points_at")
@@ -80,6 +88,32 @@ def timestamp(moment: datetime) -> int:
     return max(LONG_AGO, min(FAR_FUTURE, (aware - _EPOCH) // _MICROSECOND))
 
 
+def point_payload(tenant: str, stored: StoredMemory) -> dict[str, Any]:
+    """Return a memory's payload, with the vectors of its text and cues if its dense vector is that of both."""
+    payload = payload_of(tenant, stored.memory)
+    if stored.cues is not None:
+        payload[CUE_VECTORS] = base64.b64encode(stored.cues.rows).decode("ascii")
+    return payload
+
+
+def searched(stored: StoredMemory) -> Vector | None:
+    """Return the dense vector to search by."""
+    return stored.dense if stored.cues is None else stored.cues.joint
+
+
+def cue_rows(payload: Mapping[str, Any] | None) -> bytes:
+    """Return the packed vectors of a memory's text and its cues, empty without cues."""
+    text = (payload or {}).get(CUE_VECTORS)
+    return base64.b64decode(text) if isinstance(text, str) else b""
+
+
+def own_vector(rows: bytes, searched_by: Vector | None) -> Vector | None:
+    """Return the vector of a memory's text, given its packed vectors and the one that searches use."""
+    if searched_by is None or not rows:
+        return searched_by
+    return tuple(unpacked(rows[: len(searched_by)], len(searched_by))[0].tolist())
+
+
 def payload_of(tenant: str, memory: Memory) -> dict[str, Any]:
     """Return a memory's payload: values to filter by, and the memory itself as JSON under `memory`."""
     return {
@@ -97,7 +131,7 @@ def payload_of(tenant: str, memory: Memory) -> dict[str, Any]:
         "times": [timestamp(moment) for moment in (memory.created_at, memory.occurred_at) if moment is not None],
         "importance": memory.importance,
         "channel": memory.channel or "",
-        MEMORY: memory.model_dump_json(),
+        MEMORY: memory.model_dump_json(exclude=None if memory.cues else {"cues"}),
     }
 
 

@@ -27,6 +27,7 @@ def remember(
     importance: Annotated[float, typer.Option(min=0.0, max=1.0, help="Importance from 0 to 1.")] = 0.5,
     entity: Annotated[Several, typer.Option(help="Person or thing it is about; repeat for several.")] = None,
     supersedes: Annotated[Several, typer.Option(help="Id of a memory it replaces; repeat for several.")] = None,
+    cue: Annotated[Several, typer.Option(help="Short message at which it would matter; repeat for several.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="Owner; only this user sees the memory.")] = None,
     tenant: Tenant = "default",
 ) -> None:
@@ -40,8 +41,7 @@ def remember(
         "scope": {"user": user} if user else {},
         "source": "cli",
     }
-    if memory_id:
-        memory["id"] = memory_id
+    memory |= ({"cues": cue} if cue else {}) | ({"id": memory_id} if memory_id else {})
     done = call(context, REMEMBER, {"tenant": tenant, "memory": memory})
     answer(done, f"{done['stored']}: {done['id']}")
 
@@ -66,6 +66,9 @@ def update(
     importance: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="New importance from 0 to 1.")] = None,
     entity: Annotated[Several, typer.Option(help="New person or thing it is about; repeat for several.")] = None,
     valid_until: Annotated[str | None, typer.Option(help="Time of expiry; `never` removes it.")] = None,
+    cue: Annotated[
+        Several, typer.Option(help="New short message at which it would matter; repeat for several.")
+    ] = None,
     tenant: Tenant = "default",
 ) -> None:
     """Change a memory. Fields you omit stay unchanged; new text creates a new version."""
@@ -75,6 +78,7 @@ def update(
         "importance": importance,
         "entities": entity,
         "valid_until": valid_until,
+        "cues": cue,
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if valid_until == "never":

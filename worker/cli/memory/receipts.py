@@ -155,6 +155,7 @@ def explained(entry: dict[str, Any], required: float | None) -> str:
     """Explain a verdict, by the probability that the memory has and the one that it needs if these decided."""
     verdict = CandidateVerdict(entry["verdict"])
     by = f" ({entry['duplicate_of']})" if entry["duplicate_of"] else ""
+    through = f'; found through the cue "{entry["cue"]}"' if entry.get("cue") else ""
     if required is None or entry["probability"] is None or verdict not in (CHOSEN, BELOW_CUT):
-        return f"{verdict}: {WHY[verdict]}{by}"
-    return f"{verdict}: probability {entry['probability']:.2f}, needs {required:.2f}"
+        return f"{verdict}: {WHY[verdict]}{by}{through}"
+    return f"{verdict}: probability {entry['probability']:.2f}, needs {required:.2f}{through}"

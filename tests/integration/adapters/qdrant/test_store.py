@@ -7,13 +7,25 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tests.support.store import CREATED, DIMENSION, ENGINES, direction, memory, near, opened, query, stored
+from worker.domain.cues import CueVectors
 from worker.domain.errors import StoreError
-from worker.domain.memory import Hit, MemoryFilter, MemoryScope, MemoryType, StoredMemory, Vector, Visibility
-from worker.ports.store import MemoryStore, StoreEngine
+from worker.domain.memory import (
+    Hit,
+    MemoryFilter,
+    MemoryScope,
+    MemoryType,
+    Replacement,
+    StoredMemory,
+    Vector,
+    Visibility,
+)
+from worker.domain.vectors import packed
+from worker.ports.store import MemoryStore, StoreEngine, WholeStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 
@@ -108,6 +120,33 @@ async def test_memories_without_a_vector_or_without_terms_can_be_stored(north: M
     assert hits["wordless"].keyword is None
     assert await north.count() == 3
     assert [item.id for item in await north.get(["nothing"])] == ["nothing"]
+
+
+async def test_a_memory_with_cues_is_searched_by_text_and_cues_and_returns_the_vectors_of_each(
+    north: MemoryStore, engine: StoreEngine
+) -> None:
+    own, joint = near(QUESTION, 0.2), near(QUESTION, 0.9, "joint")
+    rows = packed([own, near(QUESTION, 0.95, "cue")])
+    item = memory("m1", cues=["who rings?"])
+    await north.put([StoredMemory(item, own, stored(item).sparse, CueVectors(joint, rows)), stored(memory("m2"))])
+    revision = (await north.states(["m1"]))["m1"].revision
+    assert await north.replace([Replacement(item.model_copy(update={"importance": 0.9}), revision)]) == []
+    hit = (await north.search(query(dense=QUESTION)))[0]
+    assert (hit.memory.id, hit.memory.importance, hit.memory.cues) == ("m1", 0.9, item.cues)
+    assert hit.cosine == pytest.approx(0.9, abs=1e-5)
+    assert hit.vector == pytest.approx(own, abs=0.01)
+    assert hit.cue_rows == rows
+    listed = {entry.memory.id: entry for entry in (await whole(engine).listing(limit=9, vectors=True)).entries}
+    assert listed["m1"].cues is not None
+    assert listed["m1"].cues.joint == pytest.approx(joint, abs=1e-6)
+    assert (listed["m1"].cues.rows, listed["m2"].cues) == (rows, None)
+    await north.put([stored(memory("m1"), own)])
+    (bare, _) = await north.search(query(dense=QUESTION))
+    assert (bare.cue_rows, bare.memory.cues) == (b"", ())
+
+
+def whole(engine: StoreEngine) -> WholeStore:
+    return cast("WholeStore", engine)
 
 
 async def test_a_put_of_the_same_id_replaces_the_whole_memory(north: MemoryStore) -> None:

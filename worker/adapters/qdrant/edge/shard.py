@@ -37,7 +37,17 @@ from worker.adapters.qdrant.hits import (
     tied,
     unscored,
 )
-from worker.adapters.qdrant.payload import DENSE, MEMORY, SPARSE, TENANT, page_start, payload_of
+from worker.adapters.qdrant.payload import (
+    CONTENT,
+    DENSE,
+    MEMORY,
+    SPARSE,
+    TENANT,
+    page_start,
+    payload_of,
+    point_payload,
+    searched,
+)
 from worker.domain.errors import StoreDamaged, StoreError
 from worker.domain.kinds import SortKey
 from worker.domain.memory import (
@@ -176,7 +186,7 @@ class Shard:
         chosen = {key: _best(points, requests[key]["limit"]) for key, points in answers.items()}
         vectors = [DENSE] if self.compatibility.dense_usable else False
         ids = missing(chain.from_iterable(chosen.values()), ())
-        read = map(found_in, self._points.retrieve(list(ids), [MEMORY], vectors)) if ids else ()
+        read = map(found_in, self._points.retrieve(list(ids), list(CONTENT), vectors)) if ids else ()
         content = {point.point_id: point for point in read}
         return {key: filled(found, content) for key, found in chosen.items()}
 
@@ -219,19 +229,19 @@ class Shard:
                     points.append(self._point(tenant, key, change.new))
                 else:
                     payload = payload_of(tenant, change.new)
-                    self._points.update(edge.UpdateOperation.overwrite_payload([key], payload))
+                    self._points.update(edge.UpdateOperation.set_payload([key], payload))
             if points:
                 self._points.update(edge.UpdateOperation.upsert_points(points))
         return [key for key in changes if key not in due]
 
     def _point(self, tenant: str, key: str, stored: StoredMemory) -> edge.Point:
-        dense = self._usable(stored.dense)
+        dense = self._usable(searched(stored))
         if dense is None and stored.dense is not None and self.compatibility.dense_usable:
             logger.warning("dense_vector_unusable", point_id=key, length=len(stored.dense))
         vectors: dict[str, Any] = {} if dense is None else {DENSE: list(dense)}
         if stored.sparse.indices:
             vectors[SPARSE] = sparse_vector(stored.sparse)
-        return edge.Point(key, vectors, payload_of(tenant, stored.memory))
+        return edge.Point(key, vectors, point_payload(tenant, stored))
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete points and return their number; first lower the number expected at the next opening."""
@@ -261,7 +271,7 @@ class Shard:
         dense = [DENSE] if vectors and self._side.record.embedder is not None else False
         with vendor_errors("the memories could not be listed"):
             request = edge.ScrollRequest(
-                offset=page_start(cursor), limit=limit, with_payload=[MEMORY, TENANT], with_vector=dense
+                offset=page_start(cursor), limit=limit, with_payload=[*CONTENT, TENANT], with_vector=dense
             )
             records, following = self._points.scroll(request)
         return listing_of(list(map(found_in, records)), following)

@@ -9,7 +9,7 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.http.exceptions import UnexpectedResponse
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
-from worker.adapters.qdrant.payload import DENSE, MEMORY, SPARSE
+from worker.adapters.qdrant.payload import CONTENT, DENSE, MEMORY, SPARSE
 from worker.domain.errors import StoreError
 from worker.domain.memory import EmbedderProfile, Vector
 from worker.domain.vectors import usable
@@ -90,13 +90,14 @@ class ServerConnection:
     async def retrieve(
         self, points: list[str], *keys: str, payload: bool = True, dense: bool = False
     ) -> list[models.Record]:
-        """Fetch points by id with their memory, further `keys` and, with `dense`, their vector. Does not retry.
+        """Fetch points by id with their memory, further `keys` and, with `dense`, their vectors. Does not retry.
 
         Without `payload`, fetch only the ids of those that exist.
         """
         if not points:
             return []
-        wanted, vectors = [MEMORY, *keys] if payload else False, [DENSE] if dense else False
+        content = CONTENT if dense else (MEMORY,)
+        wanted, vectors = [*content, *keys] if payload else False, [DENSE] if dense else False
         return await self.client.retrieve(self.collection, points, with_payload=wanted, with_vectors=vectors)
 
     async def read(self, call: Callable[[], Awaitable[T]]) -> T:

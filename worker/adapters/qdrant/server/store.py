@@ -5,7 +5,7 @@ from typing import Self
 from qdrant_client import models
 
 from worker.adapters.qdrant.hits import listing_of
-from worker.adapters.qdrant.payload import DENSE, MEMORY, TENANT, page_start, tenant_name
+from worker.adapters.qdrant.payload import CONTENT, DENSE, TENANT, page_start, tenant_name
 from worker.domain.memory import EmbedderProfile, Listing, StoreHealth
 from worker.ports.store_record import UNKNOWN_RECORD, StoreRecord
 
@@ -67,10 +67,10 @@ class ServerStore:
 
     async def listing(self, *, limit: int, cursor: str | None = None, vectors: bool = False) -> Listing:
         start = page_start(cursor)
-        dense = [DENSE] if vectors else False
+        keys, dense = [*CONTENT, TENANT], [DENSE] if vectors else False
         records, following = await self.connection.read(
             lambda: self.connection.client.scroll(
-                self.connection.collection, limit=limit, offset=start, with_payload=[MEMORY, TENANT], with_vectors=dense
+                self.connection.collection, limit=limit, offset=start, with_payload=keys, with_vectors=dense
             )
         )
         return listing_of(list(map(found_in, records)), following)

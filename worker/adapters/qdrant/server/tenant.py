@@ -28,6 +28,7 @@ from worker.adapters.qdrant.hits import (
     unscored,
 )
 from worker.adapters.qdrant.payload import (
+    CONTENT,
     DENSE,
     MEMORY,
     SPARSE,
@@ -38,6 +39,8 @@ from worker.adapters.qdrant.payload import (
     payload_of,
     point_id,
     point_ids,
+    point_payload,
+    searched,
 )
 from worker.domain.kinds import SortKey
 from worker.domain.memory import Hit, HybridQuery, Memory, MemoryFilter, Page, Replacement, StoredMemory, StoredState
@@ -118,11 +121,10 @@ class ServerTenant:
     ) -> dict[SearchId, list[RawHit]]:
         if not requests:
             return {}
+        keys = list(CONTENT) if content else False
         vectors = [DENSE] if content and self._connection.dense_usable else False
         batch = [
-            models.QueryRequest(
-                **{**request, "limit": asked[key]}, with_payload=[MEMORY] if content else False, with_vector=vectors
-            )
+            models.QueryRequest(**{**request, "limit": asked[key]}, with_payload=keys, with_vector=vectors)
             for key, request in requests.items()
         ]
         answers = await self._connection.client.query_batch_points(self._connection.collection, batch)
@@ -172,9 +174,7 @@ class ServerTenant:
         if isinstance(change.new, Memory):
             payload = payload_of(self._tenant, change.new) | revisions
             unchanged = unchanged_point(key, change.expected)
-            return models.OverwritePayloadOperation(
-                overwrite_payload=models.SetPayload(payload=payload, filter=unchanged)
-            )
+            return models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, filter=unchanged))
         point = self._point(key, change.new)
         point.payload = (point.payload or {}) | revisions
         if change.expected is None:
@@ -185,13 +185,13 @@ class ServerTenant:
         return models.UpsertOperation(upsert=only)
 
     def _point(self, key: str, stored: StoredMemory) -> models.PointStruct:
-        dense = self._connection.usable(stored.dense)
+        dense = self._connection.usable(searched(stored))
         if dense is None and stored.dense is not None and self._connection.dense_usable:
             logger.warning("dense_vector_unusable", point_id=key, length=len(stored.dense))
         vectors: dict[str, Any] = {} if dense is None else {DENSE: list(dense)}
         if stored.sparse.indices:
             vectors[SPARSE] = sparse_model(stored.sparse)
-        return models.PointStruct(id=key, vector=vectors, payload=payload_of(self._tenant, stored.memory))
+        return models.PointStruct(id=key, vector=vectors, payload=point_payload(self._tenant, stored))
 
     async def delete(self, ids: Sequence[str]) -> int:
         connection, points = self._connection, point_ids(self._tenant, ids)
