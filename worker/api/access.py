@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from math import ceil
@@ -31,6 +32,9 @@ UNKNOWN_ROUTE = "unknown"
 
 PART_S = 30.0
 """Seconds in which the next part of a body must arrive."""
+
+LINGER_S = 2.0
+"""Seconds in which a caller may go on sending a body that was refused."""
 
 log = structlog.get_logger()
 
@@ -84,7 +88,7 @@ class AccessControl:
         else:
             mount = self._mount(scope["path"])
             app = self._mounts[mount] if mount else self._app
-            limited = _Limited(scope, receive, self._limit(scope["path"]))
+            watched.body = limited = _Limited(scope, receive, self._limit(scope["path"]))
             if not mount:
                 scope["path"] = segmented(scope)
             await app(scope, limited.receive, watched.send)
@@ -165,15 +169,24 @@ def _address(scope: Scope) -> str:
 
 
 class _Watched:
-    """Passes a response on and keeps its status."""
+    """Passes a response on and keeps its status.
+
+    A caller whose body is too long may still be sending it, and would see a broken connection instead of the response
+    if it were closed at once. So the response is ended once the rest of the body has been discarded, within limits.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status: int | None = None
+        self.body: _Limited | None = None
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+        elif self.body is not None and self.body.exceeded:
+            await self._send({**message, "more_body": True})
+            await self.body.discard_rest()
+            message = {"type": "http.response.body", "body": b""}
         await self._send(message)
 
 
@@ -185,7 +198,9 @@ class _Limited:
         self._limit = limit
         self._seen = 0
         self._whole = False
+        self.exceeded = False
         self._announced = _announced_length(scope)
+        self._waits = any(name == b"expect" for name, _ in scope["headers"])
 
     async def receive(self) -> Message:
         self._check(self._announced)  # before reading the body or sending "100 Continue"
@@ -203,8 +218,19 @@ class _Limited:
             self._check(self._seen)
         return message
 
+    async def discard_rest(self) -> None:
+        """Read what is left of the body, for at most `LINGER_S`, unless the caller waits for leave to send it."""
+        if self._waits:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                while not self._whole:
+                    message = await self._receive()
+                    self._whole = message["type"] != "http.request" or not message.get("more_body", False)
+
     def _check(self, length: int) -> None:
         if length > self._limit:
+            self.exceeded = True
             raise Problem(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                 f"the body is longer than {self._limit} bytes",

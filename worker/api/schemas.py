@@ -167,4 +167,7 @@ class LabelBody(Labels):
 
 
 class ServiceStatus(BaseModel):
+    """`loading` names the models that are not ready yet; the service answers without them meanwhile."""
+
     status: str
+    loading: list[str] | None = None

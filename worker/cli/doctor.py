@@ -68,11 +68,13 @@ def _findings(health: dict[str, Any]) -> list[Check]:
 
 
 def _paused(health: dict[str, Any], *, wrong: bool) -> Iterator[Check]:
-    """Yield the models that the worker has paused after repeated failures.
+    """Yield the models that are still loading, and those that the worker has paused after repeated failures.
 
     Requests use the fallback meanwhile, so a health check must not restart the service for it: `wrong` is false there.
     """
     for state in health["models"]:
+        if state.get("loading"):
+            yield Check("model", True, f"{state['name']} is still loading; requests are answered without it")
         if state["paused_s"] is None:
             continue
         retry = f"in {state['paused_s']:.0f} s" if state["paused_s"] > 0 else "with the next request"

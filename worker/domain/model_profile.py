@@ -103,12 +103,14 @@ def only_vetoes(profile: ModelProfile) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """State of an open model: consecutive failures, the last reason, and the seconds until the breaker's next try.
+    """State of a model: consecutive failures, the last reason, and the seconds until the breaker's next try.
 
-    `paused_s` is `None` if the model is not paused, and 0 if the next request tries it again.
+    `paused_s` is `None` if the model is not paused, and 0 if the next request tries it again. `loading` is true until
+    the model is open and warm.
     """
 
     name: str
     failures: int
     last: str | None
     paused_s: float | None
+    loading: bool = False

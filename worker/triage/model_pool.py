@@ -69,7 +69,7 @@ class ModelPool(Generic[M]):
         self._clock = clock
         self._refused: defaultdict[str, CircuitBreaker] = defaultdict(lambda: CircuitBreaker(threshold=1))
         self._opened: dict[str, asyncio.Task[Opened[M]]] = {}
-        self._warming: set[asyncio.Task[None]] = set()
+        self._warming: dict[asyncio.Task[None], str] = {}
 
     def open(self, name: str) -> "asyncio.Task[Opened[M]]":
         """Start to open and warm up a model, unless it is open already."""
@@ -92,9 +92,16 @@ class ModelPool(Generic[M]):
             raise ModelError(Reason.MODEL_ERROR, f"{name}: cannot be opened: {_told(error)}") from error
 
     def states(self, now: float) -> list[ModelState]:
-        """Return the state of every open model; `now` is in monotonic seconds."""
+        """Return the state of every model that is open or opening; `now` is in monotonic seconds."""
+        opening = [
+            ModelState(name, 0, None, None, loading=True) for name, task in self._opened.items() if not task.done()
+        ]
         opened = [(name, task.result().breaker) for name, task in self._opened.items() if _is_open(task)]
-        return [ModelState(name, one.failures, one.last, one.paused_for(now)) for name, one in opened]
+        warming = set(self._warming.values())
+        return opening + [
+            ModelState(name, one.failures, one.last, one.paused_for(now), loading=name in warming)
+            for name, one in opened
+        ]
 
     async def warmed(self) -> None:
         """Wait until the open models have finished warming up, successfully or not."""
@@ -115,8 +122,8 @@ class ModelPool(Generic[M]):
         profile = self._profile(name)
         opened = Opened(await asyncio.to_thread(self._load, profile), profile)
         warming = asyncio.create_task(opened.model.warm(), name=f"warm-model-{name}")
-        self._warming.add(warming)
-        warming.add_done_callback(self._warming.discard)
+        self._warming[warming] = name
+        warming.add_done_callback(self._warming.pop)
         return opened
 
     def _note_opening(self, name: str, opening: "asyncio.Task[Opened[M]]") -> None:

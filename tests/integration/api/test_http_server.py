@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -52,6 +53,30 @@ async def exchange(address: tuple[str, int], raw: bytes) -> bytes:
         pass
     writer.close()
     return answer
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(
+    ("path", "status"), [("/v1/recall", 413), ("/v1/memories/import", 413), ("/v1/hooks/codex", 200)]
+)
+async def test_a_caller_that_only_sends_can_still_read_why_its_body_is_refused(
+    chunked: bool, path: str, status: int
+) -> None:
+    part, parts = b"a" * (1 << 20), 12
+
+    def send_everything(address: tuple[str, int]) -> bytes:
+        with socket.create_connection(address, timeout=10) as connection:
+            length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {parts << 20}"
+            kind = "application/jsonl" if path.endswith("import") else "application/json"
+            head = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Type: {kind}", length, "", ""]
+            connection.sendall("\r\n".join(head).encode())
+            for _ in range(parts):
+                connection.sendall(b"100000\r\n" + part + b"\r\n" if chunked else part)
+            return connection.recv(1 << 16)
+
+    async with serving(http_body_limit=100_000, http_import_limit=100_000) as address:
+        answer = await asyncio.to_thread(send_everything, address)
+    assert answer.split(b"\r\n")[0].split()[1] == str(status).encode()
 
 
 def post(body: bytes, *headers: str, length: int | None = None, path: str = "/v1/inject") -> bytes:

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from starlette.types import Message
 from structlog.testing import capture_logs
 
 from tests.support.http import ACME_TOKEN, TOKEN, Conversation, Recorder, both_tokens, calling, make_app
@@ -122,31 +123,34 @@ async def test_other_origins_are_refused(origin: str, status: int) -> None:
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-async def test_a_body_announced_as_too_long_is_not_read() -> None:
-    pulled = []
+@pytest.mark.parametrize(("headers", "parts_before"), [({"content-length": "100000"}, 0), ({}, 11)])
+@pytest.mark.parametrize("path", ["/v1/inject", "/v1/memories/import"])
+async def test_a_body_over_the_limit_is_answered_while_it_is_still_being_sent(
+    path: str, headers: dict[str, str], parts_before: int
+) -> None:
+    seen: list[str] = []
+    asked = Conversation(path, {}, headers={"content-type": "application/jsonl", **headers})
+    if path == "/v1/inject":
+        asked = Conversation(path, {}, headers=headers)
 
-    async def endless() -> AsyncIterator[bytes]:
-        pulled.append(1)
-        yield b"{}"
+    async def receive() -> dict[str, object]:
+        seen.append("part")
+        return {"type": "http.request", "body": b"x" * 100, "more_body": seen.count("part") < 1000}
 
-    async with calling(make_app(recorder(), body_limit=1000)) as client:
-        headers = {"Content-Type": "application/json", "Content-Length": "1001"}
-        assert_problem(await client.post("/v1/inject", content=endless(), headers=headers), 413)
-    assert pulled == []
+    async def send(message: Message) -> None:
+        seen.append(str(message.get("status") or message["type"]))
+
+    app = make_app(recorder(), body_limit=1000, import_limit=1000)
+    await asyncio.wait_for(app(asked.scope, receive, send), 10)
+    assert seen[: parts_before + 2] == ["part"] * parts_before + ["413", "http.response.body"]
+    assert seen[-1] == "http.response.body", "the response ends once the rest of the body has been discarded"
 
 
-async def test_reading_stops_when_a_body_exceeds_the_limit() -> None:
-    pulled = []
-
-    async def endless() -> AsyncIterator[bytes]:
-        for _ in range(1000):
-            pulled.append(1)
-            yield b"x" * 100
-
-    async with calling(make_app(recorder(), body_limit=1000)) as client:
-        answer = await client.post("/v1/inject", content=endless(), headers={"Content-Type": "application/json"})
-    assert_problem(answer, 413)
-    assert len(pulled) <= 12
+async def test_a_caller_that_waits_for_leave_to_send_is_not_waited_for() -> None:
+    asked = Conversation("/v1/inject", {}, headers={"content-length": "100000", "expect": "100-continue"})
+    asked.incoming = []
+    await asyncio.wait_for(make_app(recorder(), body_limit=1000)(asked.scope, asked.receive, asked.send), 1)
+    assert asked.status == 413
 
 
 @pytest.mark.parametrize("path", ["/v1/inject", "/v1/hooks/codex"])

@@ -468,3 +468,13 @@ async def test_allow_names_all_methods_of_a_path(path: str, methods: str) -> Non
     async with calling(make_app(Recorder(ANSWERS))) as client:
         answer = await client.options(path)
     assert (answer.status_code, answer.headers["allow"]) == (405, methods)
+
+
+@pytest.mark.parametrize(
+    ("loading", "said"), [(True, {"status": "ready", "loading": ["a/b"]}), (False, {"status": "ready"})]
+)
+async def test_readiness_names_the_models_that_still_load(loading: bool, said: dict[str, Any]) -> None:
+    models = [{"name": "a/b", "loading": loading}, {"name": "c/d", "loading": False}]
+    async with calling(make_app(Recorder({"health": {"models": models}}))) as client:
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (200, said)

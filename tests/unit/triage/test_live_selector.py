@@ -225,3 +225,17 @@ def test_an_unknown_prompt_is_logged_once() -> None:
         ("prompt_unknown", "gone"),
         ("prompt_unknown", "other"),
     ]
+
+
+async def test_a_model_that_still_opens_or_warms_up_is_said_to_load() -> None:
+    model, warm = ScriptedModel([], FIRST), asyncio.Event()
+    model.warm = warm.wait  # type: ignore[method-assign,assignment]
+    pool = ModelPool[ChatModel](lambda _: model, lambda name: ModelProfile(name=name))
+    opening = pool.open(FIRST)
+    assert [(state.name, state.loading) for state in pool.states(0.0)] == [(FIRST, True)]
+    await opening
+    assert [state.loading for state in pool.states(0.0)] == [True], "open, not warm"
+    warm.set()
+    await pool.warmed()
+    assert [state.loading for state in pool.states(0.0)] == [False]
+    await pool.aclose()

@@ -81,16 +81,18 @@ def _add_status(app: FastAPI, executor: OperationExecutor) -> None:
     @app.get("/healthz", tags=["status"], operation_id="healthz", response_model=ServiceStatus)
     async def healthz() -> Response:
         """Check whether the process is alive. Needs no token."""
-        return JsonAnswer(ServiceStatus(status="alive").model_dump())
+        return JsonAnswer(ServiceStatus(status="alive").model_dump(exclude_none=True))
 
     @app.get("/readyz", tags=["status"], operation_id="readyz", response_model=ServiceStatus)
     async def readyz(request: Request) -> Response:
-        """Check whether a worker and the memory store answer. Needs no token."""
+        """Check whether a worker and the memory store answer, and whether models still load. Needs no token."""
         try:
-            await executor.ask(request, HEALTH, {}, budget=READY_S)
+            health = (await executor.ask(request, HEALTH, {}, budget=READY_S)).body
         except MeeseeksError as error:
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "not ready", reason=reason_of(error)) from error
-        return JsonAnswer(ServiceStatus(status="ready").model_dump())
+        loading = [model["name"] for model in health.get("models", ()) if model.get("loading")]
+        status = ServiceStatus(status="ready", loading=loading or None)
+        return JsonAnswer(status.model_dump(exclude_none=True))
 
     @app.get(
         "/metrics",
