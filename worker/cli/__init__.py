@@ -92,6 +92,23 @@ HIDDEN = {"judge": "relevance"}
 """Names of earlier versions."""
 
 
+MEANT = {
+    **dict.fromkeys(("add", "save", "new", "create"), "use `meeseeks remember`"),
+    **dict.fromkeys(("delete", "remove", "rm", "del"), "use `meeseeks forget`"),
+    **dict.fromkeys(("search", "find", "query"), "use `meeseeks recall`"),
+    **dict.fromkeys(("edit", "change"), "use `meeseeks update`"),
+    **dict.fromkeys(("start", "serve", "run"), "use `meeseeks up`"),
+    **dict.fromkeys(("init", "setup"), "use `meeseeks up`, then `meeseeks install HOST` for a host"),
+    **dict.fromkeys(("stop", "restart", "down"), "end `meeseeks up` with Ctrl-C or SIGTERM"),
+    **dict.fromkeys(("status", "check", "health"), "use `meeseeks doctor`"),
+    **dict.fromkeys(("why", "explain", "log", "logs"), "use `meeseeks receipt`"),
+    **dict.fromkeys(("ls", "memories"), "use `meeseeks list`"),
+    **dict.fromkeys(("config", "get", "set"), "use `meeseeks settings`"),
+    **dict.fromkeys(("backup", "restore", "reindex"), "use `meeseeks store`"),
+}
+"""What to do instead of commands that other programs have."""
+
+
 class LazyCommand(TyperCommand):
     """A command that is known by name and first line of help until it runs."""
 
@@ -107,6 +124,11 @@ class LazyGroup(TyperGroup):
         known = [LazyCommand(name, help=line) for name, (_, line) in COMMANDS.items()]
         hidden = [LazyCommand(name, hidden=True) for name in HIDDEN]
         self.commands = {str(command.name): command for command in (*known, *hidden)}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.commands and args[0] in MEANT:
+            ctx.fail(f"there is no command {args[0]!r}; {MEANT[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def all_loaded(self) -> Self:
         """Load every command, for documentation."""

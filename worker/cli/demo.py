@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +38,16 @@ START_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class DemoAnswer:
-    """A task with its answer, the time the caller waited, and whether the answer is right."""
+    """A task with its answer, the time the caller waited, and whether the answer is right.
+
+    `texts` are the memories of the task's world, by id.
+    """
 
     world: str
     task: LabelledTask
     result: InjectionResult
     milliseconds: float
+    texts: Mapping[str, str]
 
     @property
     def right(self) -> bool:
@@ -98,15 +102,16 @@ async def _demo(settings: Settings, folder: Path) -> tuple[list[DemoAnswer], dic
         await client.aclose()
         async with PreExecutionHook(about["url"]) as hook:
             tasks = [(world.name, task) for world in worlds for task in world.tasks if task.key in TASKS[world.name]]
-            return [await _send(hook, name, task) for name, task in tasks], about
+            texts = {world.name: {memory.id: memory.content for memory in world.memories} for world in worlds}
+            return [await _send(hook, name, task, texts[name]) for name, task in tasks], about
 
 
-async def _send(hook: PreExecutionHook, world: str, task: LabelledTask) -> DemoAnswer:
+async def _send(hook: PreExecutionHook, world: str, task: LabelledTask, texts: Mapping[str, str]) -> DemoAnswer:
     """Send a task in a session of its own."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
     result = await hook(task.request.model_copy(update={"session_id": f"{world}-{task.key}"}))
-    return DemoAnswer(world, task, result, (loop.time() - begun) * 1000)
+    return DemoAnswer(world, task, result, (loop.time() - begun) * 1000, texts)
 
 
 @asynccontextmanager
@@ -146,11 +151,19 @@ def _print(answer: DemoAnswer) -> None:
     say(f"message  {_short(task.request.message)}")
     say(result.memory_context or f"         nothing injected ({result.reason})")
     fallback = f", fallback after {result.reason}" if result.degraded else ""
-    say(f"decided by {result.engine}{fallback} in {timing(answer.milliseconds, result.stages)}; {_verdict(answer)}")
+    say(f"decided by {result.engine}{fallback} in {timing(answer.milliseconds, result.stages)}: {_verdict(answer)}")
+    if not answer.right:
+        say(f"expected {_expected(answer)}")
 
 
 def _verdict(answer: DemoAnswer) -> str:
     return "right" if answer.right else "wrong"
+
+
+def _expected(answer: DemoAnswer) -> str:
+    """Return what would have been right."""
+    wanted = [_short(answer.texts[key]) for key in sorted(answer.task.essential)]
+    return " and ".join(wanted) or "nothing: no memory matters for this message"
 
 
 def _short(message: str) -> str:

@@ -1,11 +1,13 @@
 """The table of commands: it must say what the commands themselves say."""
 
+import re
 from typing import Any
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
-from worker.cli import COMMANDS, HIDDEN, app
+from worker.cli import COMMANDS, HIDDEN, MEANT, app
 
 
 def group() -> Any:
@@ -43,3 +45,14 @@ def test_every_command_can_print_json() -> None:
     assert len(found) > 40
     for command in found:
         assert ["--json"] in [parameter.opts for parameter in command.params], command.name
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_a_usual_name_leads_to_the_right_command(name: str) -> None:
+    assert name not in COMMANDS
+    named = re.findall(r"`meeseeks (\w+)", MEANT[name])
+    assert named
+    assert set(named) <= set(COMMANDS)
+    result = CliRunner().invoke(app, [name, "--anything"])
+    assert result.exit_code == 2
+    assert f"there is no command '{name}'; {MEANT[name]}" in " ".join(result.output.replace("│", " ").split())

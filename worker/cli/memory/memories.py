@@ -53,9 +53,14 @@ def forget(
 ) -> None:
     """Delete memories permanently, and all references to them."""
     done = call(context, FORGET, {"tenant": tenant, "ids": ids})
-    answer(done, f"deleted {done['forgotten']} of {len(ids)}")
-    if done["forgotten"] < len(ids):
+    missing = len(set(ids)) - done["forgotten"]
+    if not missing:
+        answer(done, f"deleted {done['forgotten']}")
+        return
+    if printed_as_json(done):
         raise typer.Exit(1)
+    unknown = f"there is no memory {ids[0]!r}" if len(ids) == 1 else f"{missing} of the ids are unknown"
+    fail(f"{unknown} in the tenant {tenant}; deleted {done['forgotten']}; `meeseeks list` shows the ids")
 
 
 def update(
