@@ -22,6 +22,7 @@ from .backend import is_served, open_client
 from .common import Common
 from .options import Agent, Project, Tenant, User, settings_of
 from .output import answer, choose_json, fail, printed_as_json
+from .stored_user import difference
 
 SKILL = "memory-search"
 
@@ -48,8 +49,10 @@ def mcp(
     """
     settings = settings_of(context)
     scope = ToolScope(tenant or "default", user or None, agent or "main", project or None, shared)
-    if printed_as_json(configuration(context.obj, scope)):
+    if printed_as_json(configuration(context.obj, settings, scope)):
         return
+    if warning := difference(settings.service.home, scope.user, "this MCP server"):
+        typer.echo(f"meeseeks mcp: {warning}", err=True)
     configure_logging(ServiceSettings(log_level="error"))
     asyncio.run(serve_stdio(ReconnectingClient(settings), scope))
 
@@ -71,10 +74,16 @@ class ReconnectingClient:
             return await backend.call(operation, payload, budget=budget)
 
 
-def configuration(common: Common, scope: ToolScope) -> dict[str, Any]:
-    """Return the MCP server entry with which a host starts this command with the same options."""
-    default = ToolScope()
-    before = {"--config": common.config, **{f"--{name.replace('_', '-')}": at for name, at in common.overrides.items()}}
+def configuration(common: Common, settings: Settings, scope: ToolScope) -> dict[str, Any]:
+    """Return the MCP server entry with which a host starts this command, from any folder, on the same store.
+
+    URLs come from the options only: those of variables and the settings file may hold passwords.
+    """
+    default, service = ToolScope(), settings.service
+    file = settings.file.path if settings.file.path.is_file() else None
+    home = None if service.home == ServiceSettings().home else service.home.absolute()
+    urls = {f"--{name.replace('_', '-')}": at for name, at in common.overrides.items() if name != "data_dir"}
+    before = {"--config": file and file.absolute(), "--data-dir": home, **urls}
     after = {
         f"--{name}": getattr(scope, name)
         for name in ("tenant", "user", "agent", "project")

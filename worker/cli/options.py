@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hooks.protocol.wire import stored_user
 from worker.domain.errors import MeeseeksError
 from worker.settings.injection import Settings, load_settings
 
@@ -13,9 +14,26 @@ from .common import Common
 Tenant = Annotated[
     str, typer.Option("--tenant", envvar="MEESEEKS_TENANT", help="Tenant whose memories to use; tenants are isolated.")
 ]
+
+
+def user_or_stored(context: typer.Context, user: str | None) -> str | None:
+    """Return the given user, else the one that `meeseeks install --user` stored in the data folder."""
+    if user is not None or not isinstance(context.obj, Common):
+        return user
+    try:
+        return stored_user(str(settings_of(context).service.home.absolute())) or None
+    except MeeseeksError:
+        return None  # the command itself reports what is wrong with the settings
+
+
 User = Annotated[
     str | None,
-    typer.Option("--user", envvar="MEESEEKS_USER", help="User whose memories to use besides the shared ones."),
+    typer.Option(
+        "--user",
+        envvar="MEESEEKS_USER",
+        callback=user_or_stored,
+        help="User whose memories to use besides the shared ones; default: as stored by `install --user`.",
+    ),
 ]
 Agent = Annotated[str, typer.Option("--agent", envvar="MEESEEKS_AGENT", help="Agent that receives the memories.")]
 Project = Annotated[

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from hooks.protocol.wire import stored_user
 from tests.support.command_line import CommandLine, command_line
 from tests.support.hosts import event_of
 from worker.adapters.local.host_files import HostFile
@@ -116,6 +117,32 @@ def test_the_command_finds_this_installation_and_this_service(desk: Desk) -> Non
     assert text.count('"timeout": 3') == len(HOSTS["codex"].events)
 
 
+def test_the_user_is_stored_once_for_hooks_mcp_and_commands(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.line.ok("install", "codex", "--user", "oscar", "--dry-run")
+    assert not (desk.line.folder / "data" / "user").exists()
+    desk.line.ok("install", "codex", "--user", "oscar")
+    assert stored_user(str(desk.line.folder / "data")) == "oscar"
+    (entry,) = desk.line.json("mcp")["mcpServers"].values()
+    assert entry["args"][-2:] == ["--user", "oscar"]
+    desk.line.ok("install", "claude-code", "--http")
+    assert any(one.endswith("/v1/hooks/claude-code?user=oscar") for one in desk.commands("claude-code"))
+    desk.line.ok("uninstall", "claude-code")
+    monkeypatch.setenv("MEESEEKS_USER", "bo")
+    done = desk.line.run("doctor", "codex", "--quick")
+    assert "MEESEEKS_USER says user 'bo', but 'oscar' is stored" in " ".join(done.stdout.split())
+    assert "printable" in desk.line.json("install", "codex", "--user", "a\nb", exit_code=1)["error"]
+
+
+def test_the_entry_for_mcp_names_the_store_wherever_it_is_started(desk: Desk) -> None:
+    (entry,) = desk.line.json("mcp")["mcpServers"].values()
+    assert entry["args"] == ["--data-dir", str(desk.line.folder / "data"), "mcp"]
+    (entry,) = desk.line.json("--data-dir", "mem", "mcp")["mcpServers"].values()
+    assert entry["args"] == ["--data-dir", str(desk.project / "mem"), "mcp"]
+    (desk.project / "meeseeks.toml").write_text('[service]\ndata_dir = "here"\n')
+    (entry,) = desk.line.json("--config", "meeseeks.toml", "mcp")["mcpServers"].values()
+    assert entry["args"][:2] == ["--config", str(desk.project / "meeseeks.toml")]
+
+
 def test_a_projects_file_names_no_place_of_this_machine(desk: Desk) -> None:
     desk.line.ok("install", "claude-code", "--project")
     assert desk.commands("claude-code", project=True) == {"meeseeks-hook claude-code"}
@@ -206,11 +233,16 @@ def test_a_file_that_is_a_folder_is_told(tmp_path: Path) -> None:
 
 def test_hosts_without_a_settings_file_are_given_something_to_paste(desk: Desk) -> None:
     for host in (nexus, gobby):
-        assert desk.line.json("install", host.PROFILE.name)["paste"] == host.PASTE
+        pasted = desk.line.json("install", host.PROFILE.name)["paste"]
+        place = f'"env", ["MEESEEKS_DATA_DIR={desk.line.folder / "data"}", "meeseeks-hook", "nexus"]'
+        there = place if host is nexus else place.replace("[", "").replace("]", "").replace("nexus", "gobby")
+        assert there in pasted
+        bare = '"meeseeks-hook", ["nexus"]' if host is nexus else '"meeseeks-hook", "gobby"'
+        assert pasted.replace(there, bare) == host.PASTE
         assert (
             "remove the pasted snippet manually" in desk.line.json("uninstall", host.PROFILE.name, exit_code=1)["error"]
         )
-    assert 'spawn("meeseeks-hook"' in desk.line.ok("install", "nexus")
+    assert '"meeseeks-hook", "nexus"]' in desk.line.ok("install", "nexus")
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")

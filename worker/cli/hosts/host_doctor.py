@@ -16,6 +16,7 @@ from typing import Any
 from worker.adapters.local.hook_runner import CommandRun, filled, post, run_command
 from worker.cli.backend import is_served, open_client
 from worker.cli.checks import Check
+from worker.cli.stored_user import difference
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import MeeseeksError
 from worker.hosts import HostProfile
@@ -38,6 +39,8 @@ async def examine_host(host: HostProfile, settings: Settings, *, quick: bool) ->
     """Return the findings; with `quick`, check only the settings."""
     environment = HostEnvironment(Path.home(), Path.cwd())
     checks = [*_installation(host, environment)] if host.settings is not None else []
+    if warning := difference(settings.service.home, os.environ.get("MEESEEKS_USER"), "MEESEEKS_USER"):
+        checks.append(Check("user", False, warning))
     if quick:
         return checks
     if not is_served(settings):

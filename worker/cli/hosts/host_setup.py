@@ -1,6 +1,7 @@
 """Finds, adds and removes the hooks in a host's settings files, for `install`, `uninstall` and `doctor HOST`."""
 
 import difflib
+import json
 import shlex
 import shutil
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from worker.adapters.local.host_files import HostFile
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
@@ -169,18 +171,28 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 def handler_kind(
-    host: HostProfile, service: ServiceSettings, *, url: str | None, http: bool, deadline_ms: int, project: bool
+    host: HostProfile,
+    service: ServiceSettings,
+    *,
+    url: str | None,
+    http: bool,
+    deadline_ms: int,
+    project: bool,
+    user: str = "",
 ) -> HandlerKind:
-    """Return the command or URL by which the host reaches this service. Raise `SettingsError` if it cannot."""
+    """Return the command or URL by which the host reaches this service. Raise `SettingsError` if it cannot.
+
+    A URL names the user, because a service cannot look it up where the host runs.
+    """
     command = command_line(host, service, deadline_ms=deadline_ms, project=project)
     if not http and url is None:
         return HandlerKind(command, None, deadline_ms)
     if host.settings is None or not host.settings.over_http:
         raise SettingsError(f"{host.title} supports only commands; omit --http and --url")
-    return HandlerKind(command, endpoint(host, service, url, deadline_ms), deadline_ms)
+    return HandlerKind(command, endpoint(host, service, url, deadline_ms, "" if project else user), deadline_ms)
 
 
-def endpoint(host: HostProfile, service: ServiceSettings, url: str | None, deadline_ms: int) -> str:
+def endpoint(host: HostProfile, service: ServiceSettings, url: str | None, deadline_ms: int, user: str = "") -> str:
     """Return the URL of the host's endpoint. Raise `SettingsError` if the service has no fixed one."""
     if url is None and (not service.http_enabled or service.http_port == 0):
         raise SettingsError("the service has no fixed HTTP address; set http_port or use --url")
@@ -188,8 +200,9 @@ def endpoint(host: HostProfile, service: ServiceSettings, url: str | None, deadl
     base = url or f"http://{f'[{reached}]' if ':' in reached else reached}:{service.http_port}"
     if not base.startswith(("http://", "https://")):
         raise SettingsError(f"--url: {base!r} must start with http:// or https://")
-    limit = "" if deadline_ms == DEFAULT_HOOK_DEADLINE_MS else f"?deadline_ms={deadline_ms}"
-    return f"{base.rstrip('/')}/v1/hooks/{host.name}{limit}"
+    asked = {} if deadline_ms == DEFAULT_HOOK_DEADLINE_MS else {"deadline_ms": str(deadline_ms)}
+    query = urlencode({**asked, **({"user": user} if user else {})}, quote_via=quote)
+    return f"{base.rstrip('/')}/v1/hooks/{host.name}{'?' if query else ''}{query}"
 
 
 def command_line(host: HostProfile, service: ServiceSettings, *, deadline_ms: int, project: bool) -> str:
@@ -201,6 +214,18 @@ def command_line(host: HostProfile, service: ServiceSettings, *, deadline_ms: in
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), program, host.name])
 
 
+def snippet(host: HostProfile, service: ServiceSettings) -> str:
+    """Return what to paste for a host without a settings file; it names a queue that is not the default one."""
+    variables = "".join(json.dumps(f"{name}={value}") + ", " for name, value in _address(service).items())
+    if not variables:
+        return host.paste
+    called, named = f'"{COMMAND}"', f'"{host.name}"'
+    with_list = host.paste.replace(f"{called}, [{named}]", f'"env", [{variables}{called}, {named}]')
+    if with_list != host.paste:
+        return with_list
+    return host.paste.replace(f"{called}, {named}", f'"env", {variables}{called}, {named}')
+
+
 def command_path() -> str:
     """Return the command of this installation, else the one on `PATH`, else its name."""
     beside = Path(sys.executable).with_name(COMMAND)
@@ -209,9 +234,10 @@ def command_path() -> str:
 
 def _address(service: ServiceSettings) -> dict[str, str]:
     """Return the variables with which the command finds a queue that is not the default one."""
+    is_default = service.home == ServiceSettings().home
+    folder = {} if is_default else {"MEESEEKS_DATA_DIR": str(service.home.absolute())}
     if service.redis_url is None:
-        is_default = service.home == ServiceSettings().home
-        return {} if is_default else {"MEESEEKS_DATA_DIR": str(service.home.absolute())}
+        return folder
     if service.redis_url.startswith("rediss://"):
         raise SettingsError("the command does not support TLS to Redis; use --http")
     if "@" in service.redis_url:
@@ -219,4 +245,4 @@ def _address(service: ServiceSettings) -> dict[str, str]:
             "the Redis URL contains a password, which must not be written to a settings file; use --http, or omit"
             " redis_url here and set MEESEEKS_REDIS_URL in the environment of the host"
         )
-    return {"MEESEEKS_REDIS_URL": service.redis_url}
+    return {"MEESEEKS_REDIS_URL": service.redis_url, **folder}

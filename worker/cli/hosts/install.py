@@ -1,12 +1,15 @@
 """`meeseeks install` and `uninstall`: add the hooks to a host's settings file and remove them."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from hooks.protocol.wire import stored_user
 from worker.cli.options import settings_of
 from worker.cli.output import printed_as_json, say, show_verbatim
+from worker.cli.stored_user import difference, store_user
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import SettingsError
 from worker.hosts import HOSTS, HostProfile
@@ -22,6 +25,7 @@ from .host_setup import (
     plan_install,
     plan_uninstall,
     plugins,
+    snippet,
 )
 
 HostName = Annotated[str, typer.Argument(metavar="HOST", help=f"One of {', '.join(sorted(HOSTS))}.")]
@@ -41,6 +45,10 @@ def install(
     deadline_ms: Annotated[
         int, typer.Option(min=200, max=60_000, help="Time limit of a hook in milliseconds.")
     ] = DEFAULT_HOOK_DEADLINE_MS,
+    user: Annotated[
+        str | None,
+        typer.Option(help="Store whose memories hosts, MCP servers and commands on this machine use."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Install even if already installed elsewhere.")] = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -48,10 +56,15 @@ def install(
     service = settings_of(context).service
     environment = HostEnvironment(Path.home(), Path.cwd())
     profile = profile_of(host)
+    if user is not None and not dry_run:
+        store_user(service.home, user)
+    stored = user or stored_user(str(service.home.absolute()))
+    if warning := difference(service.home, os.environ.get("MEESEEKS_USER"), "MEESEEKS_USER"):
+        typer.echo(f"warning: {warning}", err=True)
     if profile.settings is None:
-        _print_snippet(profile)
+        _print_snippet(profile, snippet(profile, service))
         return
-    kind = handler_kind(profile, service, url=url, http=http, deadline_ms=deadline_ms, project=project)
+    kind = handler_kind(profile, service, url=url, http=http, deadline_ms=deadline_ms, project=project, user=stored)
     file = environment.target(profile.settings, project=project)
     if not force:
         _refuse_second_copy(profile, environment, file.path)
@@ -85,10 +98,10 @@ def _refuse_second_copy(host: HostProfile, environment: HostEnvironment, path: P
         )
 
 
-def _print_snippet(host: HostProfile) -> None:
-    if not printed_as_json({"host": host.name, "changed": False, "paste": host.paste}):
+def _print_snippet(host: HostProfile, paste: str) -> None:
+    if not printed_as_json({"host": host.name, "changed": False, "paste": paste}):
         say(f"{host.title} has no settings file. Add this to its scripts:\n")
-        show_verbatim(host.paste)
+        show_verbatim(paste)
 
 
 def _print(host: HostProfile, change: SettingsFileChange, *, dry_run: bool, done: str, unchanged: str) -> None:
