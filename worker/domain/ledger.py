@@ -25,7 +25,8 @@ class LedgerView:
     """The ledger at the start of a turn.
 
     `turn` is 0 if the ledger did not answer. `replay` is this turn's earlier answer as JSON. `pending` is the last turn
-    before an unfinished compaction, and `compacted` the last turn when an announced compaction ended.
+    before an unfinished compaction, and `compacted` the last turn when an announced compaction ended. `offers` counts
+    the offers so far.
     """
 
     turn: int = 1
@@ -33,6 +34,7 @@ class LedgerView:
     replay: str | None = None
     pending: int | None = None
     compacted: int | None = None
+    offers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

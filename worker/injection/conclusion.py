@@ -1,6 +1,7 @@
 """Turn a selection into the result of a request. Pure."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from hooks.contract import BlockFormat, InjectedItem, InjectionResult, ItemSource, Outcome, Reason, Retention
 from hooks.contract.blocks import block_id
@@ -34,6 +35,22 @@ def conclude_selection(
         selection=selection,
         candidate_outcomes=outcomes,
     )
+
+
+def without_taken(turn: Turn, conclusion: Conclusion, taken: frozenset[str]) -> Conclusion:
+    """Return the conclusion without memories that parallel turns of the session show."""
+    if conclusion.selection is None:
+        return conclusion
+    chosen = conclusion.selection.chosen
+    left = tuple(candidate for candidate in chosen if candidate.memory.id not in taken)
+    dropped = [Dropped(one, CandidateVerdict.ALREADY_SHOWN) for one in chosen if one.memory.id in taken]
+    earlier = [
+        Dropped(one.candidate, one.verdict, one.of)
+        for one in conclusion.candidate_outcomes
+        if one.verdict is not CandidateVerdict.CHOSEN
+    ]
+    selection = replace(conclusion.selection, chosen=left)
+    return conclude_selection(turn, selection, (*earlier, *dropped), conclusion.reason if conclusion.degraded else None)
 
 
 def _in_order(chosen: Sequence[Candidate], style: BlockFormat) -> tuple[Candidate, ...]:

@@ -22,7 +22,7 @@ from worker.settings.injection import InjectionConfig
 from .answer_log import log_answer
 from .background import BackgroundTasks
 from .choice import choose
-from .conclusion import conclude_empty, conclude_selection, result_of, shown_by
+from .conclusion import conclude_empty, conclude_selection, result_of, shown_by, without_taken
 from .duplicates import deduplicate, still_shown
 from .receipt import receipt_of
 from .strategies import Strategies
@@ -35,6 +35,9 @@ RECEIPT_AFTER = 0.005
 
 LEDGER_LIMIT = 0.25
 """Seconds the ledger may take; a request goes on without it."""
+
+MOST_OFFERS = 5
+"""Attempts to offer a block of which parallel turns take memories; the last one may be left with memories they took."""
 
 Shown = dict[str, LedgerEntry]
 
@@ -99,7 +102,7 @@ class InjectionService:
         if recalled is None:
             return self._finish(turn, Conclusion(Outcome.ERROR, Reason.STORE_UNAVAILABLE, degraded=True))
         conclusion = await self._conclude(turn, _still_shown(turn, view), recalled)
-        return await self._deliver(turn, view.turn, conclusion)
+        return await self._deliver(turn, view, conclusion)
 
     async def drain(self) -> None:
         """Wait until every receipt is written."""
@@ -115,7 +118,7 @@ class InjectionService:
         recalled = await self._first_recall(turn) if view.turn == 1 and not view.shown else None
         if recalled is None or not recalled.candidates:
             return self._finish(turn, conclusion)
-        return await self._deliver(turn, view.turn, await self._conclude(turn, _still_shown(turn, view), recalled))
+        return await self._deliver(turn, view, await self._conclude(turn, _still_shown(turn, view), recalled))
 
     async def _first_recall(self, turn: Turn) -> Recalled | None:
         """Return what the request itself recalls, `None` if the store is down."""
@@ -189,18 +192,34 @@ class InjectionService:
             log.warning("ledger_unavailable")
             return LedgerView(turn=0)
 
-    async def _deliver(self, turn: Turn, number: int, conclusion: Conclusion) -> Injection:
-        """Offer the block to the ledger; it counts as shown once the hook commits it."""
-        result = result_of(turn, conclusion)
-        if result.block_id is None or turn.request.dry_run:
-            return self._recorded(turn, conclusion, result)
-        shown = shown_by(turn, conclusion, number, result.block_id)
+    async def _deliver(self, turn: Turn, view: LedgerView, conclusion: Conclusion) -> Injection:
+        """Offer the block to the ledger; it counts as shown once the hook commits it.
+
+        What a parallel turn has offered meanwhile is left out.
+        """
+        seen = view.offers if view.turn else None
+        for _ in range(MOST_OFFERS):
+            result = result_of(turn, conclusion)
+            if result.block_id is None or turn.request.dry_run:
+                return self._recorded(turn, conclusion, result)
+            taken = await self._offer(turn, view.turn, conclusion, result, seen)
+            if not taken:
+                return self._recorded(turn, conclusion, result, _delivery(turn))
+            conclusion = without_taken(turn, conclusion, taken)
+        return self._recorded(turn, conclusion, result_of(turn, conclusion))
+
+    async def _offer(
+        self, turn: Turn, number: int, conclusion: Conclusion, result: InjectionResult, seen: int | None
+    ) -> frozenset[str]:
+        """Offer a result, and return the memories that parallel turns have taken."""
+        shown = shown_by(turn, conclusion, number, result.block_id or "")
+        offer = self._parts.ledger.offer
         try:
             async with asyncio.timeout(turn.deadline.within(LEDGER_LIMIT).remaining()):
-                await self._parts.ledger.offer(turn.ledger_key, turn.turn_key, result.model_dump_json(), shown)
+                return await offer(turn.ledger_key, turn.turn_key, result.model_dump_json(), shown, seen=seen)
         except (QueueError, TimeoutError):
             log.warning("ledger_unavailable")
-        return self._recorded(turn, conclusion, result, _delivery(turn))
+            return frozenset()
 
     def _finish(self, turn: Turn, conclusion: Conclusion) -> Injection:
         return self._recorded(turn, conclusion, result_of(turn, conclusion))

@@ -27,8 +27,14 @@ class Ledger(Protocol):
         """Return everything shown without beginning a turn; turn 0 for an unknown ledger."""
         ...
 
-    async def offer(self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry]) -> None:
-        """Keep a turn's answer and the entries it will show once committed; only the first offer of a turn counts."""
+    async def offer(
+        self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry], *, seen: int | None = None
+    ) -> frozenset[str]:
+        """Keep a turn's answer and the entries it will show once committed; only the first offer of a turn counts.
+
+        `seen` is `LedgerView.offers` of this turn. If a parallel turn has offered some of the memories since, keep
+        nothing and return their ids: an offer reserves its memories.
+        """
         ...
 
     async def commit(self, key: LedgerKey, turn_key: str) -> bool:

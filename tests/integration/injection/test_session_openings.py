@@ -1,5 +1,6 @@
 """Pinned memories come with the first request of a session, even if its message is not searched with."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,14 @@ async def test_without_pinned_types_a_blank_message_is_skipped(tmp_path: Path) -
         await service.put(MEMORIES)
         result = await service.ask("")
     assert (result.outcome, result.reason) == (Outcome.SKIPPED, Reason.EMPTY_MESSAGE)
+
+
+async def test_parallel_turns_show_a_memory_once(tmp_path: Path) -> None:
+    question = "When is the kiln booked?"
+    async with open_service(tmp_path) as service:
+        await service.put(MEMORIES)
+        results = await asyncio.gather(*(service.ask(question, turn=str(turn)) for turn in range(6)))
+        other = await service.ask(question, turn="1", agent_id="reviewer")
+    assert sorted(map(ids, results)) == [[], [], [], [], [], ["other"]]
+    assert {result.outcome for result in results if not ids(result)} == {Outcome.ALL_DUPLICATE}
+    assert ids(other) == ["other"]

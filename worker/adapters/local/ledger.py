@@ -12,6 +12,7 @@ class _Session:
     turns: dict[str, int] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     offered: dict[str, dict[str, LedgerEntry]] = field(default_factory=dict)
+    order: dict[str, int] = field(default_factory=dict)
     shown: dict[str, LedgerEntry] = field(default_factory=dict)
     pending: int | None = None
     compacted: int | None = None
@@ -22,6 +23,16 @@ class _Session:
             self.turn += 1
             self.turns[turn_id] = self.turn
         return self.turns[turn_id]
+
+    def taken(self, wanted: Mapping[str, LedgerEntry], seen: int) -> frozenset[str]:
+        """Return the wanted memories that were offered after the first `seen` offers, and not withdrawn."""
+        later = [self.offered[turn_key] for turn_key, place in self.order.items() if place > seen]
+        return frozenset(
+            name
+            for offered in later
+            for name, entry in offered.items()
+            if name in wanted and entry.version >= wanted[name].version
+        )
 
 
 class MemoryLedger:
@@ -37,21 +48,29 @@ class MemoryLedger:
         for memory_id, entry in list(session.shown.items()):
             if not entry.lasting and entry.turn <= session.turn - depth:
                 del session.shown[memory_id]
-        return LedgerView(turn, dict(session.shown), session.answers.get(turn_key), session.pending)
+        answer, offers = session.answers.get(turn_key), len(session.order)
+        return LedgerView(turn, dict(session.shown), answer, session.pending, session.compacted, offers)
 
     async def peek(self, key: LedgerKey) -> LedgerView:
         session = self._sessions.get(key, _Session())
         return LedgerView(session.turn, dict(session.shown), None, session.pending, session.compacted)
 
-    async def offer(self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry]) -> None:
+    async def offer(
+        self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry], *, seen: int | None = None
+    ) -> frozenset[str]:
         session = self._sessions.setdefault(key, _Session())
         turn = session.begin(turn_key)
         if turn_key not in session.answers:
+            taken = frozenset() if seen is None else session.taken(shown, seen)
+            if taken:
+                return taken
+            session.order[turn_key] = len(session.order) + 1
             shown = {name: entry if entry.turn else replace(entry, turn=turn) for name, entry in shown.items()}
             session.answers[turn_key] = answer
             session.offered[turn_key] = shown
             for memory_id, entry in shown.items():
                 self._blocks.setdefault((key.tenant, entry.block_id), {})[memory_id] = entry
+        return frozenset()
 
     async def commit(self, key: LedgerKey, turn_key: str) -> bool:
         session = self._sessions.get(key)
@@ -93,6 +112,9 @@ class MemoryLedger:
         session = self._sessions.get(key, _Session())
         offers = [shown for turn_key, shown in session.offered.items() if turn_id_of(turn_key) == turn_id]
         gone = [name for shown in offers for name, entry in shown.items() if session.shown.get(name) == entry]
+        for turn_key in session.order:
+            if turn_id_of(turn_key) == turn_id:
+                session.order[turn_key] = 0
         for memory_id in gone:
             del session.shown[memory_id]
         return len(gone)

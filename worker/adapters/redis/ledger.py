@@ -5,6 +5,7 @@ Fields:
 - `u:<turn id>`: number of a turn; `i:<n>`: id of turn `n`
 - `t:<turn key>`: an offer, `{"n": 3, "shown": {...}, "committed": false}`; `r:<turn key>`: its answer
 - `m:<memory id>`: an entry, `{"version": 1, "turn": 3, "block_id": "...", "text": "...", "vector": "<base64>"}`
+- `q`: number of offers; each is kept with its place in their order
 - `p`: last turn before a pending compaction; `c`: last turn when an announced compaction ended
 
 Callers commit with `hooks.protocol.wire.COMMIT`. Further keys hold the agents of each session, and the memories of each
@@ -72,6 +73,7 @@ local turn = begin(key, ARGV[2], tonumber(ARGV[5]))
 keep(key, KEYS[2], ARGV[3], ARGV[4])
 local newest = tonumber(redis.call('HGET', key, 'n'))
 local result = {turn, redis.call('HGET', key, 'r:' .. ARGV[1]), redis.call('HGET', key, 'p'), false}
+result[5] = redis.call('HGET', key, 'q')
 for _, field in ipairs(fields_of(key, 'm:')) do
   local entry = redis.call('HGET', key, field)
   local shown = tonumber(string.match(entry, '"turn":%s*(%d+)')) or 0
@@ -87,7 +89,8 @@ return result
 )
 """KEYS: ledger, agents. ARGV: turn key, turn id, agent, lifetime in s, turns kept, turns that count as shown.
 
-Return the turn's number, its answer or nil, the pending turn or nil, nil, then pairs of memory id and entry.
+Return the turn's number, its answer or nil, the pending turn or nil, nil, the number of offers or nil, then pairs of
+memory id and entry.
 """
 
 PEEK = (
@@ -95,6 +98,7 @@ PEEK = (
     + """
 local result = {redis.call('HGET', KEYS[1], 'n'), false, redis.call('HGET', KEYS[1], 'p')}
 result[4] = redis.call('HGET', KEYS[1], 'c')
+result[5] = redis.call('HGET', KEYS[1], 'q')
 for _, field in ipairs(fields_of(KEYS[1], 'm:')) do
   result[#result + 1] = string.sub(field, 3)
   result[#result + 1] = redis.call('HGET', KEYS[1], field)
@@ -108,19 +112,35 @@ OFFER = (
     _FUNCTIONS
     + """
 local key = KEYS[1]
+local taken = {}
 if redis.call('HEXISTS', key, 'r:' .. ARGV[1]) == 0 then
   local turn = begin(key, ARGV[2], tonumber(ARGV[5]))
+  local last = tonumber(redis.call('HGET', key, 'q') or 0)
+  if ARGV[8] ~= '' and last > tonumber(ARGV[8]) then
+    local wanted = cjson.decode(ARGV[7])
+    for _, field in ipairs(fields_of(key, 't:')) do
+      local other = cjson.decode(redis.call('HGET', key, field))
+      if (other.place or 0) > tonumber(ARGV[8]) then
+        for memory_id, entry in pairs(other.shown or {}) do
+          if wanted[memory_id] and entry.version >= wanted[memory_id].version then taken[#taken + 1] = memory_id end
+        end
+      end
+    end
+    if #taken > 0 then return taken end
+  end
   local shown = string.gsub(ARGV[7], '"turn":0,', '"turn":' .. turn .. ',')
-  local offered = '{"n":' .. turn .. ',"shown":' .. shown .. ',"committed":false}'
+  local place = redis.call('HINCRBY', key, 'q', 1)
+  local offered = '{"n":' .. turn .. ',"place":' .. place .. ',"shown":' .. shown .. ',"committed":false}'
   redis.call('HSET', key, 't:' .. ARGV[1], offered, 'r:' .. ARGV[1], ARGV[6])
   if KEYS[3] then redis.call('SET', KEYS[3], shown, 'EX', ARGV[4]) end
 end
 keep(key, KEYS[2], ARGV[3], ARGV[4])
-return 1
+return taken
 """
 )
-"""KEYS: ledger, agents, block (if any). ARGV: the first five of `VIEW`, answer, entries as JSON.
+"""KEYS: ledger, agents, block (if any). ARGV: the first five of `VIEW`, answer, entries as JSON, offers seen or empty.
 
+Return the ids of memories that later offers took; then nothing is kept.
 Entries of turn 0 get the turn's number. A quote inside a text is escaped, so that no text matches.
 """
 
@@ -175,6 +195,7 @@ for _, field in ipairs(fields_of(KEYS[1], 't:')) do
       end
     end
     turn.committed = false
+    turn.place = 0
     redis.call('HSET', KEYS[1], field, cjson.encode(turn))
   end
 end
@@ -229,7 +250,7 @@ def _json(value: Any) -> str:
 
 
 def _view(reply: Sequence[Any]) -> LedgerView:
-    turn, answer, pending, compacted, *shown = reply
+    turn, answer, pending, compacted, offers, *shown = reply
     entries = zip(shown[::2], shown[1::2], strict=True)
     return LedgerView(
         turn=int(turn or 0),
@@ -237,6 +258,7 @@ def _view(reply: Sequence[Any]) -> LedgerView:
         replay=None if answer is None else answer.decode(),
         pending=None if pending is None else int(pending),
         compacted=None if compacted is None else int(compacted),
+        offers=int(offers or 0),
     )
 
 
@@ -256,11 +278,15 @@ class RedisLedger:
     async def peek(self, key: LedgerKey) -> LedgerView:
         return _view(await self._eval(PEEK, (ledger_key(key),)))
 
-    async def offer(self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry]) -> None:
+    async def offer(
+        self, key: LedgerKey, turn_key: str, answer: str, shown: dict[str, LedgerEntry], *, seen: int | None = None
+    ) -> frozenset[str]:
         entries = _json({memory_id: _encode(entry) for memory_id, entry in shown.items()})
         blocks = {entry.block_id for entry in shown.values()}
         keys = (*self._keys(key), *(_name(BLOCK_PREFIX, key.tenant, block_id) for block_id in blocks))
-        await self._eval(OFFER, keys, (*self._turn(key, turn_key), answer, entries))
+        since = "" if seen is None else seen
+        taken = await self._eval(OFFER, keys, (*self._turn(key, turn_key), answer, entries, since))
+        return frozenset(name.decode() for name in taken)
 
     async def commit(self, key: LedgerKey, turn_key: str) -> bool:
         return bool(await self._eval(wire.COMMIT, (ledger_key(key),), (turn_key,)))

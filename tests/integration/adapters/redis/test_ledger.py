@@ -273,3 +273,39 @@ async def test_what_was_shown_without_knowing_the_turn_counts_from_the_current_o
     view = await ledger.view(KEY, "next", depth=DEPTH)
     assert (view.shown["x"].turn, view.shown["y"].turn) == (view.turn - 1, view.turn - 1)
     assert view.shown["x"].text == unknown.text
+
+
+async def test_an_offer_reserves_its_memories_against_parallel_turns(ledger: Ledger) -> None:
+    first, second = [await ledger.view(KEY, turn, depth=DEPTH) for turn in ("a", "b")]
+    assert await ledger.offer(KEY, "a", "answer", {"m1": entry(1), "m2": entry(1)}, seen=first.offers) == frozenset()
+    assert await ledger.offer(KEY, "b", "answer", {"m2": entry(2), "m3": entry(2)}, seen=second.offers) == {"m2"}
+    assert not await ledger.commit(KEY, "b"), "nothing was kept"
+    assert await ledger.offer(KEY, "b", "answer", {"m3": entry(2)}, seen=second.offers) == frozenset()
+    edited = {"m1": entry(2, version=2)}
+    assert await ledger.offer(KEY, "c", "answer", edited, seen=second.offers) == frozenset()
+
+
+async def test_an_offer_that_was_given_up_reserves_nothing(ledger: Ledger) -> None:
+    first = await ledger.view(KEY, "a", depth=DEPTH)
+    await ledger.offer(KEY, "a", "answer", {"m1": entry(1)}, seen=first.offers)
+    assert await ledger.offer(KEY, "b", "answer", {"m1": entry(2)}, seen=0) == {"m1"}
+    await ledger.withdraw(KEY, "a")
+    assert await ledger.offer(KEY, "b", "answer", {"m1": entry(2)}, seen=0) == frozenset()
+
+
+async def test_turns_one_after_another_are_not_reserved_against(ledger: Ledger) -> None:
+    await ledger.offer(KEY, "late", "answer", {"m1": entry(1)}, seen=0)
+    after = await ledger.view(KEY, "b", depth=DEPTH)
+    assert await ledger.offer(KEY, "b", "answer", {"m1": entry(2)}, seen=after.offers) == frozenset()
+
+
+@pytest.mark.parametrize("trial", range(20))
+async def test_parallel_offers_show_a_memory_once(ledger: Ledger, trial: int) -> None:
+    turns = [f"{trial}-{number}" for number in range(8)]
+    views = {turn: await ledger.view(KEY, turn, depth=DEPTH) for turn in turns}
+
+    async def offered(turn: str) -> frozenset[str]:
+        return await ledger.offer(KEY, turn, "answer", {"m1": entry(1)}, seen=views[turn].offers)
+
+    taken = await asyncio.gather(*map(offered, turns))
+    assert sorted(map(len, taken)) == [0, *[1] * 7]
