@@ -32,6 +32,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "memory.receipts:receipt",
         "List past requests, or explain one: which memories were considered and injected, why, and how long it took.",
     ),
+    "why": (
+        "memory.why:why",
+        "Explain the latest request, or another one: what was near, what decided, and what would change it.",
+    ),
     "doctor": ("doctor:doctor", "Check the service, store, embedder and models, and run a test injection."),
     "calibrate": (
         "tuning.calibrate:calibrate",

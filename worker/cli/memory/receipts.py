@@ -15,23 +15,8 @@ from worker.cli.output import printed_as_json, say, scores, show, summary, table
 from worker.domain.memory import CandidateVerdict
 from worker.operations.client import OperationClient
 from worker.operations.registry import RECEIPT, RECEIPTS
+from worker.receipts.explaining import WHY
 from worker.receipts.search import ReceiptFilter
-
-WHY = {
-    CandidateVerdict.CHOSEN: "injected",
-    CandidateVerdict.BELOW_THRESHOLD: "too far from the message",
-    CandidateVerdict.SUPERSEDED: "replaced by another memory",
-    CandidateVerdict.NAMESAKE: "about somebody else of the same name",
-    CandidateVerdict.OVER_POOL: "ranked after the best pool_limit memories",
-    CandidateVerdict.BELOW_CUT: "not relevant enough, or much less relevant than others",
-    CandidateVerdict.ALREADY_SHOWN: "already in the context of the session",
-    CandidateVerdict.DUPLICATE: "says the same as another memory",
-    CandidateVerdict.NOT_SELECTED: "left out by the model or strategy that selected",
-    CandidateVerdict.OVER_ITEMS: "ranked after the best max_items memories",
-    CandidateVerdict.OVER_CHARS: "too many characters for the block",
-    CandidateVerdict.OVER_TOKENS: "too many tokens for the block",
-}
-"""Explanation of each verdict."""
 
 CHOSEN, BELOW_CUT = CandidateVerdict.CHOSEN, CandidateVerdict.BELOW_CUT
 
