@@ -353,6 +353,9 @@ def main() -> None:
     if sys.argv[1:] in (["--help"], ["-h"]):
         console.write(1, console.USAGE)
         return
+    if sys.argv[1:] == ["--version"]:
+        console.write(1, f"meeseeks-hook {console.VERSION}\n".encode())
+        return
     watchdog, host = Watchdog(), None
     try:
         host = host_of(sys.argv[1:])

@@ -2,6 +2,9 @@
 
 import os
 
+VERSION = "0.1.0"
+"""Of both distributions; reading it from their metadata is slow."""
+
 NOTHING = {
     "nexus": b'{"fire":false,"blocking":true,"enrich":{"memories":null}}',
     "gobby": b'{"injected":false,"count":0}',
@@ -12,7 +15,7 @@ EMPTY = b"{}"
 """A host's empty native output, which is only printed if the input is broken."""
 
 USAGE = b"""\
-usage: meeseeks-hook [HOST]
+usage: meeseeks-hook [HOST | --help | --version]
 
 Read one JSON object from standard input and print the memory for it as one JSON object.
 With HOST (claude-code, codex, nexus or gobby) read and print what that host sends and expects.

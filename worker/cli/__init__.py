@@ -14,6 +14,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "serving:up",
         "Run everything: a worker, the embedded store, HTTP, and an embedded Valkey unless --redis-url is given.",
     ),
+    "start": ("background:start", "Run the service in the background, until `stop` or the end of the session."),
+    "stop": ("background:stop", "Stop the service of this data folder; requests in progress are finished."),
+    "restart": ("background:restart", "Stop the service of this data folder if it runs, and start it again."),
+    "status": ("background:status", "Show whether the service runs, and with what."),
+    "logs": ("background:logs", "Show the last lines that the service in the background has logged."),
     "worker": (
         "serving:worker",
         "Run one worker on an existing Redis. Several workers can share it with a Qdrant server as the store.",

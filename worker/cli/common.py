@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hooks.protocol.console import VERSION
+
 
 @dataclass(frozen=True, slots=True)
 class Common:
@@ -15,12 +17,21 @@ class Common:
     overrides: dict[str, Any]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"meeseeks {VERSION}")
+        raise typer.Exit
+
+
 def common(
     context: typer.Context,
     config: Annotated[Path | None, typer.Option(help="Settings file (default: ./meeseeks.toml if it exists).")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of the embedded store and Valkey.")] = None,
     redis_url: Annotated[str | None, typer.Option(help="Redis or Valkey server instead of the embedded one.")] = None,
     qdrant_url: Annotated[str | None, typer.Option(help="Qdrant server instead of the embedded store.")] = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
+    ] = False,
 ) -> None:
     """Give AI agents relevant memories before each run."""
     context.obj = Common(config, {"data_dir": data_dir, "redis_url": redis_url, "qdrant_url": qdrant_url})

@@ -1,0 +1,185 @@
+"""`meeseeks start`, `stop`, `restart`, `status` and `logs`: the service of this machine in the background."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from worker.bootstrap.embedded import embedded_is_up
+from worker.domain.errors import MeeseeksError
+from worker.operations.registry import HEALTH
+from worker.settings.injection import Settings
+
+from .backend import open_client
+from .common import Common
+from .options import settings_of
+from .output import answer, fail
+
+LOG_FILE = "service.log"
+MOST_LOG_BYTES = 10_000_000
+"""Size from which the next start sets the log aside as `service.log.1`."""
+
+START_S = 60.0
+STOP_S = 20.0
+LOOK_S = 0.1
+
+NOT_RUNNING = "meeseeks is not running; start it with `meeseeks start`"
+
+
+def start(context: typer.Context) -> None:
+    """Run the service in the background, until `meeseeks stop` or the end of the session."""
+    settings = _own(context)
+    if embedded_is_up(settings.service):
+        fail(f"already running (pid {_health(settings)['pid']}) on {settings.service.home}")
+    _start(context, settings)
+
+
+def stop(context: typer.Context) -> None:
+    """Stop the service of this data folder; requests in progress are finished."""
+    settings = _own(context)
+    if not embedded_is_up(settings.service):
+        fail(NOT_RUNNING)
+    pid = _stop(settings)
+    answer({"stopped": pid}, f"stopped (pid {pid})")
+
+
+def restart(context: typer.Context) -> None:
+    """Stop the service of this data folder if it runs, and start it in the background."""
+    settings = _own(context)
+    if embedded_is_up(settings.service):
+        _stop(settings)
+    _start(context, settings)
+
+
+def status(context: typer.Context) -> None:
+    """Show whether the service runs, and with what; exit with 1 if it does not."""
+    settings = settings_of(context)
+    if settings.service.redis_url is None and not embedded_is_up(settings.service):
+        fail(NOT_RUNNING)
+    health = _health(settings)
+    store = health["store"]
+    fields = {
+        "running": True,
+        "pid": health["pid"],
+        "memories": store["points"],
+        "store": health["store_at"],
+        "embedder": health["embedder"],
+        "model": health["model"],
+        "log": str(_log_file(settings)),
+    }
+    deciding = health["model"] or "the relevance model"
+    answer(fields, f"running (pid {health['pid']}): {store['points']} memories, {deciding} decides")
+
+
+def logs(
+    context: typer.Context,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines.")] = 50,
+) -> None:
+    """Show the last lines that the service in the background has logged."""
+    path = _log_file(settings_of(context))
+    if not path.is_file():
+        fail(f"there is no log at {path}; only services that `meeseeks start` started write it")
+    with path.open(encoding="utf-8", errors="replace") as file:
+        last = [line.rstrip("\n") for line in deque(file, lines)]
+    answer({"file": str(path), "lines": last}, "\n".join(last))
+
+
+def _own(context: typer.Context) -> Settings:
+    """Return the settings of a service that runs on its own data folder."""
+    settings = settings_of(context)
+    if settings.service.redis_url is not None:
+        fail("redis_url is set, so workers run apart from this command; start and stop them where they run")
+    return settings
+
+
+def _start(context: typer.Context, settings: Settings) -> None:
+    path = _log_file(settings)
+    process = _spawned(context, path)
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            fail(f"the service ended at once: {_last_line(path)}; see `meeseeks logs`")
+        if embedded_is_up(settings.service) and (health := _answering(settings)) is not None:
+            fields = {"pid": health["pid"], "memories": health["store"]["points"], "log": str(path)}
+            answer(fields, f"running (pid {health['pid']}); stop it with `meeseeks stop`")
+            return
+        time.sleep(LOOK_S)
+    process.terminate()
+    fail(f"the service did not answer within {START_S:.0f} s and was stopped; see `meeseeks logs`")
+
+
+def _spawned(context: typer.Context, path: Path) -> "subprocess.Popen[bytes]":
+    """Run `meeseeks up` with the options of this command, in a session of its own."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.is_file() and path.stat().st_size > MOST_LOG_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        return subprocess.Popen(  # noqa: S603 - the program is this one
+            [sys.executable, "-P", "-m", "worker", *_options(context.obj), "up"],
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+
+
+def _options(given: Common) -> list[str]:
+    values = {"config": given.config, **given.overrides}
+    return [part for name, value in values.items() if value is not None for part in (_flag(name), str(value))]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _stop(settings: Settings) -> int:
+    pid = int(_health(settings)["pid"])
+    os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + STOP_S
+    while embedded_is_up(settings.service) or _exists(pid):
+        if time.monotonic() > end:
+            fail(f"the service (pid {pid}) has not stopped within {STOP_S:.0f} s; see `meeseeks logs`")
+        time.sleep(LOOK_S)
+    return pid
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _health(settings: Settings) -> dict[str, Any]:
+    async def work() -> dict[str, Any]:
+        async with open_client(settings) as backend:
+            return await backend.call(HEALTH, {}, budget=5.0)
+
+    return asyncio.run(work())
+
+
+def _answering(settings: Settings) -> dict[str, Any] | None:
+    try:
+        return _health(settings)
+    except MeeseeksError:
+        return None
+
+
+def _log_file(settings: Settings) -> Path:
+    return settings.service.home / LOG_FILE
+
+
+def _last_line(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return next((line.strip() for line in deque(file, 1)), "it logged nothing")
