@@ -242,6 +242,7 @@ class RenderOptions(WireModel):
     format: BlockFormat | SkipJsonSchema[None] = Field(default=None, json_schema_extra=_without_default)
     max_chars: int | None = Field(default=None, ge=200)
     max_tokens: int | None = Field(default=None, ge=50)
+    max_items: int | None = Field(default=None, ge=1, le=100)
 
     @model_validator(mode="before")
     @classmethod
@@ -277,6 +278,7 @@ class InjectionRequest(WireModel):
     mode: Mode | None = None
     deadline_ms: int = Field(default=DEFAULT_DEADLINE_MS, gt=0, le=MAX_DEADLINE_MS)
     dry_run: bool = False
+    min_importance: float | None = Field(default=None, ge=0.0, le=1.0)
     now: UtcTime | None = None
 
     @model_validator(mode="before")
@@ -318,6 +320,7 @@ class InjectionResult(WireModel):
     turn_id: str | None = None
     receipt_id: str | None = None
     history_cap: int | None = None
+    filtered: int = 0
     elapsed_ms: float = 0.0
     stages: dict[str, float] = Field(default_factory=dict)
 

@@ -147,6 +147,7 @@ class Visibility:
     valid_at: datetime | None = None
     created_until: datetime | None = None
     superseded: bool = False
+    importance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

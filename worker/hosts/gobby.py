@@ -1,6 +1,7 @@
 """Gobby: the two workflow actions for memory injection. An event names its `action`.
 
-`memory_recall_relevant` gets `session_id`, `prompt_text` and optionally `project_id`, and returns `inject_context`.
+`memory_recall_relevant` gets `session_id`, `prompt_text` and optionally `project_id`, `limit` and `min_importance`, and
+returns `inject_context`, and as `filtered` the number of memories that the session has already.
 `reset_memory_injection_tracking` clears the session's ledger.
 """
 
@@ -36,8 +37,9 @@ from asyncio.subprocess import PIPE
 NOTHING = {"injected": False, "count": 0}
 
 
-async def meeseeks(action, session_id, prompt_text=None, project_id=None):
+async def meeseeks(action, session_id, prompt_text=None, project_id=None, limit=None, min_importance=None):
     event = {"action": action, "session_id": session_id, "prompt_text": prompt_text, "project_id": project_id}
+    event |= {"limit": limit, "min_importance": min_importance}
     try:
         async with asyncio.timeout(3.8):
             hook = await asyncio.create_subprocess_exec("meeseeks-hook", "gobby", stdin=PIPE, stdout=PIPE)
@@ -68,10 +70,22 @@ def understand(event: Native, caller: HookCaller) -> HostRequest | None:
             message=prompt,
             scope=within(caller.scope, project=text(event, "project_id")),
             retention=Retention.HISTORY,
-            render=RENDER,
+            render=RenderOptions(max_items=_limit(event)),
+            min_importance=_least_importance(event),
             deadline_ms=caller.deadline_ms,
         )
     )
+
+
+def _limit(event: Native) -> int | None:
+    """Return the most memories that the action asks for."""
+    most = event.get("limit")
+    return max(1, min(most, 100)) if isinstance(most, int) and not isinstance(most, bool) else None
+
+
+def _least_importance(event: Native) -> float | None:
+    least = event.get("min_importance")
+    return max(0.0, min(float(least), 1.0)) if isinstance(least, int | float) and not isinstance(least, bool) else None
 
 
 def _prompt(event: Native) -> str | None:
@@ -85,7 +99,8 @@ def _prompt(event: Native) -> str | None:
 
 def answer(event: Native, result: InjectionResult) -> dict[str, Any]:
     """Return the result of a recall action with the block."""
-    return {"inject_context": result.memory_context, "injected": True, "count": len(result.items)}
+    count = len(result.items)
+    return {"inject_context": result.memory_context, "injected": True, "count": count, "filtered": result.filtered}
 
 
 def followed(event: Native, result: SessionEventResult) -> dict[str, Any]:
@@ -124,6 +139,7 @@ PROFILE = HostProfile(
     faults=faults,
     example=example,
     nothing=NOTHING,
+    about_nothing=lambda result: {"filtered": result.filtered} if result.filtered else {},
     paste=PASTE,
     followed=followed,
 )

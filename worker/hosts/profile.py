@@ -134,10 +134,11 @@ class HostProfile:
     faults: Callable[[Native, Any], list[str]]
     example: Callable[[str, str], dict[str, Any]]
     nothing: Native = field(default_factory=dict)
+    about_nothing: Callable[[InjectionResult], Native] = lambda _: {}
     followed: Callable[[Native, EventResult], dict[str, Any]] | None = None
     settings: SettingsFiles | None = None
     paste: str = ""
 
     def output(self, event: Native, result: InjectionResult) -> dict[str, Any]:
-        """Return the native output for `result`, or `nothing` without a block."""
-        return self.answer(event, result) if result.memory_context else dict(self.nothing)
+        """Return the native output for `result`; without a block, `nothing` and what `about_nothing` adds."""
+        return self.answer(event, result) if result.memory_context else {**self.nothing, **self.about_nothing(result)}

@@ -113,6 +113,7 @@ def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:
         turn_id=turn.request.turn_id,
         receipt_id=turn.receipt_id,
         history_cap=turn.config.max_injected_blocks_in_history,
+        filtered=sum(one.verdict is CandidateVerdict.ALREADY_SHOWN for one in conclusion.candidate_outcomes),
         elapsed_ms=turn.stages.elapsed_ms,
         stages=turn.stages.as_dict(),
     )

@@ -26,7 +26,7 @@ from .conclusion import conclude_empty, conclude_selection, result_of, shown_by,
 from .duplicates import deduplicate, still_shown
 from .receipt import receipt_of
 from .strategies import Strategies
-from .turn import Conclusion, Turn, read_turn, text_of
+from .turn import Conclusion, Turn, limited, read_turn, text_of
 
 log = structlog.get_logger()
 
@@ -89,7 +89,8 @@ class InjectionService:
 
     async def inject(self, request: InjectionRequest, deadline: Deadline) -> Injection:
         """Return the answer to `request` before `deadline`."""
-        config, now = self._parts.config_for(request.agent_id), request.now or self._parts.clock()
+        config = limited(self._parts.config_for(request.agent_id), request)
+        now = request.now or self._parts.clock()
         turn = read_turn(request, config, now, deadline, uuid.uuid4().hex)
         skipped = skip_reason(request, config)
         if skipped is not None:
@@ -244,6 +245,7 @@ def _scope_of(turn: Turn) -> RecallScope:
     request, config = turn.request, turn.config
     replayed = request.now is not None
     visibility = visible_to(request.scope, request.agent_id, config.shared_users, turn.now, replay=replayed)
+    visibility = replace(visibility, importance=request.min_importance)
     return RecallScope(request.scope.tenant, visibility, turn.now, request.scope.channel)
 
 

@@ -97,6 +97,14 @@ def outcomes_of(dropped: Iterable[Dropped], chosen: Iterable[Candidate]) -> tupl
     return tuple(sorted(found.values(), key=lambda one: (-one.candidate.score, one.candidate.memory.id)))
 
 
+def limited(config: InjectionConfig, request: InjectionRequest) -> InjectionConfig:
+    """Return the settings with the request's own limit of memories."""
+    most = request.render.max_items
+    if most is None:
+        return config
+    return config.model_copy(update={name: min(most, getattr(config, name)) for name in ("max_items", "max_total")})
+
+
 @dataclass(frozen=True, slots=True)
 class Conclusion:
     """What a request comes to, before it becomes a result; `lines` and `chosen` go together."""

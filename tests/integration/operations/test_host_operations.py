@@ -177,9 +177,19 @@ async def test_gobby_reports_how_many_memories_it_forgot(url: str, tmp_path: Pat
     async with open_service(url, tmp_path) as service:
         await service.put(ALEMBIC)
         assert (await service.hook("gobby", {**recall, "turn_id": "1"}))["count"] == 1
-        assert await service.hook("gobby", {**recall, "turn_id": "2"}) == {"injected": False, "count": 0}
+        again = await service.hook("gobby", {**recall, "turn_id": "2"})
+        assert again == {"injected": False, "count": 0, "filtered": 1}
         assert await service.hook("gobby", reset) == {"memory_tracking_reset": True, "previous_count": 1}
         assert (await service.hook("gobby", {**recall, "turn_id": "3"}))["count"] == 1
+
+
+async def test_gobby_limits_number_and_importance(url: str, tmp_path: Path) -> None:
+    recall = {**event_of("gobby/recall"), "session_id": "limits"}
+    async with open_service(url, tmp_path) as service:
+        await service.put(ALEMBIC)
+        for least, count in ((0.9, 0), (0.1, 1)):
+            found = await service.hook("gobby", {**recall, "turn_id": str(least), "min_importance": least, "limit": 1})
+            assert (found["count"], found["filtered"]) == (count, 0)
 
 
 async def test_events_cannot_leave_the_tenant_of_the_caller(url: str, tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ FAILURES = {
     "cut off inside the list": (Say('{"relevant":[', finish_reason="length"), Reason.MODEL_TRUNCATED, 1),
     "cut off while thinking": (Say("<think>Let me look at each", finish_reason="length"), Reason.MODEL_TRUNCATED, 1),
     "numbers that were not offered": (Say('{"relevant":[41,42]}'), Reason.MODEL_UNPARSEABLE, 2),
-    "everything": (Say("[1,2,3,4,5,6,7,8]"), Reason.MODEL_UNPARSEABLE, 1),
     "a refusal": (Say("I'm sorry, but I cannot help with that."), Reason.MODEL_REFUSED, 1),
     "searching for ever": (Say('recall(query="organ")'), Reason.MODEL_UNPARSEABLE, 3),
     "a tool that is not there": (Say('{"name":"send_mail","arguments":{"to":"x"}}'), Reason.MODEL_UNPARSEABLE, 2),

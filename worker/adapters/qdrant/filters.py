@@ -121,6 +121,8 @@ def _visible(visibility: Visibility) -> Iterator[Condition]:
             yield InRange("superseded_ts", gt=now)
     if visibility.created_until is not None:
         yield InRange("created_ts", lte=timestamp(visibility.created_until))
+    if visibility.importance is not None:
+        yield InRange("importance", gte=visibility.importance)
 
 
 def _dated(since: datetime | None, until: datetime | None) -> Iterator[Condition]:
