@@ -4,6 +4,8 @@ A message is a string, a mapping with `role` and `content` (OpenAI chat, Anthrop
 API. `content` is a string or a list of parts. Only text parts are searched, not images, tool calls or tool results, and
 only messages of users, systems and developers. Messages of the model never change.
 
+Only blocks with a mark of the service count, and each mark once: what a person pasted or forged stays in the message.
+
 Functions return new lists with unchanged messages as they are. A message or part that held only a block is removed.
 """
 
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from .contract.blocks import block_id, drop_blocks, find_blocks, strip_blocks
+from .contract.blocks import block_id, drop_blocks, find_alike, find_blocks, mark_of, strip_blocks
 
 INJECTED_ROLES = frozenset({"user", "system", "developer"})
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
@@ -33,22 +35,28 @@ class FoundBlock:
 
 def find_blocks_in(messages: Sequence[Any]) -> list[FoundBlock]:
     """Return every injected block, oldest first."""
+    is_first = _first_of_its_mark()
     return [
         FoundBlock(index, block_id(block), block)
         for index, message in enumerate(messages)
         for text in _injectable(message)
         for block in find_blocks(text)
+        if is_first(block)
     ]
 
 
 def visible_block_ids(messages: Sequence[Any]) -> tuple[str, ...]:
-    """Return the distinct block ids in a history, for `visible_blocks` of a request or event."""
-    return tuple(dict.fromkeys(found.block_id for found in find_blocks_in(messages)))
+    """Return the distinct block ids in a history, for `visible_blocks` of a request or event.
+
+    Copies and blocks in a host's own frame count too: their memories are in the context. The service ignores other ids.
+    """
+    texts = (text for message in messages for text in _injectable(message))
+    return tuple(dict.fromkeys(block_id(block) for text in texts for block in find_alike(text)))
 
 
 def strip_messages(messages: Sequence[Message]) -> list[Message]:
     """Return the history without injected blocks."""
-    return _without(messages, lambda block: True)
+    return _without(messages, _first_of_its_mark())
 
 
 @overload
@@ -68,12 +76,13 @@ def cap_blocks(messages: Sequence[Message], keep: int, *, adding: int = 1) -> li
     if keep < 0 or adding < 0:
         raise ValueError("keep and adding must not be negative")
     surplus = len(find_blocks_in(messages)) - max(0, keep - adding)
-    seen = 0
+    seen, is_first = 0, _first_of_its_mark()
 
-    def is_surplus(_: str) -> bool:
+    def is_surplus(block: str) -> bool:
         nonlocal seen
-        seen += 1
-        return seen <= surplus
+        first = is_first(block)
+        seen += first
+        return first and seen <= surplus
 
     return _without(messages, is_surplus) if surplus > 0 else list(messages)
 
@@ -85,6 +94,19 @@ def transcript(messages: Sequence[Any]) -> str:
     """
     turns = ((_role(message), "\n".join(_spoken(message))) for message in messages)
     return "\n\n".join(f"{role}: {text}" for role, text in turns if text)
+
+
+def _first_of_its_mark() -> Unwanted:
+    """Return a function that tells the first block with a mark from copies, which somebody has pasted."""
+    marks: set[str | None] = set()
+
+    def is_first(block: str) -> bool:
+        mark = mark_of(block)
+        known = mark in marks
+        marks.add(mark)
+        return not known
+
+    return is_first
 
 
 def _without(messages: Sequence[Message], unwanted: Unwanted) -> list[Message]:

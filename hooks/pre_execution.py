@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .contract import InjectionRequest, InjectionResult, SessionEvent, SessionEventResult
+from .contract.blocks import know_key
 from .failing import elapsed_ms, event_not_done, no_memory, safely, skipped
 from .protocol import wire
 from .queue import Reply
@@ -49,6 +50,7 @@ class PreExecutionHook(QueueHook):
             return known
         deadline = started + request.deadline_ms / 1000
         result, reply = await self._ask(wire.INJECT, request, InjectionResult, deadline - time.monotonic())
+        know_key(result.block_key)
         await self._commit(reply, deadline)
         return result.model_copy(update={"elapsed_ms": elapsed_ms(started)})
 

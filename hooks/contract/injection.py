@@ -284,7 +284,7 @@ class InjectionRequest(WireModel):
     @model_validator(mode="before")
     @classmethod
     def _without_unset(cls, given: object) -> object:
-        return without_unset(given, keep=("message",))
+        return without_unset(given, keep=("message", "source"))
 
 
 class InjectedItem(WireModel):
@@ -302,7 +302,8 @@ class InjectedItem(WireModel):
 class InjectionResult(WireModel):
     """The result: a block in `memory_context`, or a reason.
 
-    `text` contains the lines of the block without its frame, `block_id` its id for `visible_blocks`, `history_cap` the
+    `text` contains the lines of the block without its frame, `block_id` its id for `visible_blocks`, `block_key` the
+    secret that tells the service's blocks from others, `history_cap` the
     maximum number of blocks in the history including this one (see `history.cap_blocks`), and `stages` the milliseconds
     per stage. Place the block in front of the newest message and leave it there, so that earlier messages do not change
     and the provider's prompt cache stays valid.
@@ -316,6 +317,7 @@ class InjectionResult(WireModel):
     memory_context: str | None = None
     text: str | None = None
     block_id: str | None = None
+    block_key: str | None = Field(default=None, repr=False)
     items: tuple[InjectedItem, ...] = ()
     turn_id: str | None = None
     receipt_id: str | None = None

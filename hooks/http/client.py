@@ -25,6 +25,7 @@ from ..contract import (
     SessionEventResult,
     WireModel,
 )
+from ..contract.blocks import know_key
 from ..contract.memories import cleaned
 from ..contract.validation import describe_faults
 from ..failing import elapsed_ms, event_not_done, no_memory, report_not_done, safely, skipped
@@ -156,6 +157,7 @@ class MeeseeksClient:
         request = request.model_copy(update={"deadline_ms": max(1, int(budget * 1000))})
         body = request.model_dump(mode="json", exclude_none=True)
         result = _validated(InjectionResult, await self._service.ask("POST", "/v1/inject", body, budget=budget))
+        know_key(result.block_key)
         return result.model_copy(update={"elapsed_ms": elapsed_ms(started)})
 
     async def _event(self, given: SessionEvent | Mapping[str, Any]) -> SessionEventResult:

@@ -28,8 +28,11 @@ JOB_PREFIX = "arq:job:"
 IN_PROGRESS_PREFIX = "arq:in-progress:"
 REPLY_PREFIX = "meeseeks:reply:"
 
-PERMANENT_KEYS = frozenset({QUEUE})
-"""Keys that never expire: only the sorted set of job ids, which workers clean up twice a second."""
+BLOCK_KEY = "meeseeks:block-key"
+"""The secret with which all workers mark blocks."""
+
+PERMANENT_KEYS = frozenset({QUEUE, BLOCK_KEY})
+"""Keys that never expire: the secret, and the sorted set of job ids, which workers clean up twice a second."""
 
 INJECT = "inject"
 """Job that injects memory. More job names are in `worker.operations.registry`."""

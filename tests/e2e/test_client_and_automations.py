@@ -18,7 +18,7 @@ import pytest
 
 from hooks import MeeseeksClient, Outcome, Reason, SyncMeeseeksClient, SyncPreExecutionHook
 from hooks.automations import Automation, AutomationRunner, HookPoint, Registry, RunStatus
-from hooks.contract.blocks import find_blocks
+from hooks.contract.blocks import find_alike
 from tests.support.examples import DOCS, blocks, run_python
 from tests.support.scripts import shell
 from tests.support.stack import FACTS, MIGRATION, MOUNTAIN, ROOT, Stack, environment, put, running_stack
@@ -191,7 +191,7 @@ async def test_the_example_orchestrator_gives_its_workers_memory(
         assert await orchestrator.dispatch(session, MIGRATION) == "With Alembic."
         await orchestrator.dispatch(session, MIGRATION)
         await runner.drain(20.0)
-    assert len(find_blocks(asked[0])) == 1
+    assert len(find_alike(asked[0])) == 1
     assert asked[0].endswith(MIGRATION)
     assert asked[1] == MIGRATION
     heard = [json.loads(path.read_text()) for path in tmp_path.glob("seen.*")]  # both listeners may run at once
@@ -212,7 +212,7 @@ def test_the_example_orchestrator_runs_as_a_program(service: Stack, tmp_path: Pa
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert len(find_blocks(done.stdout)) == (1 if service_runs else 0)
+    assert len(find_alike(done.stdout)) == (1 if service_runs else 0)
     assert done.stdout.endswith(f"{MIGRATION}\n")
 
 

@@ -10,10 +10,12 @@ from typing import Any
 from redis.asyncio import Redis
 
 from hooks.contract import InjectionResult
+from hooks.contract.blocks import know_key, own_key
 from worker.adapters.local.config_watcher import ASK_S, LOOK_S, ConfigWatcher, FileWatch
 from worker.adapters.local.project_file import NAME as PROJECTS_FILE
 from worker.adapters.local.project_file import ProjectFile
 from worker.adapters.qdrant.bm25 import Bm25Encoder
+from worker.adapters.redis.block_key import shared_block_key
 from worker.adapters.redis.overrides import RedisOverrides
 from worker.domain.errors import QueueError
 from worker.domain.operation import Handlers, by_name
@@ -96,6 +98,7 @@ async def open_core(
         stack.push_async_callback(jobs.aclose)
         about = _about(service, generation_store.live_name, embedder, parts)
         handlers = host.handlers() | by_name(jobs.handlers())
+        await _share_block_key(redis)
         own = OwnHandlers(INJECT.handler_in(handlers), SESSION_EVENT.handler_in(handlers))
         names = ProjectFile(service.home / PROJECTS_FILE).name_of
         hosts = HostOperations(own, open_subagents(redis), open_host_state(redis), live.for_agent, names)
@@ -119,6 +122,16 @@ async def _open_live(
     stack.push_async_callback(watcher.aclose)
     watcher.start()
     return live, prompts
+
+
+async def _share_block_key(redis: "Redis | None") -> None:
+    """Mark blocks like the other workers. Without Redis, only this process knows its key."""
+    if redis is None:
+        return
+    try:
+        know_key(await shared_block_key(redis, own_key()))
+    except QueueError as error:
+        log.warning("block_key_unavailable", error=str(error))
 
 
 async def open_settings(settings: Settings, redis: "Redis | None") -> LiveSettings:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from hooks.contract import BlockFormat, InjectedItem, InjectionResult, ItemSource, Outcome, Reason, Retention
-from hooks.contract.blocks import block_id
+from hooks.contract.blocks import block_id, nonce_of, own_key
 from worker.domain.ledger import LedgerEntry
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Selection, is_superseded
 from worker.text.rendering import RenderedMemory, block, body
@@ -100,7 +100,7 @@ def _line(candidate: Candidate, turn: Turn) -> RenderedMemory:
 def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:
     """Return the result that the client receives."""
     style = turn.style
-    whole = block(conclusion.lines, style)
+    whole = block(conclusion.lines, style, nonce_of(turn.receipt_id))
     return InjectionResult(
         outcome=conclusion.outcome,
         reason=conclusion.reason,
@@ -109,6 +109,7 @@ def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:
         memory_context=whole,
         text=body(conclusion.lines, style) if whole else None,
         block_id=block_id(whole) if whole else None,
+        block_key=own_key() if whole else None,
         items=_items(conclusion),
         turn_id=turn.request.turn_id,
         receipt_id=turn.receipt_id,

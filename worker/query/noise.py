@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from hooks.contract.blocks import FRAMES, strip_blocks
+from hooks.contract.blocks import FRAMES, strip_alike
 from worker.domain.patterns import bounded_pattern
 
 from .host_text import without_markers, without_notices
@@ -83,8 +83,8 @@ def written(text: str) -> str:
 
 
 def without_blocks(text: str) -> str:
-    """Return `text` without injected blocks."""
-    return strip_blocks(text) if any(opening in text for opening, _ in FRAMES) else text
+    """Return `text` without anything that looks like an injected block: a pasted one is no question either."""
+    return strip_alike(text) if any(opening in text for opening, _ in FRAMES) else text
 
 
 def telling_lines(pasted: Sequence[str], limit: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from hooks.contract import BlockFormat, ItemSource
-from hooks.contract.blocks import NOTICE, PLAIN_FRAME, SECTIONS_FRAME, XML_FRAME
+from hooks.contract.blocks import PLAIN_FRAME, SECTIONS_FRAME, XML_FRAME, marked_notice
 from worker.domain.memory import Memory, MemoryType
 
 from .defusing import CONTEXTUAL_TITLE, PINNED_TITLE, neutralise
@@ -125,9 +125,10 @@ def _comparable(text: str) -> str:
     return neutralise(flatten(mask_secrets(text), len(text) + 1))
 
 
-def block(lines: Sequence[RenderedMemory], style: BlockFormat) -> str | None:
-    """Return the complete block, or `None` without lines."""
+def block(lines: Sequence[RenderedMemory], style: BlockFormat, nonce: str = "aaaa") -> str | None:
+    """Return the complete block, or `None` without lines. `nonce`, four letters from a to p, differs between blocks."""
     if not lines:
         return None
     opening, closing = FRAME_OF[style]
-    return f"{opening}\n{NOTICE}\n{body(lines, style)}\n{closing}"
+    inside = body(lines, style)
+    return f"{opening}\n{marked_notice(inside, nonce)}\n{inside}\n{closing}"

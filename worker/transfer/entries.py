@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hooks.contract.blocks import find_blocks
+from hooks.contract.blocks import find_alike
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 from worker.domain.validation import describe_faults
@@ -95,7 +95,7 @@ def check_content(memory: Memory) -> None:
         raise MemoryRejected(BLANK)
     if len(memory.content) > MAX_CONTENT_CHARS:
         raise MemoryRejected(f"content: longer than {MAX_CONTENT_CHARS} characters")
-    if find_blocks(memory.content) or memory.content.lstrip().startswith((PINNED_TITLE, CONTEXTUAL_TITLE)):
+    if find_alike(memory.content) or memory.content.lstrip().startswith((PINNED_TITLE, CONTEXTUAL_TITLE)):
         raise MemoryRejected(INJECTED_BLOCK)
 
 

@@ -1,5 +1,6 @@
 """The block: one frame, one line per memory, stored text is data."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.contract import BlockFormat, InjectionResult, ItemSource, Outcome
-from hooks.contract.blocks import FRAMES, NOTICE, block_id, find_blocks, strip_blocks
+from hooks.contract.blocks import FRAMES, NOTICE, block_id, find_blocks, marked_notice, strip_blocks
 from worker.domain.memory import Candidate, CandidateVerdict, Memory, MemoryType
 from worker.injection.budget import BlockLimits, fit
 from worker.text.rendering import RenderedMemory, block, body, flatten, shown_text
@@ -23,9 +24,9 @@ def line_of(content: str, **fields: object) -> RenderedMemory:
 
 def test_block_has_frame_notice_and_dated_lines() -> None:
     whole = block([line_of("Tyler builds Nexus"), line_of("Sarah leads")], BlockFormat.XML)
-    assert whole == (
-        f"<memory_context>\n{NOTICE}\nTyler builds Nexus (2026-01-10)\nSarah leads (2026-01-10)\n</memory_context>"
-    )
+    inside = "Tyler builds Nexus (2026-01-10)\nSarah leads (2026-01-10)"
+    assert whole == f"<memory_context>\n{marked_notice(inside)}\n{inside}\n</memory_context>"
+    assert re.fullmatch(re.escape(NOTICE) + r" \[[a-p]{16}\]", marked_notice(inside))
 
 
 def test_nothing_to_show_is_no_block() -> None:
