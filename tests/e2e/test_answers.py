@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from hooks import Engine, InjectionRequest, InjectionResult, Outcome, PreExecutionHook, Reason
-from hooks.contract.blocks import strip_blocks
+from hooks.contract.blocks import strip_alike
 from hooks.protocol.wire import INJECT
 from hooks.queue import QueueClient
 from tests.support.stack import (
@@ -41,7 +41,7 @@ async def test_the_block_stands_before_the_message_and_comes_off_again(hook: Pre
     whole = result.prefix(MIGRATION)
     assert whole.startswith("<memory_context>\n")
     assert whole.endswith(f"never by hand (2026-01-10)\n</memory_context>\n\n{MIGRATION}")
-    assert strip_blocks(whole) == MIGRATION
+    assert strip_alike(whole) == MIGRATION
 
 
 async def test_the_model_chooses_what_is_injected(hook: PreExecutionHook, model: ModelServer) -> None:
