@@ -38,13 +38,16 @@ from worker.domain.errors import EmbedderError, RelevanceError, SettingsError
 from worker.domain.model_profile import ModelKind, ModelProfile, ModelState, kind_of, only_vetoes
 from worker.hosts.state import HostState
 from worker.hosts.subagents import PendingSubagents
+from worker.operations.enrichment import Price
 from worker.ports.models import ChatModel, DecisionModel, Embedder
 from worker.ports.state import Ledger, ReceiptStore, UsageStore
 from worker.ports.store import StoreGenerations
 from worker.relevance.adjustment import fitted_to_another, read_adjustment
 from worker.relevance.model import Adjustment
 from worker.settings.service import ServiceSettings
+from worker.triage.cue_writer import CUES_PROMPT, CueWriter
 from worker.triage.model_pool import ModelNames, ModelPool
+from worker.triage.prompt_files import Prompt, default_prompts_dir, load_prompts
 
 if TYPE_CHECKING:
     from worker.api.server import HttpServer
@@ -265,6 +268,31 @@ def _load_model(service: ServiceSettings, profile: ModelProfile) -> ChatModel:
         stream=profile.stream,
     )
     return model
+
+
+async def open_cue_writer(
+    service: ServiceSettings, name: str | None, stack: AsyncExitStack
+) -> tuple[CueWriter, Price | None]:
+    """Open a model to write cues, the configured one by default, and return its price, if known.
+
+    Raise `SettingsError` if there is none, or it is no chat model.
+    """
+    chosen = name or await choose_model(service)
+    if chosen is None:
+        raise SettingsError("no model is configured to write cues: set `model`, or use --model")
+    profile = service.profile(chosen)
+    if kind_of(profile) is not ModelKind.CHAT:
+        raise SettingsError(f"{chosen} cannot write cues: use a chat model, with --model")
+    model = await asyncio.to_thread(_load_model, service, profile)
+    stack.push_async_callback(model.aclose)
+    prices = _slow_adapter("models.litellm_chat").price_of(model.name)
+    return CueWriter(model, cues_prompt(service)), None if prices is None else Price(*prices)
+
+
+def cues_prompt(service: ServiceSettings) -> Prompt:
+    """Return the prompt for cues, the shipped one if the folder has none. Raise `PromptError` if it is invalid."""
+    own = load_prompts(service.prompts_dir) if service.prompts_dir else {}
+    return own.get(CUES_PROMPT) or load_prompts(default_prompts_dir())[CUES_PROMPT]
 
 
 def _load_decision_model(service: ServiceSettings, profile: ModelProfile) -> DecisionModel:

@@ -80,6 +80,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "tuning.evaluate:comparison",
         "Compare two evaluations: differences with confidence intervals, and the tasks that changed.",
     ),
+    "enrich": ("memory.enrich:enrich", "Let the configured model write cues for memories that have none."),
     "mcp": ("mcp:mcp", "Serve memory as MCP tools on standard input and output."),
     "skill": ("mcp:skill", "Install the Memory Search skill in a host's skills folder, or print where it is."),
     "automations": ("automations:automations", "Manage the programs that run at an orchestrator's hook points."),

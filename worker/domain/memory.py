@@ -95,10 +95,7 @@ class SparseVector:
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A memory with its search vectors; `dense`, of its text alone, is `None` if there was no embedder.
-
-    `cues` is `None` without cues or without an embedder.
-    """
+    """A memory with its search vectors: `dense` of its text alone, `None` without embedder, and those of its cues."""
 
     memory: Memory
     dense: Vector | None
@@ -223,21 +220,6 @@ class Listing:
     entries: tuple[Listed, ...]
     cursor: str | None
     unreadable: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StoreHealth:
-    """The state of a store; `fault` says why the configured recipes do not match its vectors.
-
-    `bare` counts memories without a dense vector in a store that has dense vectors.
-    """
-
-    engine: str
-    points: int
-    dense_usable: bool
-    fault: str | None = None
-    notes: tuple[str, ...] = ()
-    bare: int = 0
 
 
 @dataclass(frozen=True, slots=True)

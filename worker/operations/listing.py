@@ -12,7 +12,7 @@ from worker.domain.operation import AnyHandler
 from worker.settings.injection import InjectionConfig
 from worker.store.memories import MemoryService
 from worker.text.lexicon import fold
-from worker.text.names import keyword_text
+from worker.text.names import named_text
 
 from .registry import EXPORT
 from .requests import MAX_BATCH, ExportRequest
@@ -85,7 +85,7 @@ class ListingOperations:
 
 
 def _has(memory: Memory, words: list[str]) -> bool:
-    text = _comparable(keyword_text(memory))
+    text = _comparable(named_text(memory))
     return all(word in text for word in words)
 
 

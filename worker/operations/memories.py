@@ -12,8 +12,16 @@ from worker.store.memories import MemoryService
 from worker.transfer import memory_from
 
 from . import registry
-from .requests import ForgetRequest, IdRequest, PutRequest, RelateRequest, RememberRequest, UpdateRequest
-from .results import ForgetResult, MemoryHistory, MemoryResult, PutResult, RememberResult
+from .requests import (
+    AddCuesRequest,
+    ForgetRequest,
+    IdRequest,
+    PutRequest,
+    RelateRequest,
+    RememberRequest,
+    UpdateRequest,
+)
+from .results import AddCuesResult, ForgetResult, MemoryHistory, MemoryResult, PutResult, RememberResult
 from .usage import counts_of
 
 
@@ -33,6 +41,7 @@ class MemoryOperations:
             registry.REMEMBER.bind(self.remember),
             registry.PUT.bind(self.put),
             registry.UPDATE.bind(self.update),
+            registry.ADD_CUES.bind(self.add_cues),
             registry.RELATE.bind(self.relate),
             registry.FORGET.bind(self.forget),
             registry.SHOW.bind(self.show),
@@ -44,7 +53,12 @@ class MemoryOperations:
         report = await self._memories.remember(request.tenant, memory, now=self._clock(), keep_same=keep_same)
         stored = "created" if report.created else "updated" if report.updated else "unchanged"
         (kept,) = report.created or report.updated or report.unchanged
-        return RememberResult(id=kept, stored=stored, without_vector=bool(report.without_vector))
+        return RememberResult(
+            id=kept,
+            stored=stored,
+            without_vector=bool(report.without_vector),
+            general_cues=list(report.general_cues),
+        )
 
     async def put(self, request: PutRequest, deadline: Deadline) -> PutResult:
         report = await self._memories.put(request.tenant, request.memories, now=self._clock(), mask=request.mask)
@@ -57,6 +71,14 @@ class MemoryOperations:
 
     async def update(self, request: UpdateRequest, deadline: Deadline) -> MemoryResult:
         return MemoryResult(memory=await self._memories.update(request.tenant, request.id, request.changes))
+
+    async def add_cues(self, request: AddCuesRequest, deadline: Deadline) -> AddCuesResult:
+        added = [
+            one.id
+            for one in request.memories
+            if await self._memories.add_cues(request.tenant, one.id, one.cues, version=one.version)
+        ]
+        return AddCuesResult(added=added, left=[one.id for one in request.memories if one.id not in added])
 
     async def relate(self, request: RelateRequest, deadline: Deadline) -> MemoryResult:
         memory = await self._memories.relate(request.tenant, request.source, request.kind, request.target)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from hooks.contract import MAX_DEADLINE_MS, Key, Scope, Text, UtcTime, memories
 from hooks.contract.dates import LastMoment
+from worker.domain.cues import Cues
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.kinds import Budget
 from worker.domain.memory import DomainModel, Memory, MemoryType
@@ -56,6 +57,20 @@ class RelateRequest(TenantRequest):
     source: Key
     kind: Key
     target: Key
+
+
+class CuesOfMemory(DomainModel):
+    """Cues to add to a memory; with another `version` than this one, it is left as it is."""
+
+    id: Key
+    version: int | None = Field(default=None, ge=1)
+    cues: Cues = Field(min_length=1)
+
+
+class AddCuesRequest(TenantRequest):
+    """Cues to add. Those of a model replace earlier ones of a model; all others stay."""
+
+    memories: tuple[CuesOfMemory, ...] = Field(min_length=1, max_length=MAX_BATCH)
 
 
 class ForgetRequest(TenantRequest):

@@ -7,8 +7,9 @@ from pydantic import BaseModel, Field, PlainSerializer
 
 from hooks.contract import Reason
 from hooks.contract.memories import RecalledMemory
-from worker.domain.memory import Memory, MemoryType, StoreHealth
+from worker.domain.memory import Memory, MemoryType
 from worker.domain.model_profile import ModelState
+from worker.domain.store_health import StoreHealth
 from worker.transfer import to_fields
 
 # lambdas have no return annotation, so that the JSON schema stays that of the annotated type
@@ -20,6 +21,7 @@ class RememberResult(BaseModel):
     id: str
     stored: Annotated[str, Field(description="created, updated or unchanged.")]
     without_vector: bool = Field(default=False, description="Only keyword search finds it until the next reindex.")
+    general_cues: list[str] = Field(default_factory=list, description="Cues left out, as they fit too many messages.")
 
 
 class PutResult(BaseModel):
@@ -27,6 +29,13 @@ class PutResult(BaseModel):
     updated: int
     unchanged: int
     without_vector: int
+
+
+class AddCuesResult(BaseModel):
+    """Ids of memories that got cues, and of those that did not: unknown, of another version, or with nothing to add."""
+
+    added: list[str]
+    left: list[str]
 
 
 class MemoryResult(BaseModel):

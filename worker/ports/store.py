@@ -21,8 +21,8 @@ from worker.domain.memory import (
     Replacement,
     StoredMemory,
     StoredState,
-    StoreHealth,
 )
+from worker.domain.store_health import StoreHealth
 
 from .store_record import StoreRecord
 

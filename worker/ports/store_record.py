@@ -3,7 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from worker.domain.memory import EmbedderProfile, StoreHealth
+from worker.domain.memory import EmbedderProfile
+from worker.domain.store_health import StoreHealth
 
 REINDEX = "meeseeks store reindex"
 

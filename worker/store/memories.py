@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from worker.domain.cues import with_more
+from worker.domain.cues import Cue, CueOrigin, with_more
 from worker.domain.errors import MemoryRejected, NotFound
 from worker.domain.kinds import SortKey
 from worker.domain.memory import Memory, MemoryFilter, Page, Relation
@@ -19,6 +19,7 @@ from worker.ports.store import MemoryStore, StoreEngine
 from worker.text.masking import mask_secrets
 from worker.transfer import changed, check_content
 
+from .cue_checks import CueChecks
 from .originals import redirected, with_new_relations
 from .superseding import targets_of, without
 from .writing import Change, MemoryWriter, StoreReport, pointing
@@ -60,6 +61,7 @@ class MemoryService:
         self._embedder = embedder
         self._mask = mask
         self._changed = changed
+        self._checks = CueChecks(embedder)
 
     async def put(
         self,
@@ -101,6 +103,27 @@ class MemoryService:
 
         await self._writer(tenant).save({memory_id: change}, strict=True)
         return await self._one(tenant, memory_id)
+
+    async def add_cues(self, tenant: str, memory_id: str, cues: Sequence[Cue], *, version: int | None = None) -> bool:
+        """Add cues to a memory and return whether it has changed; not if it is unknown or of another version.
+
+        Cues of a model replace earlier ones of a model.
+        """
+        by_model = any(cue.origin is CueOrigin.MODEL for cue in cues)
+
+        def change(present: Memory | None) -> Memory:
+            known = _existing(present, memory_id)
+            if version not in (None, known.version):
+                return known
+            kept = [cue for cue in known.cues if not (by_model and cue.origin is CueOrigin.MODEL)]
+            memory = known.model_copy(update={"cues": with_more(kept, cues)})
+            return _masked(memory) if self._mask else memory
+
+        try:
+            report = await self._writer(tenant).save({memory_id: change})
+        except NotFound:
+            return False
+        return bool(report.updated)
 
     async def relate(self, tenant: str, source: str, kind: str, target: str) -> Memory:
         """Add a relation from `source` to `target`, which a superseding relation marks as outdated; return the source.
@@ -169,7 +192,8 @@ class MemoryService:
             self._changed(tenant, ids)
 
     def _writer(self, tenant: str) -> MemoryWriter:
-        return MemoryWriter(self._engine.tenant(tenant), self._sparse, self._embedder, partial(self._note, tenant))
+        note = partial(self._note, tenant)
+        return MemoryWriter(self._engine.tenant(tenant), self._sparse, self._embedder, note, self._checks)
 
 
 async def _changes(

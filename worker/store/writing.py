@@ -19,6 +19,7 @@ from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import MemoryStore
 from worker.text.names import keyword_text
 
+from .cue_checks import CueChecks
 from .originals import Originals, find_originals, texts_to_find
 from .superseding import by_target, check_scopes, same_links, superseded, targets_of
 from .vectors import assembled, texts_of
@@ -41,12 +42,16 @@ Change = Callable[[Memory | None], Memory]
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """Result of a write, as ids; `without_vector` counts memories that could not be embedded."""
+    """Result of a write, as ids; `without_vector` counts memories that could not be embedded.
+
+    `general_cues` were left out, because they fit too many messages.
+    """
 
     created: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     without_vector: int = 0
+    general_cues: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -56,11 +61,11 @@ class _Outcome:
     stored: dict[str, Memory] = field(default_factory=dict)
     before: dict[str, Memory | None] = field(default_factory=dict)
 
-    def report(self, without_vector: int) -> StoreReport:
+    def report(self, without_vector: int, general_cues: Iterable[str]) -> StoreReport:
         created = tuple(key for key in self.stored if self.before[key] is None)
         updated = tuple(key for key in self.stored if self.before[key] not in (None, self.stored[key]))
         unchanged = tuple(key for key in self.stored if self.before[key] == self.stored[key])
-        return StoreReport(created, updated, unchanged, without_vector)
+        return StoreReport(created, updated, unchanged, without_vector, tuple(general_cues))
 
 
 class MemoryWriter:
@@ -72,11 +77,14 @@ class MemoryWriter:
         sparse: SparseEncoder,
         embedder: Embedder | None,
         note: Callable[[Sequence[str]], None],
+        checks: CueChecks,
     ) -> None:
         self._store = store
         self._sparse = sparse
         self._embedder = embedder
         self._note = note
+        self._checks = checks
+        self._general: dict[str, None] = {}
         self._vectors: dict[str, Vector | None] = {}
         self._bare: set[str] = set()
 
@@ -92,7 +100,7 @@ class MemoryWriter:
             if not left:
                 break
         await self._mark(outcome)
-        return outcome.report(len(self._bare))
+        return outcome.report(len(self._bare), self._general)
 
     async def originals(self, memories: Sequence[Memory], now: datetime | None) -> Originals:
         """Return the originals of those new `memories` that were shown and are saved again, by the new id."""
@@ -116,6 +124,7 @@ class MemoryWriter:
         states = await self._store.states(list(changes))
         present = readable(states)
         wanted = {key: change(present.get(key)) for key, change in changes.items()}
+        wanted = {key: await self._specific(memory, present.get(key)) for key, memory in wanted.items()}
         if strict:
             await self._check_scopes(wanted, present)
         marked = await self._marked(wanted, [key for key in wanted if key not in present])
@@ -124,6 +133,21 @@ class MemoryWriter:
             if key not in refused:
                 outcome.stored[key], outcome.before[key] = memory, present.get(key)
         return refused
+
+    async def _specific(self, memory: Memory, present: Memory | None) -> Memory:
+        """Return the memory without new cues that fit too many messages."""
+        known = {cue.text for cue in present.cues} if present else set()
+        new = [cue.text for cue in memory.cues if cue.text not in known]
+        if not new:
+            return memory
+        vectors = await self._embedded([memory.content, *new])
+        general = await self._checks.ordinary(new, vectors)
+        general |= await self._checks.unrelated(
+            memory, (text for text in new if text not in general), vectors, self._store
+        )
+        self._general |= dict.fromkeys(text for text in new if text in general)
+        kept = tuple(cue for cue in memory.cues if cue.text not in general)
+        return memory.model_copy(update={"cues": kept}) if general else memory
 
     async def _check_scopes(self, memories: Mapping[str, Memory], present: Mapping[str, Memory]) -> None:
         """Raise `MemoryRejected` if a change makes a memory outdated for people who do not see its successor."""

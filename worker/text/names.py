@@ -49,9 +49,14 @@ def name_keys(entities: Iterable[str]) -> list[str]:
     return list(keys)
 
 
+def named_text(memory: Memory) -> str:
+    """Return the content and names of a memory."""
+    return "\n".join([memory.content, *memory.entities])
+
+
 def keyword_text(memory: Memory) -> str:
     """Return the text of a memory for the keyword index: its content, names and cues."""
-    return "\n".join([memory.content, *memory.entities, *(cue.text for cue in memory.cues)])
+    return "\n".join([named_text(memory), *(cue.text for cue in memory.cues)])
 
 
 def spoken_keys(text: str) -> tuple[str, ...]:

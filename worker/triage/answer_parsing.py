@@ -206,6 +206,11 @@ _FENCE = re.compile(r"```[a-zA-Z]*")
 _BLANKS = re.compile(r"\s+")
 
 
+def objects_in(text: str) -> Iterator[Any]:
+    """Yield the JSON objects in an answer, or the whole answer's value if it is JSON."""
+    return _json_values(_bare(text[:_MOST_CHARACTERS]))
+
+
 def _bare(text: str) -> str:
     """Remove thoughts, control tokens and fences, and collapse white space."""
     text = _THOUGHT_END.sub("", _THOUGHT.sub("", text))

@@ -158,6 +158,16 @@ def _known(name: str, provider: str) -> Mapping[str, Any]:
     return litellm.model_cost.get(name) or (bare if bare.get("litellm_provider") == provider else {})
 
 
+def price_of(name: str) -> tuple[float, float] | None:
+    """Return the US dollars per token read and written, `None` if unknown; a local model costs nothing."""
+    provider = name.partition("/")[0]
+    if provider.startswith("ollama"):
+        return 0.0, 0.0
+    known = _known(name, provider)
+    read, written = known.get("input_cost_per_token"), known.get("output_cost_per_token")
+    return None if read is None or written is None else (float(read), float(written))
+
+
 def _reasoning_off(provider: str, known: Mapping[str, Any]) -> dict[str, Any]:
     """Return the lowest supported reasoning effort, if the model is known to reason."""
     if not known.get("supports_reasoning"):

@@ -178,7 +178,8 @@ def export_memories(
         asyncio.run(_export(settings, tenant, wanted, sys.stdout))
         return
     try:
-        with replacing(file) as draft, io.TextIOWrapper(draft, encoding="utf-8", newline="") as stream:
+        with replacing(file) as draft:
+            stream = io.TextIOWrapper(draft, encoding="utf-8", newline="")
             count = asyncio.run(_export(settings, tenant, wanted, stream))
             stream.detach()
     except OSError as error:

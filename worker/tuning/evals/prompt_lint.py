@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from worker.triage.answer_parsing import Choice, parse_choice
+from worker.triage.cue_writer import CUES_PROMPT
 from worker.triage.live_selector import DECISION_PROMPT, TRIAGE_PROMPT
 from worker.triage.prompt_files import Prompt, estimate_messages
 
@@ -17,7 +18,7 @@ MOST_PREFIX_SHARE = 0.5
 
 MOST_TEMPERATURE = 0.3
 
-NEEDED = {TRIAGE_PROMPT: ("task", "candidates"), DECISION_PROMPT: ("candidate",)}
+NEEDED = {TRIAGE_PROMPT: ("task", "candidates"), DECISION_PROMPT: ("candidate",), CUES_PROMPT: ("memories",)}
 """Variables that the section '# User' must use."""
 
 _NUMBERED = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
@@ -49,7 +50,7 @@ def _missing_variables(prompt: Prompt) -> Iterator[PromptProblem]:
     for name in NEEDED.get(prompt.id, ()):
         if f"{{{{{name}}}}}" not in prompt.user.replace(" ", ""):
             yield PromptProblem(Severity.ERROR, f"'# User' does not use {{{{{name}}}}}, so the model does not see it")
-    if prompt.id in NEEDED and "now" not in prompt.variables:
+    if prompt.id in (TRIAGE_PROMPT, DECISION_PROMPT) and "now" not in prompt.variables:
         yield _warning("no section uses {{now}}, so the model cannot recognise outdated memories")
 
 

@@ -29,8 +29,8 @@ from worker.domain.memory import (
     Replacement,
     StoredMemory,
     StoredState,
-    StoreHealth,
 )
+from worker.domain.store_health import StoreHealth
 from worker.ports.store_record import StoreRecord
 
 from .shard import Shard

@@ -1,0 +1,184 @@
+"""Write cues for memories that have none, through an operation client: in the background, or for a command.
+
+What is written is stored batch by batch, and memories with cues are skipped, so an interrupted run can be repeated.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from hooks.contract import Reason
+from worker.domain.cues import Cue, CueOrigin
+from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
+from worker.domain.memory import Memory, is_superseded
+from worker.triage.cue_writer import MEMORIES_PER_CALL, CueWriter
+
+from .bulk import WRITE_BUDGET, batches, pages
+from .client import OperationClient
+from .registry import ADD_CUES
+
+CALL_S = 120.0
+"""Seconds for one call of the model."""
+
+AT_ONCE = 4
+"""Calls of the model at a time."""
+
+MOST_FAILURES = 3
+"""Failed calls in a row after which a run ends."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per token."""
+
+    read: float
+    written: float
+
+    def of(self, read: int, written: int) -> float:
+        return self.read * read + self.written * written
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichmentPlan:
+    """What a run would take at most: `cost` in US dollars is `None` if the model's price is unknown."""
+
+    memories: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
+@dataclass(slots=True)
+class EnrichmentReport:
+    """What a run has done. `left` memories got no cues, because the model failed or had none for them."""
+
+    enriched: int = 0
+    cues: int = 0
+    left: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    stopped: str | None = None
+    failures: int = 0
+
+    def failed(self, error: ModelError) -> None:
+        self.failures += 1
+        if self.failures >= MOST_FAILURES or error.reason is Reason.MODEL_UNREACHABLE:
+            self.stopped = str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichmentLimits:
+    """`redo` also replaces cues of another prompt; `max_cost` is in US dollars."""
+
+    redo: bool = False
+    limit: int | None = None
+    max_cost: float | None = None
+
+
+class Enrichment:
+    """One run over a tenant's memories."""
+
+    def __init__(
+        self, client: OperationClient, writer: CueWriter, tenant: str, limits: EnrichmentLimits, price: Price | None
+    ) -> None:
+        self._client = client
+        self._writer = writer
+        self._tenant = tenant
+        self._limits = limits
+        self._price = price
+
+    async def pending(self, now: datetime) -> list[Memory]:
+        """Return the valid memories that need cues, at most `limit`."""
+        found: list[Memory] = []
+        async for page in pages(self._client, self._tenant):
+            found += [memory for memory in page if self._needs_cues(memory, now)]
+            if self._limits.limit is not None and len(found) >= self._limits.limit:
+                return found[: self._limits.limit]
+        return found
+
+    def plan(self, memories: Sequence[Memory]) -> EnrichmentPlan:
+        estimates = [self._writer.estimate(batch) for batch in batches(memories, MEMORIES_PER_CALL)]
+        read, written = sum(one for one, _ in estimates), sum(one for _, one in estimates)
+        cost = self._price.of(read, written) if self._price else None
+        return EnrichmentPlan(len(memories), len(estimates), read, written, cost)
+
+    async def run(
+        self, memories: Sequence[Memory], advance: Callable[[int], None] = lambda _: None
+    ) -> EnrichmentReport:
+        """Write cues; `advance` is called with the number of memories that are done."""
+        report = EnrichmentReport(cost=None if self._price is None else 0.0)
+        async for wave in _waves(memories):
+            if report.stopped or self._over_budget(report, wave):
+                break
+            await asyncio.gather(*(self._batch(batch, report, advance) for batch in wave))
+        return report
+
+    def _needs_cues(self, memory: Memory, now: datetime) -> bool:
+        if is_superseded(memory, now) or (memory.valid_until is not None and memory.valid_until <= now):
+            return False
+        by_model = [cue for cue in memory.cues if cue.origin is CueOrigin.MODEL]
+        if by_model:
+            return self._limits.redo and any(cue.prompt != self._writer.prompt_id for cue in by_model)
+        return not any(cue.origin is CueOrigin.GIVEN for cue in memory.cues)
+
+    def _over_budget(self, report: EnrichmentReport, wave: Iterable[Sequence[Memory]]) -> bool:
+        """Return whether the next calls may exceed the budget, and say so in the report."""
+        most, price = self._limits.max_cost, self._price
+        if most is None or price is None:
+            return False
+        expected = sum(price.of(*self._writer.estimate(batch)) for batch in wave)
+        if (report.cost or 0.0) + expected <= most:
+            return False
+        report.stopped = f"the next calls would exceed --max-cost {most:g}"
+        return True
+
+    async def _batch(self, batch: Sequence[Memory], report: EnrichmentReport, advance: Callable[[int], None]) -> None:
+        cues, added = await self._written(batch, report), list[str]()
+        if cues:
+            versions = {memory.id: memory.version for memory in batch}
+            wanted = [
+                {"id": key, "version": versions[key], "cues": [cue.model_dump(mode="json") for cue in texts]}
+                for key, texts in cues.items()
+            ]
+            done = await self._client.call(ADD_CUES, {"tenant": self._tenant, "memories": wanted}, budget=WRITE_BUDGET)
+            added = done["added"]
+            report.enriched += len(added)
+            report.cues += sum(len(cues[key]) for key in added)
+        report.left += len(batch) - len(added)
+        advance(len(batch))
+
+    async def _written(self, batch: Sequence[Memory], report: EnrichmentReport) -> dict[str, tuple[Cue, ...]]:
+        """Return the cues of a batch; if the answer is unusable, ask about each memory alone."""
+        try:
+            written = await self._writer.write(batch, Deadline.after(CALL_S))
+        except ModelError as error:
+            log.warning("cues_not_written", memories=len(batch), reason=error.reason)
+            if error.reason is not Reason.MODEL_UNPARSEABLE or len(batch) == 1:
+                report.failed(error)
+                return {}
+            alone = [await self._written([memory], report) for memory in batch]
+            return {key: cues for one in alone for key, cues in one.items()}
+        report.failures = 0
+        report.calls += 1
+        if written.usage is not None:
+            report.input_tokens += written.usage.input_tokens
+            report.output_tokens += written.usage.output_tokens
+            if self._price is not None:
+                spent = self._price.of(written.usage.input_tokens, written.usage.output_tokens)
+                report.cost = (report.cost or 0.0) + spent
+        return dict(written.cues)
+
+
+async def _waves(memories: Sequence[Memory]) -> AsyncIterator[list[list[Memory]]]:
+    """Yield the batches to write at the same time."""
+    for wave in batches(memories, AT_ONCE * MEMORIES_PER_CALL):
+        yield list(batches(wave, MEMORIES_PER_CALL))
