@@ -14,6 +14,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "serving:up",
         "Run everything: a worker, the embedded store, HTTP, and an embedded Valkey unless --redis-url is given.",
     ),
+    "setup": (
+        "hosts.setup:setup",
+        "Start the service, connect the hosts on this machine, and test each with a real prompt. Safe to run again.",
+    ),
     "start": ("background:start", "Run the service in the background, until `stop` or the end of the session."),
     "stop": ("background:stop", "Stop the service of this data folder; requests in progress are finished."),
     "restart": ("background:restart", "Stop the service of this data folder if it runs, and start it again."),

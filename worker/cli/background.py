@@ -35,27 +35,27 @@ NOT_RUNNING = "meeseeks is not running; start it with `meeseeks start`"
 
 def start(context: typer.Context) -> None:
     """Run the service in the background, until `meeseeks stop` or the end of the session."""
-    settings = _own(context)
+    settings = own_settings(context)
     if embedded_is_up(settings.service):
-        fail(f"already running (pid {_health(settings)['pid']}) on {settings.service.home}")
-    _start(context, settings)
+        fail(f"already running (pid {health_of(settings)['pid']}) on {settings.service.home}")
+    _answer_started(launch(context, settings))
 
 
 def stop(context: typer.Context) -> None:
     """Stop the service of this data folder; requests in progress are finished."""
-    settings = _own(context)
+    settings = own_settings(context)
     if not embedded_is_up(settings.service):
         fail(NOT_RUNNING)
-    pid = _stop(settings)
+    pid = halt(settings)
     answer({"stopped": pid}, f"stopped (pid {pid})")
 
 
 def restart(context: typer.Context) -> None:
     """Stop the service of this data folder if it runs, and start it in the background."""
-    settings = _own(context)
+    settings = own_settings(context)
     if embedded_is_up(settings.service):
-        _stop(settings)
-    _start(context, settings)
+        halt(settings)
+    _answer_started(launch(context, settings))
 
 
 def status(context: typer.Context) -> None:
@@ -63,7 +63,7 @@ def status(context: typer.Context) -> None:
     settings = settings_of(context)
     if settings.service.redis_url is None and not embedded_is_up(settings.service):
         fail(NOT_RUNNING)
-    health = _health(settings)
+    health = health_of(settings)
     store = health["store"]
     fields = {
         "running": True,
@@ -91,7 +91,7 @@ def logs(
     answer({"file": str(path), "lines": last}, "\n".join(last))
 
 
-def _own(context: typer.Context) -> Settings:
+def own_settings(context: typer.Context) -> Settings:
     """Return the settings of a service that runs on its own data folder."""
     settings = settings_of(context)
     if settings.service.redis_url is not None:
@@ -99,20 +99,23 @@ def _own(context: typer.Context) -> Settings:
     return settings
 
 
-def _start(context: typer.Context, settings: Settings) -> None:
+def _answer_started(fields: dict[str, Any]) -> None:
+    answer(fields, f"running (pid {fields['pid']}); stop it with `meeseeks stop`")
+
+
+def launch(context: typer.Context, settings: Settings) -> dict[str, Any]:
+    """Run the service in the background, and return what it is once it answers."""
     path = _log_file(settings)
     process = _spawned(context, path)
     end = time.monotonic() + START_S
-    while time.monotonic() < end:
+    while (health := _answering(settings)) is None:
         if process.poll() is not None:
             fail(f"the service ended at once: {_last_line(path)}; see `meeseeks logs`")
-        if embedded_is_up(settings.service) and (health := _answering(settings)) is not None:
-            fields = {"pid": health["pid"], "memories": health["store"]["points"], "log": str(path)}
-            answer(fields, f"running (pid {health['pid']}); stop it with `meeseeks stop`")
-            return
+        if time.monotonic() > end:
+            process.terminate()
+            fail(f"the service did not answer within {START_S:.0f} s and was stopped; see `meeseeks logs`")
         time.sleep(LOOK_S)
-    process.terminate()
-    fail(f"the service did not answer within {START_S:.0f} s and was stopped; see `meeseeks logs`")
+    return {"pid": health["pid"], "memories": health["store"]["points"], "log": str(path)}
 
 
 def _spawned(context: typer.Context, path: Path) -> "subprocess.Popen[bytes]":
@@ -142,8 +145,9 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _stop(settings: Settings) -> int:
-    pid = int(_health(settings)["pid"])
+def halt(settings: Settings) -> int:
+    """Stop the service of this data folder, and return the id that its process had."""
+    pid = int(health_of(settings)["pid"])
     os.kill(pid, signal.SIGTERM)
     end = time.monotonic() + STOP_S
     while embedded_is_up(settings.service) or _exists(pid):
@@ -161,7 +165,7 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def _health(settings: Settings) -> dict[str, Any]:
+def health_of(settings: Settings) -> dict[str, Any]:
     async def work() -> dict[str, Any]:
         async with open_client(settings) as backend:
             return await backend.call(HEALTH, {}, budget=5.0)
@@ -171,7 +175,7 @@ def _health(settings: Settings) -> dict[str, Any]:
 
 def _answering(settings: Settings) -> dict[str, Any] | None:
     try:
-        return _health(settings)
+        return health_of(settings) if embedded_is_up(settings.service) else None
     except MeeseeksError:
         return None
 
