@@ -19,6 +19,7 @@ from worker.operations.client import OperationClient
 from worker.operations.registry import RECEIPTS, REPLAY
 from worker.receipts.replay import summed_up
 from worker.receipts.replay_models import REPLAY_S
+from worker.settings.injection import Settings
 from worker.triage.prompt_files import whole_prompt
 
 from .receipts import Degraded, OneAgent, OneEngine, OneOutcome, OneReason, Session, Since, Until, filter_of
@@ -62,11 +63,7 @@ def replay(
     if (receipt_id is None) is not every:
         fail("give either a receipt id or --all")
     settings = settings_of(context, model_api_base=model_api_base)
-    if model_api_base is not None and is_served(settings):
-        fail(
-            "--model-api-base: a service is running and calls models itself; give the model an address in its settings"
-            " file ([[service.models]] with name and api_base), or stop it first"
-        )
+    _check_address(settings, model_api_base)
     where = filter_of(session, agent, outcome, reason, engine, degraded, since, until)
 
     async def work() -> dict[str, Any]:
@@ -89,6 +86,15 @@ def replay(
     found = asyncio.run(work())
     if not printed_as_json(found):
         _print_all(found) if every else _print_one(found)
+
+
+def _check_address(settings: Settings, model_api_base: str | None) -> None:
+    """End the command if a running service would ignore the address of the model."""
+    if model_api_base is not None and is_served(settings):
+        fail(
+            "--model-api-base: a service is running and calls models itself; give the model an address in its settings"
+            " file ([[service.models]] with name and api_base), or stop it first"
+        )
 
 
 async def _one(backend: OperationClient, tenant: str, receipt_id: str, changes: dict[str, Any]) -> dict[str, Any]:
