@@ -1,20 +1,29 @@
 """Turn failures into results: calls of this package return a reason instead of raising."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
 from .contract import AnswerReportResult, InjectionRequest, InjectionResult, Mode, Outcome, Reason, SessionEventResult
 from .faults import HookError
+from .repeated import RepeatedFailures
 
 _TIMEOUTS = frozenset({Reason.NO_WORKER, Reason.NO_ACK, Reason.BUSY, Reason.DEADLINE})
 
 _log = logging.getLogger(__name__)
+_failures: WeakKeyDictionary[asyncio.AbstractEventLoop, RepeatedFailures] = WeakKeyDictionary()
+"""The failures of each event loop, which ends with them."""
 
 T = TypeVar("T")
+
+
+def _warn(message: str) -> None:
+    _failures.setdefault(asyncio.get_running_loop(), RepeatedFailures(_log)).warn(message)
 
 
 async def safely(work: Awaitable[T], failed: Callable[[Reason], T]) -> T:
@@ -26,25 +35,25 @@ async def safely(work: Awaitable[T], failed: Callable[[Reason], T]) -> T:
     except HookError as fault:
         return failed(fault.reason)
     except Exception as error:  # noqa: BLE001 - nothing may ever reach the orchestrator
-        _log.warning("the hook failed: %s", type(error).__name__)
+        _warn(f"the hook failed: {type(error).__name__}")
         return failed(Reason.INTERNAL)
 
 
 def no_memory(given: InjectionRequest | Mapping[str, Any], reason: Reason, started: float) -> InjectionResult:
     """Return the result of a failed request that started at `started`, in monotonic seconds."""
-    _log.warning("no memory injected: %s", reason.value)
+    _warn(f"no memory injected: {reason.value}")
     outcome = Outcome.TIMEOUT if reason in _TIMEOUTS else Outcome.ERROR
     turn_id = given.turn_id if isinstance(given, InjectionRequest) else None
     return InjectionResult.nothing(outcome, reason, turn_id=turn_id, elapsed_ms=elapsed_ms(started))
 
 
 def event_not_done(reason: Reason) -> SessionEventResult:
-    _log.warning("session event not delivered: %s", reason.value)
+    _warn(f"session event not delivered: {reason.value}")
     return SessionEventResult(done=False, reason=reason)
 
 
 def report_not_done(reason: Reason) -> AnswerReportResult:
-    _log.warning("answer report not delivered: %s", reason.value)
+    _warn(f"answer report not delivered: {reason.value}")
     return AnswerReportResult.failed(reason)
 
 
