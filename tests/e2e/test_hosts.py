@@ -187,7 +187,9 @@ def test_the_doctor_lets_the_command_say_what_its_trouble_is(desk: Desk) -> None
     file.write_text(file.read_text("utf-8").replace(data, str(desk.home)))
     ok, told = desk.findings("claude-code", status=1)["command"]
     assert not ok
-    assert "the test memory was not injected; debug output: meeseeks-hook: FileNotFoundError" in told
+    assert (
+        "the test memory was not injected; debug output: meeseeks-hook: no memory: the service is not running" in told
+    )
 
 
 def test_without_a_service_the_doctor_says_so(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Hosts as they really behave: projects, follow-ups, late starts and events that are sent twice."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from tests.integration.operations.test_host_operations import Service, context, 
 from tests.support.valkey import forget, running_valkey
 from worker.adapters.local.host_state import MemoryHostState
 from worker.adapters.redis.host_state import RedisHostState
+from worker.domain.errors import NotFound
 from worker.hosts.state import HostState, SaidTurn, SessionOf, names_of
-from worker.operations.registry import PUT
+from worker.operations.registry import PUT, RECEIPT
 
 HELM = "Deployments of the shop use Helm chart 4"
 VAULT = "The secrets of the payment service are kept in Vault"
@@ -42,6 +44,20 @@ async def put(service: Service, content: str, **scope: str) -> None:
 async def sees(service: Service, question: str, cwd: str, **scope: str) -> bool:
     session = f"{cwd}{scope}"
     return await service.hook("claude-code", prompt(question, "1", session, cwd=cwd), scope=scope) != {}
+
+
+async def searched(service: Service, event: dict[str, Any], **scope: str) -> str:
+    """Return the query of an event's receipt."""
+    explained = await service.hook("codex", event, scope={**scope, "explain": True})
+    receipt_id = explained["explanation"].rpartition(" ")[2]
+    for _ in range(40):
+        await asyncio.sleep(0.05)
+        try:
+            found = await service.client.call(RECEIPT, {"tenant": scope.get("tenant", "default"), "id": receipt_id})
+        except NotFound:
+            continue
+        return str(found["query"])
+    raise AssertionError("no receipt")
 
 
 async def test_two_folders_of_one_name_are_two_projects(service: Service) -> None:
@@ -86,11 +102,11 @@ async def test_tenants_have_names_of_their_own(service: Service) -> None:
 
 
 async def test_a_follow_up_is_searched_with_the_turn_before(service: Service) -> None:
+    """What is chosen among the memories found is the relevance model's matter; the receipt says what was searched."""
     await put(service, KINGFISHER)
-    assert await service.hook("codex", prompt("why?", "1", "alone")) == {}
-    first = await service.hook("codex", prompt(ASK_KINGFISHER, "1"), commit=False)
-    assert "Kingfisher" in context(first)
-    assert "Kingfisher" in context(await service.hook("codex", prompt("why?", "2")))
+    assert await searched(service, prompt("why?", "1", "alone")) == "why?"
+    assert "Kingfisher" in context(await service.hook("codex", prompt(ASK_KINGFISHER, "1"), commit=False))
+    assert await searched(service, prompt("why?", "2")) == f"why? {ASK_KINGFISHER}"
 
 
 @pytest.mark.parametrize("other", [{"scope": {"user": "bo"}}, {"scope": {"tenant": "acme"}}, {"agent": "reviewer"}])
@@ -99,14 +115,16 @@ async def test_a_follow_up_uses_only_turns_of_the_same_asker(service: Service, o
     await service.hook("codex", prompt(ASK_KINGFISHER, "1"), scope={"user": "ada"}, commit=False)
     agent = {"agent_id": other["agent"]} if "agent" in other else {}
     scope = other.get("scope", {"user": "ada"})
-    assert await service.hook("codex", prompt("why?", "2", **agent), scope=scope) == {}
+    assert await searched(service, prompt("why?", "2", **agent), **scope) == "why?"
+    if not agent and "tenant" not in scope:
+        assert await searched(service, prompt("why?", "3"), user="ada") == f"why? {ASK_KINGFISHER}"
 
 
 async def test_a_cleared_session_has_no_earlier_turns(service: Service) -> None:
     await put(service, KINGFISHER)
     await service.hook("codex", prompt(ASK_KINGFISHER, "1"))
     await service.hook("codex", {"hook_event_name": "SessionStart", "session_id": "s", "source": "clear"})
-    assert await service.hook("codex", prompt("why?", "2")) == {}
+    assert await searched(service, prompt("why?", "2")) == "why?"
 
 
 @pytest.mark.parametrize("host", ["claude-code", "codex"])
