@@ -112,7 +112,7 @@ MEANT = {
     **dict.fromkeys(("search", "find", "query"), "use `meeseeks recall`"),
     **dict.fromkeys(("edit", "change"), "use `meeseeks update`"),
     **dict.fromkeys(("serve", "run"), "use `meeseeks up` or `meeseeks start`"),
-    **dict.fromkeys(("init", "setup"), "use `meeseeks up`, then `meeseeks install HOST` for a host"),
+    "init": "use `meeseeks setup`",
     "down": "use `meeseeks stop`",
     **dict.fromkeys(("check", "health"), "use `meeseeks doctor`"),
     **dict.fromkeys(("explain", "reason"), "use `meeseeks why`"),

@@ -34,7 +34,7 @@ NOT_RUNNING = "meeseeks is not running; start it with `meeseeks start`"
 
 
 def start(context: typer.Context) -> None:
-    """Run the service in the background, until `meeseeks stop` or the end of the session."""
+    """Run the service in the background, until `stop` or the end of the session."""
     settings = own_settings(context)
     if embedded_is_up(settings.service):
         fail(f"already running (pid {health_of(settings)['pid']}) on {settings.service.home}")
@@ -51,7 +51,7 @@ def stop(context: typer.Context) -> None:
 
 
 def restart(context: typer.Context) -> None:
-    """Stop the service of this data folder if it runs, and start it in the background."""
+    """Stop the service of this data folder if it runs, and start it again."""
     settings = own_settings(context)
     if embedded_is_up(settings.service):
         halt(settings)
@@ -59,7 +59,10 @@ def restart(context: typer.Context) -> None:
 
 
 def status(context: typer.Context) -> None:
-    """Show whether the service runs, and with what; exit with 1 if it does not."""
+    """Show whether the service runs, and with what.
+
+    Exit with 1 if it does not.
+    """
     settings = settings_of(context)
     if settings.service.redis_url is None and not embedded_is_up(settings.service):
         fail(NOT_RUNNING)

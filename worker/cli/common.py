@@ -1,6 +1,7 @@
 """Options given before the name of a command."""
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ class Common:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"meeseeks {VERSION}")
+        import_module("worker.cli.output").say(f"meeseeks {VERSION}")  # rich is slow to load
         raise typer.Exit
 
 

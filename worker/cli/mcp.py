@@ -21,7 +21,7 @@ from worker.triage.prompt_files import default_prompts_dir
 from .backend import is_served, open_client
 from .common import Common
 from .options import Agent, Project, Tenant, User, settings_of
-from .output import answer, choose_json, fail, printed_as_json
+from .output import answer, choose_json, fail, printed_as_json, warn
 from .stored_user import difference
 
 SKILL = "memory-search"
@@ -52,7 +52,7 @@ def mcp(
     if printed_as_json(configuration(context.obj, settings, scope)):
         return
     if warning := difference(settings.service.home, scope.user, "this MCP server"):
-        typer.echo(f"meeseeks mcp: {warning}", err=True)
+        warn(f"meeseeks mcp: {warning}")
     configure_logging(ServiceSettings(log_level="error"))
     asyncio.run(serve_stdio(ReconnectingClient(settings), scope))
 

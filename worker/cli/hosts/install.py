@@ -8,7 +8,7 @@ import typer
 
 from hooks.protocol.wire import stored_user
 from worker.cli.options import settings_of
-from worker.cli.output import printed_as_json, say, show_verbatim
+from worker.cli.output import printed_as_json, say, show_verbatim, warn
 from worker.cli.stored_user import difference, store_user
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import SettingsError
@@ -60,7 +60,7 @@ def install(
         store_user(service.home, user)
     stored = user or stored_user(str(service.home.absolute()))
     if warning := difference(service.home, os.environ.get("MEESEEKS_USER"), "MEESEEKS_USER"):
-        typer.echo(f"warning: {warning}", err=True)
+        warn(warning)
     if profile.settings is None:
         _print_snippet(profile, snippet(profile, service))
         return
