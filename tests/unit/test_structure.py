@@ -22,6 +22,7 @@ MAY_USE_SDKS = {
     "worker/bootstrap/core.py",
     "worker/bootstrap/opening.py",
     "hooks/queue/client.py",
+    "worker/mcp/cue_tools.py",
     "worker/mcp/server.py",
     "worker/mcp/tools.py",
 }
@@ -43,7 +44,7 @@ for name in names:
 light = sorted(module.split(".")[0] for module in sys.modules)
 import worker
 outside = ("worker.__main__", "worker.adapters", "worker.bootstrap", "worker.cli", "worker.tuning", "worker.api.server")
-outside += ("worker.mcp.server", "worker.mcp.mount", "worker.mcp.tools")
+outside += ("worker.mcp.server", "worker.mcp.mount", "worker.mcp.tools", "worker.mcp.cue_tools")
 for path in sorted(pathlib.Path("worker").rglob("*.py")):
     name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
     if not name.startswith(outside):

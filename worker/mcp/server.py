@@ -17,9 +17,9 @@ from pydantic import BaseModel, ValidationError
 
 from worker.domain.validation import describe_faults
 
+from .cue_tools import CueTools, ToolAddCuesResult
 from .results import ToolForgetResult, ToolListResult, ToolRecallResult, ToolRememberResult, ToolUpdateResult
 from .scope import Backend, ToolScope, tool_scope_of
-from .tools import MemoryTools
 
 NAME = "meeseeks"
 DISTRIBUTION = "memory-meeseeks"
@@ -52,7 +52,7 @@ class PlainArguments(Middleware):
 
 def make_server(backend: Backend, scope_of_call: Callable[[], ToolScope]) -> "FastMCP[Any]":
     """Create a server with the tools; `scope_of_call` returns the scope of the current call."""
-    tools = MemoryTools(backend, scope_of_call)
+    tools = CueTools(backend, scope_of_call)
     return FastMCP(
         NAME,
         INSTRUCTIONS,
@@ -63,6 +63,12 @@ def make_server(backend: Backend, scope_of_call: Callable[[], ToolScope]) -> "Fa
             _tool(tools.list_memories, ToolListResult, ToolAnnotations(title="List", read_only_hint=True)),
             _tool(tools.remember, ToolRememberResult, ToolAnnotations(title="Remember", destructive_hint=False)),
             _tool(tools.update, ToolUpdateResult, ToolAnnotations(title="Update", destructive_hint=False)),
+            _tool(
+                tools.list_without_cues,
+                ToolListResult,
+                ToolAnnotations(title="List without cues", read_only_hint=True),
+            ),
+            _tool(tools.add_cues, ToolAddCuesResult, ToolAnnotations(title="Add cues", destructive_hint=False)),
             _tool(tools.forget, ToolForgetResult, ToolAnnotations(title="Forget", destructive_hint=True)),
         ],
         mask_error_details=True,
@@ -72,7 +78,7 @@ def make_server(backend: Backend, scope_of_call: Callable[[], ToolScope]) -> "Fa
 
 def _tool(function: Callable[..., Any], result: type[BaseModel], hints: ToolAnnotations) -> Tool:
     annotations = hints.model_copy(update={"idempotent_hint": True, "open_world_hint": False})
-    name = str(hints.title).lower()
+    name = str(hints.title).lower().replace(" ", "_")
     return Tool.from_function(function, name=name, annotations=annotations, output_schema=result.model_json_schema())
 
 

@@ -162,9 +162,9 @@ class MemoryTools:
             "agent_id": scope.agent,
             "only_relevant": not (types or entities or entity or since or until or time or channels or channel),
         }
-        with _tool_errors():
+        with tool_errors():
             result = recall_result(await self._ask(RECALL, payload))
-        return _answer(result, recall_text(result))
+        return answer(result, recall_text(result))
 
     async def remember(
         self,
@@ -197,13 +197,13 @@ class MemoryTools:
             "cues": cues or None,
         }
         memory = {name: value for name, value in fields.items() if value is not None}
-        with _tool_errors():
+        with tool_errors():
             _, unknown = await self._own(supersedes, scope)
             if unknown:
-                raise _tool_error(f"nothing was stored: {_not_there(unknown)}")
+                raise tool_error(f"nothing was stored: {not_there(unknown)}")
             stored = await self._ask(REMEMBER, {"tenant": scope.tenant, "memory": memory})
         result = ToolRememberResult(id=stored["id"], stored=stored["stored"])
-        return _answer(result, remember_text(result))
+        return answer(result, remember_text(result))
 
     async def update(
         self,
@@ -233,14 +233,14 @@ class MemoryTools:
         }
         changes = {name: value for name, value in fields.items() if value is not None}
         if not changes:
-            raise _tool_error("nothing to change; give at least one field")
-        with _tool_errors():
+            raise tool_error("nothing to change; give at least one field")
+        with tool_errors():
             _, unknown = await self._own([id], scope)
             if unknown:
-                raise _tool_error(f"nothing was changed: {_not_there(unknown)}")
+                raise tool_error(f"nothing was changed: {not_there(unknown)}")
             done = await self._ask(UPDATE, {"tenant": scope.tenant, "id": id, "changes": changes})
         result = ToolUpdateResult(id=id, version=done["memory"].get("version", 1))
-        return _answer(result, update_text(result))
+        return answer(result, update_text(result))
 
     async def list_memories(
         self,
@@ -266,11 +266,11 @@ class MemoryTools:
             "agent_id": scope.agent,
             "newest": True,
         }
-        with _tool_errors():
+        with tool_errors():
             found = (await self._ask(EXPORT, payload))["memories"]
         result = list_result(found[:limit], scope.owns)
         result.more = result.more or len(found) > limit
-        return _answer(result, list_text(result))
+        return answer(result, list_text(result))
 
     async def forget(self, ids: Ids) -> ToolResult:
         """Delete memories permanently, with all references to them.
@@ -279,13 +279,13 @@ class MemoryTools:
         state with the old ids as `supersedes`.
         """
         scope = self._scope_of_call()
-        with _tool_errors():
+        with tool_errors():
             own, unknown = await self._own(ids, scope)
             if not own:
-                raise _tool_error(f"nothing was forgotten: {_not_there(unknown)}")
+                raise tool_error(f"nothing was forgotten: {not_there(unknown)}")
             await self._ask(FORGET, {"tenant": scope.tenant, "ids": own})
         result = ToolForgetResult(forgotten=own, not_found=unknown)
-        return _answer(result, forget_text(result))
+        return answer(result, forget_text(result))
 
     async def _own(self, ids: Sequence[str], scope: ToolScope) -> tuple[list[str], list[str]]:
         """Split ids into those the caller may change, and those that are missing or somebody else's."""
@@ -306,24 +306,24 @@ class MemoryTools:
 
 
 @contextmanager
-def _tool_errors() -> Iterator[None]:
+def tool_errors() -> Iterator[None]:
     """Convert errors of the service into tool errors."""
     try:
         yield
     except MeeseeksError as error:
-        raise _tool_error(str(error)) from error
+        raise tool_error(str(error)) from error
     except TimeoutError as error:
-        raise _tool_error("memory did not answer in time; continue without it, or try again later") from error
+        raise tool_error("memory did not answer in time; continue without it, or try again later") from error
 
 
-def _tool_error(message: str) -> ToolError:
+def tool_error(message: str) -> ToolError:
     return ToolError(message, log_level=logging.DEBUG)  # expected, so fastmcp must not log it as an error
 
 
-def _not_there(ids: Sequence[str]) -> str:
+def not_there(ids: Sequence[str]) -> str:
     named = ", ".join(map(shown_id, ids))
     return f"you have no memory with the id {named}; use ids from recall"
 
 
-def _answer(result: BaseModel, text: str) -> ToolResult:
+def answer(result: BaseModel, text: str) -> ToolResult:
     return ToolResult(content=text, structured_content=result.model_dump(mode="json"))

@@ -43,10 +43,14 @@ async def oscar(backend: Backend) -> "AsyncIterator[Client[Any]]":
 
 async def test_the_tools_say_what_they_do_and_take(wordless: "Client[Any]") -> None:
     tools = {tool.name: tool for tool in await wordless.list_tools()}
-    assert set(tools) == {"recall", "list", "remember", "update", "forget"}
+    assert set(tools) == {"recall", "list", "remember", "update", "forget", "list_without_cues", "add_cues"}
     hints = {name: tool.annotations for name, tool in tools.items()}
     assert all(hint and hint.idempotent_hint and hint.open_world_hint is False for hint in hints.values())
-    assert [name for name, hint in hints.items() if hint and hint.read_only_hint] == ["recall", "list"]
+    assert [name for name, hint in hints.items() if hint and hint.read_only_hint] == [
+        "recall",
+        "list",
+        "list_without_cues",
+    ]
     assert [name for name, hint in hints.items() if hint and hint.destructive_hint] == ["forget"]
     recall = tools["recall"].input_schema["properties"]
     asked = {"query", "limit", "types", "entities", "since", "until", "channels", "budget", "history"}

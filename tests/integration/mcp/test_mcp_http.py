@@ -73,7 +73,8 @@ async def test_the_tools_are_served(backend: Any) -> None:
         served.client(**{"Meeseeks-User": "Zo%C3%AB"}) as zoe,
         served.client() as nobody,
     ):
-        assert {tool.name for tool in await zoe.list_tools()} == {"recall", "remember", "forget"}
+        tools = {tool.name for tool in await zoe.list_tools()}
+        assert tools == {"recall", "list", "remember", "update", "forget", "list_without_cues", "add_cues"}
         noted = await call(zoe, "remember", content="The harbour opens at six")
         assert await texts(zoe, "When does the harbour open?") == ["The harbour opens at six"]
         assert await texts(nobody, "When does the harbour open?") == []
