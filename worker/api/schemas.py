@@ -15,7 +15,7 @@ from hooks.contract import (
     WireModel,
 )
 from worker.domain.cues import Cues
-from worker.domain.memory import DomainModel, MemoryScope, MemoryType, Relation
+from worker.domain.memory import DomainModel, Memory, MemoryScope, MemoryType, Relation
 from worker.operations.requests import TenantRequest
 from worker.receipts.cases import Labels
 from worker.receipts.replay_models import ReplayRequest
@@ -47,6 +47,7 @@ class NewMemory(DomainModel):
     """A memory to store. Without an `id`, the id is derived from its content and scope."""
 
     content: Text = Field(min_length=1)
+    context: Text | None = None
     id: Key | None = None
     type: MemoryType = MemoryType.FACT
     importance: float = Field(default=0.5, ge=0.0, le=1.0)
@@ -78,6 +79,7 @@ class MemoryChanges(DomainModel):
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
     content: Text | None = Field(default=None, min_length=1)
+    context: Text | None = None
     type: MemoryType | None = None
     importance: float | None = Field(default=None, ge=0.0, le=1.0)
     created_at: UtcTime | None = None
@@ -91,7 +93,7 @@ class MemoryChanges(DomainModel):
     cues: Cues | None = Field(default=None, description="New content drops the cues that are not given with it.")
 
 
-NULLABLE = frozenset({"created_at", "occurred_at", "valid_until", "channel", "source"})
+NULLABLE = frozenset({"context", "created_at", "occurred_at", "valid_until", "channel", "source"})
 """Fields of `MemoryChanges` that `null` clears; other fields ignore `null`."""
 
 
@@ -107,7 +109,7 @@ class RelateBody(TenantRequest):
 
 
 class RejectedEntry(BaseModel):
-    """A rejected entry of an imported file. `line` counts from 1; 0 means the whole file."""
+    """What became of an entry of an imported file. `line` counts from 1; 0 means the whole file."""
 
     line: int
     reason: str
@@ -124,6 +126,14 @@ class ImportReport(BaseModel):
     refused: int = 0
     rejected: list[RejectedEntry] = Field(
         default_factory=list, description=f"The first {MOST_REPORTED} rejected entries."
+    )
+    omitted: int = Field(default=0, description="Number of parts that were left out on purpose.")
+    left_out: list[RejectedEntry] = Field(default_factory=list, description=f"The first {MOST_REPORTED} of these.")
+    changed: int = Field(default=0, description="Number of remarks about values that were not kept.")
+    notes: list[RejectedEntry] = Field(default_factory=list, description=f"The first {MOST_REPORTED} of these.")
+    types: dict[str, int] = Field(default_factory=dict, description="Number of memories read, by type.")
+    memories: list[Memory] = Field(
+        default_factory=list, description=f"In a dry run, the first {MOST_REPORTED} memories as they would be stored."
     )
 
 

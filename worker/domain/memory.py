@@ -65,11 +65,15 @@ class MemoryScope(DomainModel):
 
 
 class Memory(DomainModel):
-    """One memory; `importance` is 0 to 1, `created_at` may be unknown. Only searches read `cues`."""
+    """One memory; `importance` is 0 to 1, `created_at` may be unknown. `context` is the headings it was noted under.
+
+    Only searches read `cues` and `context`.
+    """
 
     id: Key
     type: MemoryType = MemoryType.FACT
     content: Text = Field(min_length=1)
+    context: Text | None = None
     importance: float = Field(default=0.5, ge=0.0, le=1.0)
     created_at: UtcTime | None = None
     occurred_at: UtcTime | None = None

@@ -18,7 +18,7 @@ WRITE_BUDGET = 60.0
 
 
 class OutputFormat(StrEnum):
-    """Formats of an export. Only Markdown loses information."""
+    """Formats of an export; none loses information."""
 
     JSONL = "jsonl"
     MARKDOWN = "markdown"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from worker.domain.kinds import SearchKind
 from worker.domain.memory import Candidate, Memory, MemoryType, SelectionTask, is_superseded
 from worker.recall.ranking import SECONDS_PER_DAY, USUAL_SIZE, keyword_unit
-from worker.text.names import folded
+from worker.text.names import folded, passage_text
 from worker.text.word_lists import FUNCTION_WORDS
 from worker.text.wording import marks
 
@@ -76,7 +76,7 @@ def _task_text(task: SelectionTask) -> str:
 def features(inputs: RelevanceInput, cut: Cutter) -> dict[str, Column]:
     """Return the columns by name, one value per candidate; there must be at least one candidate."""
     message, context = _task_text(inputs.task), _context(inputs.task)
-    texts = [candidate.memory.content for candidate in inputs.candidates]
+    texts = [passage_text(candidate.memory) for candidate in inputs.candidates]
     whole = f"{context} {message}" if context else message
     by_words, by_pieces = _by_words("m", message, inputs), _by_pieces("m", message, texts, cut)
     return {
@@ -204,7 +204,7 @@ def _of_memory(inputs: RelevanceInput) -> dict[str, Column]:
 def _by_words(prefix: str, text: str, inputs: RelevanceInput) -> dict[str, Column]:
     """Return shared words, names, figures and entities; words are weighted by their rarity among the candidates."""
     told = marks(text)
-    notes = [note(one.memory.content).marks for one in inputs.candidates]
+    notes = [note(passage_text(one.memory)).marks for one in inputs.candidates]
     wanted = sorted(told.words - FUNCTION_WORDS)
     holders = {word: sum(word in note.words for note in notes) for word in wanted}
     weights = {word: float(np.log(1.0 + len(notes) / (1.0 + holders[word]))) for word in wanted}

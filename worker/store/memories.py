@@ -254,7 +254,7 @@ def _versioned(
         kept["version"] = max(memory.version, present.version + (not same))
         if same and "cues" not in memory.model_fields_set:
             kept["cues"] = present.cues
-        if memory.superseded_by is None:
+        if memory.superseded_by is None and "superseded_by" not in memory.model_fields_set:
             kept |= {"superseded_by": present.superseded_by, "superseded_at": present.superseded_at}
     return memory.model_copy(update=kept)
 

@@ -7,6 +7,7 @@ from worker.domain.cues import CueVectors
 from worker.domain.memory import Memory, Vector
 from worker.domain.vectors import packed
 from worker.ports.models import Embedder
+from worker.text.names import passage_text
 
 JOINT_CHARS = 600
 """Characters of the text beside its cues, so that the cues of a long text are within what an embedder reads."""
@@ -28,11 +29,12 @@ async def vectors_of(embedder: Embedder, memories: Sequence[Memory]) -> list[Mem
 
 
 def texts_of(memory: Memory) -> list[str]:
-    """Return the texts to embed: the content, and with cues both together and each cue."""
+    """Return the texts to embed: the content after its context, and with cues both together and each cue."""
     if not memory.cues:
-        return [memory.content]
+        return [passage_text(memory)]
     cues = [cue.text for cue in memory.cues]
-    return [memory.content, "\n".join([memory.content[:JOINT_CHARS], *cues]), *cues]
+    text = passage_text(memory)
+    return [text, "\n".join([text[:JOINT_CHARS], *cues]), *cues]
 
 
 def assembled(memory: Memory, vectors: Mapping[str, Vector | None]) -> MemoryVectors:

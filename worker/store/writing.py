@@ -244,4 +244,4 @@ def _keeps_vectors(memory: Memory, known: Memory | None) -> bool:
 
 
 def _read_by_search(memory: Memory) -> tuple[object, ...]:
-    return memory.content, memory.entities, [cue.text for cue in memory.cues]
+    return memory.content, memory.context, memory.entities, [cue.text for cue in memory.cues]

@@ -55,8 +55,13 @@ def named_text(memory: Memory) -> str:
 
 
 def keyword_text(memory: Memory) -> str:
-    """Return the text of a memory for the keyword index: its content, names and cues."""
-    return "\n".join([named_text(memory), *(cue.text for cue in memory.cues)])
+    """Return the text of a memory for the keyword index: its content, context, names and cues."""
+    return "\n".join([passage_text(memory), *memory.entities, *(cue.text for cue in memory.cues)])
+
+
+def passage_text(memory: Memory) -> str:
+    """Return the content after its context, as searches compare it with a message."""
+    return f"{memory.context}: {memory.content}" if memory.context else memory.content
 
 
 def spoken_keys(text: str) -> tuple[str, ...]:

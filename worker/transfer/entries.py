@@ -20,6 +20,7 @@ from worker.text.masking import mask_secrets
 
 MAX_CONTENT_CHARS = 20_000
 BLANK = "content: must not be blank"
+REST_SKIPPED = "the rest of the file was skipped"
 INJECTED_BLOCK = "content: contains an injected block; remove the block first"
 
 _CONTROL = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -29,11 +30,29 @@ _ALIASES = {"text": "content", "memory": "content", "tags": "entities"}
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
-    """An entry that was not imported; lines are numbered from 1."""
+class Remark:
+    """What became of a part of a file; lines are numbered from 1, and 0 means the whole file."""
 
     line: int
     reason: str
+
+
+class Rejected(Remark):
+    """An entry that was not imported because something about it is wrong or unclear."""
+
+    __slots__ = ()
+
+
+class LeftOut(Remark):
+    """Something that was left out on purpose: no memory, or one that no longer holds where it comes from."""
+
+    __slots__ = ()
+
+
+class Noted(Remark):
+    """Something about an imported entry that was changed or not kept."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +63,7 @@ class Fields:
     values: dict[str, Any]
 
 
-Found = Fields | Rejected
+Found = Fields | Remark
 
 
 def memory_from(raw: Mapping[str, Any], now: datetime | None, *, mask: bool = False) -> Memory:
@@ -84,8 +103,12 @@ def _checked(fields: Mapping[str, Any]) -> Memory:
 
 
 def derived_id(fields: Mapping[str, Any]) -> str:
-    """Return an id that is always the same for the same content and scope, so that duplicates are stored once."""
-    identity = json.dumps([fields.get("scope") or {}, fields.get("content")], sort_keys=True, default=str)
+    """Return an id that is always the same for the same content, context and scope.
+
+    So duplicates are stored once, and equal lines under different headings are two memories.
+    """
+    context = [fields["context"]] if fields.get("context") else []
+    identity = json.dumps([fields.get("scope") or {}, fields.get("content"), *context], sort_keys=True, default=str)
     return "m" + hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:24]
 
 

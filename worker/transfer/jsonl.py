@@ -1,14 +1,12 @@
 """JSON Lines, one memory per line, as written by `export`."""
 
 import json
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from worker.domain.errors import MemoryRejected
-from worker.domain.memory import Memory
 
-from .entries import Fields, Found, Rejected, memory_from
+from .entries import Fields, Found, Rejected
 from .text import TextLine, lines_of
 
 NO_OBJECT = "not a JSON object"
@@ -16,20 +14,7 @@ NO_OBJECT = "not a JSON object"
 
 def read_jsonl(stream: TextIO, name: str) -> Iterator[Found]:
     """Read the objects of a stream of JSON Lines."""
-    return _found(lines_of(stream))
-
-
-def read_lines(lines: Iterable[str], now: datetime) -> Iterator[tuple[int, Memory | Rejected]]:
-    """Read each non-blank line as a memory or a rejected entry, with its line number."""
-    for found in _found(TextLine(number, text) for number, text in enumerate(lines, 1)):
-        try:
-            yield found.line, found if isinstance(found, Rejected) else memory_from(found.values, now)
-        except MemoryRejected as error:
-            yield found.line, Rejected(found.line, str(error))
-
-
-def _found(lines: Iterable[TextLine]) -> Iterator[Found]:
-    for line in lines:
+    for line in lines_of(stream):
         if line.fault is not None:
             yield Rejected(line.number, line.fault)
         elif line.text.strip():

@@ -1,23 +1,28 @@
-"""Markdown notes and memory files of coding agents: every list item and paragraph is a memory.
+"""Markdown notes, plain texts and memory files of coding agents: every list item and paragraph is a memory.
 
-Headings are its topic and are prepended to the text, except headings that name a type ("Decisions") or a date. Front
-matter applies to the whole file.
+Headings are its context, except headings that name a type ("Decisions") or a date. Front matter applies to the whole
+file.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
 from pathlib import PurePath
 from typing import Any, TextIO
 
-from worker.domain.memory import Memory, MemoryType
+from worker.domain.memory import MemoryType
 
-from .entries import Fields, Found, Rejected, split_names
-from .markdown_blocks import Block, FrontMatter, parts_of
+from .dates import read_day
+from .entries import Fields, Found, LeftOut, Rejected, Remark, split_names
+from .field_names import FIELDS, TYPE_NAMES, snake_case
+from .front_matter import FrontMatter
+from .markdown_blocks import COMMENT, Block, BlockKind, parts_of
+from .markdown_export import exported_fields
 from .text import lines_of
 
-AGENT_FILES = frozenset({"claude.md", "claude.local.md", "agents.md", "gemini.md", "memory.md"})
+AGENT_FILES = frozenset(
+    {"claude.md", "claude.local.md", "agents.md", "gemini.md", "memory.md", "copilot-instructions.md"}
+)
 AGENT_TYPES = {
     "user": MemoryType.IDENTITY,
     "feedback": MemoryType.PREFERENCE,
@@ -29,32 +34,16 @@ AGENT_TYPES = {
 MAX_WHOLE_CHARS = 1000
 """Maximum length of an agent's memory file that becomes a single memory."""
 
-_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T]\d{2}:\d{2}(?::\d{2})?)?")
-_DATED_START = re.compile(r"\[?(\d{4}-\d{2}-\d{2})\]?(?:[ \t]*[:–—-][ \t]*|[ \t]+)(?=\S)")
-_DATED_END = re.compile(r"[ \t]*\((\d{4}-\d{2}-\d{2})\)$")
-_CHECKBOX = re.compile(r"\[([ xX])\][ \t]+")
-_POINTER = re.compile(r"\[[^\]]*\]\([^)\s]+\.md\)")
-_IMPORT = re.compile(r"@[\w~./-]+$")
-_LETTERS = re.compile(r"[^a-z]+")
+MAX_CONTEXT_CHARS = 300
 
-_TYPE_TITLES = {kind.value: kind for kind in MemoryType} | {
-    "identities": MemoryType.IDENTITY,
-    "goals": MemoryType.GOAL,
-    "decisions": MemoryType.DECISION,
-    "todos": MemoryType.TODO,
-    "to_do": MemoryType.TODO,
-    "to_dos": MemoryType.TODO,
-    "tasks": MemoryType.TODO,
-    "preferences": MemoryType.PREFERENCE,
-    "facts": MemoryType.FACT,
-    "events": MemoryType.EVENT,
-    "observations": MemoryType.OBSERVATION,
-    "mental_models": MemoryType.MENTAL_MODEL,
-}
-_PLURALS = {kind: title for title, kind in _TYPE_TITLES.items()}
-_SCOPE = ("user", "agent", "project")
-_SAME = {"date": "created_at", "created": "created_at", "expires": "valid_until", "tags": "entities"}
-_KEPT = ("type", "created_at", "occurred_at", "valid_until", "importance", "channel", "entities", *_SCOPE)
+_DATED_TITLE = re.compile(r"[\[(]?(\d{4}-\d{2}-\d{2})(?:[ T]\d{2}:\d{2}(?::\d{2})?)?[\])]?[ \t]*[:–—|-]*[ \t]*")
+_DATED_START = re.compile(r"(?:\[(\d{4}-\d{2}-\d{2})\][ \t]*[:–—-]?|(\d{4}-\d{2}-\d{2})[ \t]*[:–—-])[ \t]*(?=\S)")
+_DATED_SENTENCE = re.compile(r"(\d{4}-\d{2}-\d{2})[ \t]+(?=\S)")
+_DATED_END = re.compile(r"[ \t]*\((\d{4}-\d{2}-\d{2})\)$")
+_CHECKBOX = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
+_POINTER = re.compile(r"\[[^\]]*\]\([^)\s]+\.md\)")
+_IMPORT = re.compile(r"\s*(?:[-*+]\s+)?@[\w~./-]+\s*")
+_NO_SUBJECT = frozenset({"log", "notes", "note", "journal", "diary", "entry", "daily", "daily log", "daily notes"})
 
 
 @dataclass
@@ -64,11 +53,12 @@ class _Note:
     name: str
     agent_file: bool
     fields: dict[str, Any] = field(default_factory=dict)
+    title: str | None = None
     whole: bool = False
 
 
 def read_markdown(stream: TextIO, name: str) -> Iterator[Found]:
-    """Read the memories of a file of notes."""
+    """Read the memories of a file of notes, or of a plain text."""
     return _read(stream, _Note(name, agent_file=False))
 
 
@@ -81,13 +71,16 @@ def read_agent_memory(stream: TextIO, name: str) -> Iterator[Found]:
 
 
 def _read(stream: TextIO, note: _Note) -> Iterator[Found]:
-    if dated := _DATE.match(PurePath(note.name).stem):
+    dated = _DATED_TITLE.match(PurePath(note.name).stem)
+    if dated and read_day(dated[1]):
         note.fields["created_at"] = dated[1]
     whole: list[Block] | None = None
     for part in parts_of(lines_of(stream)):
-        if isinstance(part, Rejected):
+        if isinstance(part, Remark):
             yield part
         elif isinstance(part, FrontMatter):
+            if part.fault:
+                yield Rejected(part.line, part.fault)
             _apply(part, note)
             whole = [] if note.whole else None
         elif whole is None:
@@ -98,73 +91,118 @@ def _read(stream: TextIO, note: _Note) -> Iterator[Found]:
                 yield from (found for block in whole for found in _entries(block, note))
                 whole = None
     if whole:
-        text = "\n".join(f"- {block.text}" if block.item else block.text for block in whole)
-        yield _entry(whole[0].line, text, note, {})
+        text = "\n".join(f"- {block.text}" if block.kind is BlockKind.ITEM else block.text for block in whole)
+        context = {"context": note.title} if note.title else {}
+        yield Fields(whole[0].line, {**note.fields, **context, "content": text, "source": note.name})
 
 
 def _apply(front: FrontMatter, note: _Note) -> None:
+    """Use the front matter for all memories of the file. How its values are read is decided later, as in any format."""
     more = front.values.get("metadata")
     values = {**(more if isinstance(more, dict) else {}), **front.values}
+    values.pop("metadata", None)
     kind = str(values.get("type", "")).strip().lower()
-    named = {_SAME.get(key, key): value for key, value in values.items() if value not in (None, "")}
-    fields = {key: _plain(named[key]) for key in _KEPT if key in named}
-    fields.pop("type", None)
     if kind in AGENT_TYPES:
         note.agent_file, note.whole = True, "description" in values or "name" in values
-        fields["type"] = AGENT_TYPES[kind].value
-    elif kind in _TYPE_TITLES:
-        fields["type"] = _TYPE_TITLES[kind].value
-    if "entities" in fields:
-        fields["entities"] = split_names(fields["entities"])
-    note.fields |= fields
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, date | datetime) else value
+        values["type"] = AGENT_TYPES[kind].value
+    title = next((values.pop(key) for key in ("title", "name") if isinstance(values.get(key), str)), None)
+    note.title = " ".join(title.split())[:MAX_CONTEXT_CHARS] if title else None
+    if note.agent_file:
+        values.pop("description", None)
+    given = {snake_case(key): value for key, value in values.items() if value not in ("", "~", "null", None)}
+    named = {FIELDS.get(key, key): value for key, value in given.items()}
+    if "entities" in named:
+        named["entities"] = split_names(named["entities"])
+    note.fields |= {key: value for key, value in named.items() if key not in ("content", "context")}
 
 
 def _entries(block: Block, note: _Note) -> Iterator[Found]:
-    if note.agent_file and (_POINTER.match(block.text) or _IMPORT.match(block.text)):
+    exported = next((found for comment in block.comments if (found := exported_fields(comment, block.text))), None)
+    if exported is not None:
+        placed = {"type": _placed(block.headings).kind or MemoryType.FACT.value}
+        yield Fields(block.line, {**placed, **exported})
         return
-    text, own = block.text, dict[str, Any]()
+    if block.comments:
+        yield LeftOut(block.line, COMMENT)
+    text = block.text
+    if note.agent_file and block.kind is not BlockKind.CODE:
+        if _POINTER.match(text):
+            yield LeftOut(block.line, "a pointer to another file")
+            return
+        lines = text.split("\n")
+        kept = [line for line in lines if not _IMPORT.fullmatch(line)]
+        if len(kept) < len(lines):
+            yield LeftOut(block.line, "an import of another file")
+        text = "\n".join(kept)
+    if text.strip():
+        yield _entry(block, text, note)
+
+
+def _entry(block: Block, text: str, note: _Note) -> Fields:
+    place = _placed((note.title, *block.headings) if note.title else block.headings)
+    own: dict[str, Any] = {"type": place.kind} if place.kind else {}
+    if place.day:
+        own["created_at"] = place.day
+    if block.kind is not BlockKind.CODE:
+        text = _own_values(text, own)
+    topics = list(place.topics)
+    if place.subject:
+        text = f"{place.subject}: {text}"
+    elif topics and _continues(block, text):
+        text = f"{topics.pop()}:{chr(10) if block.kind is BlockKind.CODE else ' '}{text}"
+    if topics:
+        own["context"] = " / ".join(topics)[:MAX_CONTEXT_CHARS]
+    return Fields(block.line, {**note.fields, **own, "content": text, "source": note.name})
+
+
+def _own_values(text: str, own: dict[str, Any]) -> str:
+    """Take checkbox and date from a text, and return the rest."""
     if box := _CHECKBOX.match(text):
         own["type"] = MemoryType.TODO.value if box[1] == " " else MemoryType.EVENT.value
         text = text[box.end() :] if box[1] == " " else f"Done: {text[box.end() :]}"
+    started, ended = _DATED_START.match(text) or _dated_sentence(text), _DATED_END.search(text)
+    if started and (day := next(filter(None, started.groups()))) and read_day(day):
+        own["created_at"], text = day, text[started.end() :]
+    elif ended and read_day(ended[1]) and text[: ended.start()].strip():
+        own["created_at"], text = ended[1], text[: ended.start()]
+    return text
+
+
+def _dated_sentence(text: str) -> "re.Match[str] | None":
+    """Match a date before a sentence, as in "2026-01-31 Moved to Berlin". In "2026-01-31 is late" it belongs to it."""
+    found = _DATED_SENTENCE.match(text)
+    return found if found and not text[found.end()].islower() and not text[found.end()].isdigit() else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What the headings above a text say about it."""
+
+    kind: str | None
+    day: str | None
+    subject: str | None
+    topics: tuple[str, ...]
+
+
+def _placed(headings: tuple[str, ...]) -> _Place:
+    """Read headings. The nearest one without a date may name a type; a date's subject belongs to the text."""
     topics: list[str] = []
-    for title in block.headings:
-        key = _LETTERS.sub("_", title.lower()).strip("_")
-        if key in _TYPE_TITLES:
-            own.setdefault("type", _TYPE_TITLES[key].value)
-        elif dated := _DATE.match(title):
-            own["created_at"] = dated[1]
+    kind = day = subject = None
+    for title in headings:
+        dated = _DATED_TITLE.match(title)
+        if dated and read_day(dated[1]):
+            day, rest = dated[1], title[dated.end() :].strip()
+            subject = rest if rest and rest.lower() not in _NO_SUBJECT else None
         else:
             topics.append(title)
-    if dated := _DATED_START.match(text):
-        own["created_at"], text = dated[1], text[dated.end() :]
-    elif dated := _DATED_END.search(text):
-        own["created_at"], text = dated[1], text[: dated.start()]
-    yield _entry(block.line, _with_topic(text, topics), note, own)
-
-
-def _with_topic(text: str, topics: list[str]) -> str:
+    if topics and (named := TYPE_NAMES.get(snake_case(topics[-1]))):
+        kind = named.value
+        topics.pop()
     # the outermost heading is usually the title of the file, so it is only used if there is no other
-    said = topics[1:] or topics
-    return f"{' / '.join(said)}: {text}" if said else text
+    return _Place(kind, day, subject, tuple(topics[1:] or topics))
 
 
-def _entry(line: int, text: str, note: _Note, own: dict[str, Any]) -> Fields:
-    fields = {**note.fields, **own, "content": text, "source": note.name}
-    scope = {key: str(fields.pop(key)) for key in _SCOPE if key in fields}
-    return Fields(line, {**fields, "scope": scope} if scope else fields)
-
-
-def type_heading(kind: MemoryType) -> str:
-    """Return the heading for memories of a type."""
-    return f"## {_PLURALS[kind].replace('_', ' ').capitalize()}\n\n"
-
-
-def markdown_item(memory: Memory) -> str:
-    """Return a memory as a list item with its text and date; ids, owners and relations are lost."""
-    text = "\n  ".join(line.strip() for line in memory.content.strip().splitlines() if line.strip())
-    dated = f" ({memory.created_at.astimezone(UTC):%Y-%m-%d})" if memory.created_at else ""
-    return f"- {text}{dated}\n"
+def _continues(block: Block, text: str) -> bool:
+    """Return whether a text says little without its heading: code, figures, or the rest of a sentence."""
+    first = next((character for character in text if character.isalnum()), "")
+    return block.kind is BlockKind.CODE or first.islower() or not any(map(str.isalpha, text))

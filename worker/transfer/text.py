@@ -38,6 +38,13 @@ class CountedFile(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self.done = self._file.seek(offset, whence)
+        return self.done
+
     def readinto(self, buffer: Any) -> int:
         count = self._file.readinto(buffer)
         self.done += count

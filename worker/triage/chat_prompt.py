@@ -11,6 +11,7 @@ from worker.domain.errors import ModelError, PromptError
 from worker.domain.memory import Candidate, SelectionTask, is_superseded
 from worker.domain.model_calls import ChatRequest
 from worker.domain.model_profile import SchemaKind
+from worker.text.names import passage_text
 from worker.text.rendering import OUTDATED
 from worker.text.tokens import estimate_tokens
 
@@ -233,7 +234,7 @@ def candidate_text(candidate: Candidate, present: Callable[[str], str], now: dat
     memory = candidate.memory
     moment = memory.occurred_at or memory.created_at
     day = f"{moment.date().isoformat()} " if moment else ""
-    text = present(memory.content)
+    text = present(passage_text(memory))
     if len(text) > _CANDIDATE_CHARACTERS:
         text = text[: _CANDIDATE_CHARACTERS - 1] + "…"
     state = f"({OUTDATED}) " if is_superseded(memory, now) else ""

@@ -70,7 +70,7 @@ def test_a_dry_run_stores_nothing_and_opens_nothing(cli: CommandLine, tmp_path: 
 
 
 def test_a_file_whose_format_cannot_be_told_does_not_stop_the_others(cli: CommandLine, tmp_path: Path) -> None:
-    odd = written(tmp_path / "odd.txt", "hello there")
+    odd = written(tmp_path / "odd.dat", "hello there")
     done = cli.json("import", str(odd), str(written(tmp_path / "a.jsonl", *numbered(1))), exit_code=1)
     assert (done["created"], done["refused"]) == (1, 1)
     assert "--format" in done["rejected"][0]["reason"]
@@ -119,7 +119,7 @@ def test_without_that_they_are_stored_as_they_are(cli: CommandLine, tmp_path: Pa
     assert "hunter22" in cli.ok("export")
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "markdown"])
 def test_an_export_imported_into_an_empty_store_exports_the_same(tmp_path: Path, kind: str) -> None:
     rich = [
         {"id": "m1", "content": 'Line one\r\nline two, "quoted"; é 経費', "type": "event", "importance": 0.25},
@@ -129,19 +129,19 @@ def test_an_export_imported_into_an_empty_store_exports_the_same(tmp_path: Path,
     ]
     first, second = command_line(tmp_path / "1"), command_line(tmp_path / "2")
     first.ok("import", str(written(tmp_path / "a.jsonl", *rich)))
-    exported = tmp_path / f"out.{kind}"
+    exported = tmp_path / f"out.{'md' if kind == 'markdown' else kind}"
     assert first.json("export", str(exported), "--format", kind)["exported"] == 303
     second.ok("import", str(exported))
     assert sorted(second.ok("export").splitlines()) == sorted(first.ok("export").splitlines())
 
 
-def test_markdown_keeps_text_type_and_day(tmp_path: Path) -> None:
+def test_markdown_can_be_read_by_people(tmp_path: Path) -> None:
     first, second = command_line(tmp_path / "1"), command_line(tmp_path / "2")
     lines = [{"content": "Barge 4 is sold", "type": "decision", "created_at": "2026-01-03"}, {"content": "Fog"}]
     first.ok("import", str(written(tmp_path / "a.jsonl", *lines)))
     first.ok("export", str(tmp_path / "out.md"), "--format", "markdown")
     text = (tmp_path / "out.md").read_text(encoding="utf-8")
-    assert "## Decisions\n\n- Barge 4 is sold (2026-01-03)\n" in text
+    assert "## Decisions\n\n- Barge 4 is sold (2026-01-03) <!-- " in text
     second.ok("import", str(tmp_path / "out.md"))
     found = {memory["content"]: memory for memory in second.json("list")["memories"]}
     assert found.keys() == {"Barge 4 is sold", "Fog"}
@@ -192,3 +192,72 @@ def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert (done["created"] + done["unchanged"], done["updated"], done["refused"]) == (3000, 0, 1)
     listed = command(tmp_path, "export", variables=variables).stdout.splitlines()
     assert len(listed) == len({json.loads(entry)["id"] for entry in listed}) == 3000
+
+
+def edited(folder: Path, *lines: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    return written(folder / "MEMORY.md", "# Memory", "", *(f"- {line}" for line in lines))
+
+
+def test_an_edited_file_updates_what_came_from_it(cli: CommandLine, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    before, gone, kept = (
+        "Cabin holds lapse after 15 minutes.",
+        "The old gate code is 4471.",
+        "Deploys go out on Tuesdays.",
+    )
+    after = before.replace("15", "12")
+
+    def current() -> set[str]:
+        listed = cli.json("list")["memories"]
+        return {one["content"] for one in listed if not (one.get("superseded_by") or one.get("superseded_at"))}
+
+    edited(folder, before, gone, kept)
+    cli.ok("import", str(folder))
+    edited(folder, after, kept)
+    done = cli.json("import", str(folder))
+    assert [entry["text"] for entry in done["outdated"]] == [before]
+    assert [entry["text"] for entry in done["gone"]] == [gone]
+    assert current() == {after, gone, kept}
+    assert "import again with --outdated" in cli.ok("import", str(folder))
+    cli.ok("import", str(folder), "--outdated")
+    assert current() == {after, kept}
+    edited(folder, before, kept)
+    cli.ok("import", str(folder))
+    assert current() == {before, kept}
+    (folder / "MEMORY.md").rename(tmp_path / "MEMORY.md")
+    written(folder / "other.md", f"- {kept}")
+    done = cli.json("import", str(folder))
+    assert [entry["text"] for entry in done["gone"]] == [before]
+
+
+def test_a_folder_of_which_nothing_is_read_does_not_look_like_success(cli: CommandLine, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    (folder / "node_modules").mkdir(parents=True)
+    written(folder / "node_modules" / "README.md", "- Pads a string")
+    written(folder / "main.py", "x = 1")
+    shown = cli.run("import", str(folder))
+    assert shown.exit_code == 1
+    assert "no memories found, 2 left out" in shown.output
+    assert "node_modules/: a vendored or generated folder" in shown.output
+    assert "1 .py" in shown.output
+
+
+def test_a_dry_run_shows_each_memory_as_it_would_become(cli: CommandLine, tmp_path: Path) -> None:
+    file = written(
+        tmp_path / "n.md", "---", "user: ada", "---", "## Style", "", "- Use tabs (2026-01-03)", "- [ ] Call Bo"
+    )
+    shown = cli.ok("import", str(file), "--dry-run")
+    assert "fact · 2026-01-03 · user ada · [Style] Use tabs" in shown or "[Style] · Use tabs" in shown
+    assert "types: 1 fact, 1 todo" in shown
+    memories = cli.json("import", str(file), "--dry-run")["memories"]
+    assert [(memory.get("type"), memory["scope"]) for memory in memories] == [
+        (None, {"user": "ada"}),
+        ("todo", {"user": "ada"}),
+    ]
+
+
+def test_a_question_about_a_heading_finds_what_is_under_it(cli: CommandLine, tmp_path: Path) -> None:
+    cli.ok("import", str(written(tmp_path / "log.md", "# Log", "## Harbour crane", "- Gets a new motor in June")))
+    found = cli.json("recall", "harbour crane")["memories"]
+    assert [memory["text"] for memory in found] == ["Gets a new motor in June"]

@@ -409,7 +409,7 @@ async def test_an_unknown_file_format_is_refused() -> None:
         unclear = await client.post(
             "/v1/memories/import", content=b"words", headers={"Content-Type": "application/octet-stream"}
         )
-        plain = await client.post("/v1/memories/import", content=b"words", headers={"Content-Type": "text/plain"})
+        plain = await client.post("/v1/memories/import", content=b"words", headers={"Content-Type": "text/html"})
     assert (unclear.status_code, plain.status_code) == (422, 415)
     assert "?format=" in unclear.json()["detail"]
 

@@ -10,26 +10,30 @@ import pytest
 
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory, MemoryType
-from worker.transfer import Format, Rejected, Source, markdown_item, sources, type_heading
+from worker.transfer import Format, LeftOut, Noted, Rejected, Remark, Source, markdown_item, sources, type_heading
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def read(path: Path, content: str | bytes, wanted: Format | None = None) -> list[Memory | Rejected]:
+def read(path: Path, content: str | bytes, wanted: Format | None = None) -> list[Memory | Remark]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return list(Source(path, path.name, wanted).entries(now=NOW))
 
 
-def taken(entries: list[Memory | Rejected]) -> list[Memory]:
+def taken(entries: list[Memory | Remark]) -> list[Memory]:
     return [entry for entry in entries if isinstance(entry, Memory)]
 
 
-def refused(entries: list[Memory | Rejected]) -> list[Rejected]:
+def refused(entries: list[Memory | Remark]) -> list[Rejected]:
     return [entry for entry in entries if isinstance(entry, Rejected)]
 
 
-def contents(entries: list[Memory | Rejected]) -> list[str]:
+def remarks(entries: list[Memory | Remark]) -> list[Remark]:
+    return [entry for entry in entries if isinstance(entry, LeftOut | Noted)]
+
+
+def contents(entries: list[Memory | Remark]) -> list[str]:
     return [memory.content for memory in taken(entries)]
 
 
@@ -139,19 +143,21 @@ not a memory -->
 
 
 def test_notes_give_items_and_paragraphs_with_topic_type_date_and_owner(tmp_path: Path) -> None:
-    memories = taken(read(tmp_path / "notes.md", NOTES))
-    assert [memory.content for memory in memories] == [
-        "Harbour notes: The harbour master is Imre.\nHe works nights.",
-        "Harbour notes: Barge 4 is sold",
-        "Harbour notes: Crane 2 is kept\n  - until spring\n  - with a new motor",
-        "Berths: Berth 9 is for tugs",
-        "Berths: Run the pump check:\n```sh\npump --check\n```",
-        "Harbour notes: Call the diver",
-        "Harbour notes: Done: Paint the mast",
-        "Harbour notes: Fog all day",
+    entries = read(tmp_path / "notes.md", NOTES)
+    memories = taken(entries)
+    assert [(memory.context, memory.content) for memory in memories] == [
+        ("Harbour notes", "The harbour master is Imre.\nHe works nights."),
+        ("Harbour notes", "Barge 4 is sold"),
+        ("Harbour notes", "Crane 2 is kept\n  - until spring\n  - with a new motor"),
+        ("Decisions / Berths", "Berth 9 is for tugs"),
+        ("Decisions / Berths", "Run the pump check:\n```sh\npump --check\n```"),
+        ("Harbour notes", "Call the diver"),
+        ("Harbour notes", "Done: Paint the mast"),
+        ("Harbour notes", "Fog all day"),
     ]
     kinds = [memory.type.value for memory in memories]
-    assert kinds == ["fact", *["decision"] * 4, "todo", "event", "fact"]
+    assert kinds == ["fact", "decision", "decision", "fact", "fact", "todo", "event", "fact"]
+    assert [type(remark).__name__ for remark in remarks(entries)] == ["Noted", "LeftOut"]
     days = [f"{memory.created_at:%m-%d}" for memory in memories]
     assert days == ["01-03", "02-01", "02-03", "01-03", "01-03", "01-03", "01-03", "02-09"]
     assert {memory.scope.user for memory in memories} == {"mara"}
@@ -188,11 +194,13 @@ See @docs/style.md for the style.
 
 
 def test_an_instruction_file_gives_preferences_without_pointers(tmp_path: Path) -> None:
-    memories = taken(read(tmp_path / "CLAUDE.md", CLAUDE))
-    assert [memory.content for memory in memories] == [
-        "Harbour app: See @docs/style.md for the style.\n@~/.claude/more.md",
-        "Commands: Build with `make all`",
+    entries = read(tmp_path / "CLAUDE.md", CLAUDE)
+    memories = taken(entries)
+    assert [(memory.context, memory.content) for memory in memories] == [
+        ("Harbour app", "See @docs/style.md for the style."),
+        ("Commands", "Build with `make all`"),
     ]
+    assert [remark.line for remark in remarks(entries)] == [3, 8]
     assert {memory.type for memory in memories} == {MemoryType.PREFERENCE}
 
 
@@ -236,8 +244,9 @@ def test_tables_with_every_delimiter_a_mark_and_other_names(tmp_path: Path, deli
 def test_rows_that_cannot_be_taken_say_their_line(tmp_path: Path) -> None:
     text = 'id,content,type\n1,"two\nlines",fact\n2,,fact\n3,x,colour\n\n4,y,Todo\n'
     entries = read(tmp_path / "t.csv", text)
-    assert contents(entries) == ["two\nlines", "y"]
-    assert [fault.line for fault in refused(entries)] == [4, 5]
+    assert contents(entries) == ["two\nlines", "x", "y"]
+    assert [fault.line for fault in refused(entries)] == [4]
+    assert [(note.line, note.reason) for note in remarks(entries)] == [(5, "type 'colour': unknown; stored as fact")]
     (fault,) = refused(read(tmp_path / "u.csv", "a,b\n1,2\n"))
     assert "needs a column" in fault.reason
 
@@ -245,7 +254,8 @@ def test_rows_that_cannot_be_taken_say_their_line(tmp_path: Path) -> None:
 def test_a_quote_that_is_never_closed_costs_no_memory(tmp_path: Path) -> None:
     text = 'id,content\n1,"open\n' + "2,x\n" * 40_000
     entries = read(tmp_path / "t.csv", text)
-    assert "unclosed quote" in refused(entries)[0].reason
+    assert [(fault.line, "unclosed quote" in fault.reason) for fault in refused(entries)] == [(2, True)]
+    assert len(taken(entries)) == 40_000
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.md", "a.csv", "a.json"])
@@ -277,6 +287,8 @@ def test_the_format_is_told_by_the_name_or_by_what_is_inside(tmp_path: Path) -> 
     assert told("c", '[{"content":"x"}]') is Format.JSON
     assert told("d", "id;content\n1;x\n") is Format.CSV
     assert told("CLAUDE.md", "- x") is Format.CLAUDE
+    assert told("style.mdc", "- x") is Format.CLAUDE
+    assert told("notes.txt", "x") is Format.TEXT
     assert told("notes.MD", "- x") is Format.MARKDOWN
     with pytest.raises(MemoryRejected, match="--format"):
         told("e", "hello there\n")
@@ -287,7 +299,8 @@ def test_a_folder_gives_its_files_once_without_hidden_ones(tmp_path: Path) -> No
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("", encoding="utf-8")
     found = sources([tmp_path, tmp_path / "b.md"])
-    assert [source.name for source in found] == ["b.md", "c.csv", "a/x.jsonl"]
+    assert [source.name for source in found.files] == ["b.md", "c.csv", "a/x.jsonl"]
+    assert [remark.reason for _, remark in found.left_out] == ["files of other kinds are not read: 1 .png"]
     with pytest.raises(OSError, match="missing"):
         sources([tmp_path / "missing"])
 
@@ -299,8 +312,7 @@ def test_notes_that_were_exported_are_read_back_with_text_type_and_day(tmp_path:
         for number, kind in enumerate(MemoryType)
     ]
     text = "".join(type_heading(memory.type) + markdown_item(memory) + "\n" for memory in memories)
-    back = taken(read(tmp_path / "notes.md", text))
-    assert [(m.type, m.content, m.created_at) for m in back] == [(m.type, m.content, m.created_at) for m in memories]
+    assert read(tmp_path / "notes.md", text) == memories
 
 
 @pytest.mark.parametrize("name", ["big.jsonl", "big.json", "big.md", "big.csv"])

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from worker.api.schemas import MOST_REPORTED, ImportReport, RejectedEntry
 from worker.domain.errors import MeeseeksError, MemoryRejected
 from worker.domain.memory import Memory
 from worker.operations.bulk import BATCH, OutputFormat, export_pieces, put_batch
-from worker.transfer import Format, Rejected, Source
+from worker.transfer import Format, LeftOut, Noted, Remark, Source, read_apart
 
 TAGS: list[Any] = ["memories"]
 
@@ -28,6 +28,7 @@ FORMATS: dict[str, Format | None] = {
     "application/jsonl": Format.JSONL,
     "application/x-ndjson": Format.JSONL,
     "text/markdown": Format.MARKDOWN,
+    "text/plain": Format.TEXT,
     "text/csv": Format.CSV,
     "text/tab-separated-values": Format.CSV,
     "application/json": None,
@@ -111,34 +112,48 @@ class _Import:
         except MemoryRejected as error:
             detail = "unknown or wrong file format; name it with ?format="
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, reason=Reason.BAD_REQUEST) from error
-        entries = source.entries(mask=self._mask)
-        while batch := await asyncio.to_thread(self._next_batch, entries):
-            await self._store(batch)
-            if await has_left(self._receive):
-                raise ClientGone
+        async with read_apart(path, file_format, mask=self._mask) as entries:
+            while batch := await self._next_batch(entries):
+                await self._store(batch)
+                if await has_left(self._receive):
+                    raise ClientGone
         return self._report
 
-    def _next_batch(self, entries: Iterator[Memory | Rejected]) -> list[Memory]:
-        """Return the next memories, and report rejected entries."""
+    async def _next_batch(self, entries: AsyncIterator[Memory | Remark]) -> list[Memory]:
+        """Return the next memories, and report what is not taken. Raise `ClientGone`."""
         batch: list[Memory] = []
-        for entry in entries:
+        async for entry in entries:
             if isinstance(entry, Memory):
                 batch.append(entry)
             else:
-                self._reject(entry)
+                self._remark(entry)
+                if await has_left(self._receive):
+                    raise ClientGone
             if len(batch) == BATCH:
                 break
         return batch
 
-    def _reject(self, entry: Rejected) -> None:
-        self._report.refused += 1
-        if len(self._report.rejected) < MOST_REPORTED:
-            self._report.rejected.append(RejectedEntry(line=entry.line, reason=entry.reason))
+    def _remark(self, entry: Remark) -> None:
+        report = self._report
+        if isinstance(entry, LeftOut):
+            report.omitted += 1
+            told = report.left_out
+        elif isinstance(entry, Noted):
+            report.changed += 1
+            told = report.notes
+        else:
+            report.refused += 1
+            told = report.rejected
+        if len(told) < MOST_REPORTED:
+            told.append(RejectedEntry(line=entry.line, reason=entry.reason))
 
     async def _store(self, batch: list[Memory]) -> None:
         report = self._report
         report.read += len(batch)
+        for memory in batch:
+            report.types[memory.type.value] = report.types.get(memory.type.value, 0) + 1
         if self._dry_run:
+            report.memories += batch[: MOST_REPORTED - len(report.memories)]
             return
         try:
             stored = await put_batch(self._executor.backend, self._tenant, batch, mask=self._mask)
@@ -164,7 +179,7 @@ def _add_export(app: FastAPI, executor: OperationExecutor) -> None:
         tenant: Tenant = "default",
         output_format: Annotated[
             OutputFormat,
-            Query(alias="format", description="jsonl and csv are lossless; markdown keeps text, type and date."),
+            Query(alias="format", description="All formats keep everything."),
         ] = OutputFormat.JSONL,
     ) -> Response:
         """Export all memories of a tenant as a file that can be imported again."""

@@ -146,7 +146,8 @@ def list_memories(
 def _row(memory: dict[str, Any]) -> list[str]:
     outdated = " (outdated)" if memory.get("superseded_by") or memory.get("superseded_at") else ""
     since = (memory.get("created_at") or "")[:10]
-    return [memory.get("type", MemoryType.FACT.value), memory["id"], since, memory["content"] + outdated]
+    context = f" [{memory['context']}]" if memory.get("context") else ""
+    return [memory.get("type", MemoryType.FACT.value), memory["id"], since, memory["content"] + context + outdated]
 
 
 def _cell(value: Any) -> str:

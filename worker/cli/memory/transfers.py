@@ -2,22 +2,18 @@
 
 import asyncio
 import io
-import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, TextIO
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from hooks.private_files import private_file
 from worker.cli.backend import open_client
 from worker.cli.options import Tenant, settings_of
-from worker.cli.output import answer, errors, fail, printed_as_json, say
+from worker.cli.output import answer, fail
 from worker.cli.progress import progress_bar
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
@@ -25,49 +21,42 @@ from worker.operations.bulk import BATCH, OutputFormat, batches, export_pieces, 
 from worker.operations.client import OperationClient
 from worker.settings.atomic_file import replacing
 from worker.settings.injection import Settings
-from worker.transfer import Format, Rejected, Source, sources
+from worker.transfer import REST_SKIPPED, Format, Rejected, Selection, Source, sources
 
-SHOWN_REJECTED = 20
-"""Rejected entries that are printed; a report has all of them."""
-
-
-@dataclass
-class Tally:
-    """The result of an import."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    rejected: list[dict[str, Any]] = field(default_factory=list)
-    refused: int = 0
-
-    def add(self, counts: dict[str, int]) -> None:
-        for name, count in counts.items():
-            self.counts[name] = self.counts.get(name, 0) + count
+from .import_report import ImportReport, reporting
+from .places import MAX_IDS, Comparison, Places
 
 
 def import_memories(
     context: typer.Context,
     paths: Annotated[list[Path], typer.Argument(help="Files or folders.", exists=True)],
     wanted: Annotated[Format | None, typer.Option("--format", help="File format (default: detected).")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the files without storing anything.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the memories without storing anything.")] = False,
     mask: Annotated[bool, typer.Option("--mask", help="Mask secrets before storing.")] = False,
-    report: Annotated[Path | None, typer.Option("--rejected", help="File for rejected entries, as JSON Lines.")] = None,
+    outdated: Annotated[
+        bool, typer.Option("--outdated", help="Mark memories as outdated whose lines are gone from their file.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option("--rejected", help="File for everything that was not taken, as JSON Lines.")
+    ] = None,
     tenant: Tenant = "default",
 ) -> None:
-    """Import memories from JSON Lines, JSON, CSV, Markdown notes, memory files of coding agents or a mem0 export.
+    """Import memories from notes, memory files of coding agents, tables, JSON, or the dump of another memory system.
 
-    Invalid entries are reported and skipped. Nothing is stored twice, so an interrupted import can be repeated.
+    Whatever is not taken is reported. Nothing is stored twice, and an edited file updates what came from it.
     """
     settings = settings_of(context)
-    mask = mask or settings.service.mask_secrets_at_write
-    tally = Tally()
+    options = _Options(mask or settings.service.mask_secrets_at_write, dry_run, outdated)
     try:
-        with _reporting(report, tally) as reject:
-            files = sources(paths, wanted)
-            asyncio.run(_import(settings, tenant, files, tally, reject, _Options(mask, dry_run)))
+        with reporting(report) as found:
+            selection = sources(paths, wanted)
+            for name, remark in selection.left_out:
+                found.remark(name, remark)
+            asyncio.run(_Import(tenant, selection, found, options).run(settings))
     except OSError as error:
         fail(str(error))
-    _print(tally, report)
-    if tally.refused:
+    found.print(report, dry_run=dry_run)
+    if found.failed:
         raise typer.Exit(1)
 
 
@@ -75,92 +64,82 @@ def import_memories(
 class _Options:
     mask: bool
     dry_run: bool
+    outdated: bool
 
 
-Reject = Callable[[Source, Rejected], None]
+class _Import:
+    """One import. It keeps the texts of each file's memories, unless there are too many to compare."""
 
+    def __init__(self, tenant: str, selection: Selection, report: ImportReport, options: _Options) -> None:
+        self._tenant = tenant
+        self._selection = selection
+        self._report = report
+        self._options = options
+        self._read: dict[Path, dict[str, str] | None] = {}
 
-@contextmanager
-def _reporting(report: Path | None, tally: Tally) -> Iterator[Reject]:
-    """Yield a function that counts rejected entries, keeps the first ones and writes all to `report`."""
-    stream = os.fdopen(private_file(report), "w", buffering=1, encoding="utf-8") if report is not None else None
+    async def run(self, settings: Settings) -> None:
+        files = self._selection.files
+        columns = (TextColumn("importing"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn())
+        with progress_bar(*columns) as progress:
+            task = progress.add_task("importing", total=sum(source.size for source in files))
 
-    def reject(source: Source, entry: Rejected) -> None:
-        line = {"file": source.name, "line": entry.line, "reason": entry.reason}
-        tally.refused += 1
-        if len(tally.rejected) < SHOWN_REJECTED:
-            tally.rejected.append(line)
-        if stream is not None:
-            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+            def advance() -> None:
+                progress.update(task, completed=sum(source.done for source in files))
 
-    try:
-        yield reject
-    finally:
-        if stream is not None:
-            stream.close()
+            if self._options.dry_run:
+                for batch in batches(self._entries(), BATCH):
+                    self._report.add({"would be read": len(batch)})
+                    advance()
+            elif files:
+                await self._store(settings, advance)
 
-
-async def _import(
-    settings: Settings, tenant: str, files: list[Source], tally: Tally, reject: Reject, options: _Options
-) -> None:
-    entries = _entries(files, reject, mask=options.mask)
-    total = sum(source.size for source in files)
-    columns = (TextColumn("importing"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn())
-    with progress_bar(*columns) as progress:
-        task = progress.add_task("importing", total=total)
-
-        def advance() -> None:
-            progress.update(task, completed=sum(source.done for source in files))
-
-        if options.dry_run:
-            for batch in batches(entries, BATCH):
-                tally.add({"would be read": len(batch)})
-                advance()
-            return
+    async def _store(self, settings: Settings, advance: Callable[[], None]) -> None:
         async with open_client(settings) as backend:
-            for batch in batches(entries, BATCH):
-                tally.add(await put_batch(backend, tenant, batch, mask=options.mask))
+            for batch in batches(self._entries(), BATCH):
+                self._report.add(await put_batch(backend, self._tenant, batch, mask=self._options.mask))
                 advance()
+            places = Places(settings.service.home, self._tenant)
+            comparison = Comparison(backend, self._tenant, places, self._report)
+            await comparison.files(self._read, self._selection.folders, mark=self._options.outdated)
 
+    def _entries(self) -> Iterator[Memory]:
+        """Yield the memories of all files in order, and report what is not taken and unreadable files."""
+        for source in self._selection.files:
+            texts: dict[str, str] = {}
+            whole = True
+            try:
+                for entry in source.entries(mask=self._options.mask):
+                    if isinstance(entry, Memory):
+                        self._take(source, entry, texts)
+                        yield entry
+                    else:
+                        whole = whole and not entry.reason.endswith(REST_SKIPPED)
+                        self._report.remark(source.name, entry)
+            except (OSError, MemoryRejected) as error:
+                whole = False
+                self._report.remark(source.name, Rejected(0, str(error)))
+            self._read[source.path.resolve()] = texts if whole and len(texts) <= MAX_IDS else None
 
-def _entries(files: list[Source], reject: Reject, *, mask: bool) -> Iterator[Memory]:
-    """Yield the memories of all files in order; pass invalid entries and unreadable files to `reject`."""
-    for source in files:
-        try:
-            for entry in source.entries(mask=mask):
-                if isinstance(entry, Memory):
-                    yield entry
-                else:
-                    reject(source, entry)
-        except (OSError, MemoryRejected) as error:
-            reject(source, Rejected(0, str(error)))
+    def _take(self, source: Source, memory: Memory, texts: dict[str, str]) -> None:
+        self._report.take(memory)
+        if self._options.dry_run:
+            self._report.preview(source.name, memory)
+        elif len(texts) <= MAX_IDS:
+            texts[memory.id] = memory.content
 
 
 async def put_all(backend: OperationClient, tenant: str, memories: Sequence[Memory]) -> dict[str, int]:
     """Store memories in batches and return the total counts."""
-    tally = Tally()
+    report = ImportReport()
     columns = (TextColumn("importing"), BarColumn(), MofNCompleteColumn())
     with progress_bar(
         *columns,
     ) as progress:
         task = progress.add_task("importing", total=len(memories))
         for batch in batches(memories, BATCH):
-            tally.add(await put_batch(backend, tenant, batch))
+            report.add(await put_batch(backend, tenant, batch))
             progress.advance(task, len(batch))
-    return tally.counts
-
-
-def _print(tally: Tally, report: Path | None) -> None:
-    if printed_as_json({**tally.counts, "refused": tally.refused, "rejected": tally.rejected}):
-        return
-    done = [f"{count} {name.replace('_', ' ')}" for name, count in tally.counts.items() if count]
-    say(", ".join([*done, *([f"{tally.refused} rejected"] if tally.refused else [])]) or "no memories found")
-    for entry in tally.rejected:
-        where = f"{entry['file']}, line {entry['line']}" if entry["line"] else entry["file"]
-        errors.print(f"{where}: {entry['reason']}", markup=False)
-    more = tally.refused - len(tally.rejected)
-    if more:
-        errors.print(f"and {more} more: {report or 'see --rejected'}", markup=False)
+    return report.counts
 
 
 def export_memories(
@@ -168,7 +147,7 @@ def export_memories(
     file: Annotated[Path | None, typer.Argument(help="Output file (default: standard output).")] = None,
     wanted: Annotated[
         OutputFormat,
-        typer.Option("--format", help="jsonl and csv keep everything; markdown keeps text, type and date."),
+        typer.Option("--format", help="All formats keep everything."),
     ] = OutputFormat.JSONL,
     tenant: Tenant = "default",
 ) -> None:

@@ -1,0 +1,201 @@
+"""What an export writes, an import reads back the same, in every format; and no file breaks a reader."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from worker.domain.errors import MemoryRejected
+from worker.domain.memory import Memory, MemoryScope, MemoryType, Relation
+from worker.text.invisible import is_blank
+from worker.transfer import Format, Remark, Source, markdown_item, table_head, table_row, to_line, type_heading
+
+words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20).filter(
+    str.strip
+)
+ODD = [
+    *(
+        "<!--",
+        "-->",
+        "`",
+        "```",
+        "~~~",
+        "- ",
+        "* ",
+        "1. ",
+        "# ",
+        "> ",
+        "| ",
+        "[x] ",
+        "[ ] ",
+        "---",
+        "===",
+        "\n",
+        "\r\n",
+    ),
+    *(
+        "\n\n",
+        "    ",
+        "\t",
+        "=1+1",
+        "'=",
+        "@a.md",
+        "<b>",
+        "</script>",
+        "\\",
+        "&amp;",
+        "2026-01-31",
+        "(2026-01-31)",
+        ": ",
+    ),
+    *(
+        "[a]: b",
+        "[a](b.md)",
+        '"',
+        ";",
+        ",",
+        "<memory",
+        "\u2028",
+        "\x0b",
+        "\x85",
+        "null",
+        "{}",
+        "é",
+        "経費",
+        "🦊",
+        "\ufeff",
+    ),
+]
+odd_texts = (
+    st.lists(st.sampled_from(ODD) | words, min_size=1, max_size=8)
+    .map("".join)
+    .filter(lambda text: not is_blank(text) and "memory_context" not in text and not text.lower().startswith("lorem"))
+)
+moments = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))
+memories = st.builds(
+    Memory,
+    id=words,
+    type=st.sampled_from(MemoryType),
+    content=odd_texts,
+    context=st.none() | words,
+    importance=st.floats(0, 1),
+    created_at=st.none() | moments,
+    occurred_at=st.none() | moments,
+    valid_until=st.none() | moments,
+    superseded_by=st.none() | words,
+    superseded_at=st.none() | moments,
+    entities=st.lists(words, max_size=3).map(tuple),
+    relations=st.lists(st.builds(Relation, kind=words, target=words), max_size=2).map(tuple),
+    scope=st.builds(MemoryScope, user=st.none() | words, agent=st.none() | words, project=st.none() | words),
+    channel=st.none() | words,
+    source=st.none() | words,
+    version=st.integers(1, 99),
+)
+
+
+@contextmanager
+def stored(text: str, name: str) -> Iterator[Source]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(text.encode("utf-8"))
+        yield Source(path, name)
+
+
+def read_back(text: str, name: str) -> list[Memory | Remark]:
+    with stored(text, name) as source:
+        return list(source.entries())
+
+
+@given(st.lists(memories, max_size=4))
+def test_whatever_is_exported_as_json_lines_is_imported_equal(given: list[Memory]) -> None:
+    lines = [to_line(memory) + "\n" for memory in given]
+    assert all(line.count("\n") == 1 for line in lines)
+    assert read_back("".join(lines), "x.jsonl") == given
+
+
+@given(st.lists(memories, max_size=4))
+def test_whatever_is_exported_as_a_table_is_imported_equal(given: list[Memory]) -> None:
+    assert read_back(table_head() + "".join(map(table_row, given)), "x.csv") == given
+
+
+@given(st.lists(memories, max_size=4))
+def test_whatever_is_exported_as_markdown_is_imported_equal(given: list[Memory]) -> None:
+    text = "".join(type_heading(memory.type) + markdown_item(memory) + "\n" for memory in given)
+    assert read_back(text, "x.md") == given
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "'=", "''+"])
+def test_no_cell_of_a_table_is_a_formula(start: str) -> None:
+    memory = Memory(id=f"{start}1", content=f"{start}cmd|' /C calc'!A0", source=f"{start}x", created_at=None)
+    row = table_row(memory)
+    assert all(cell.lstrip('"')[:1] not in tuple("=+-@\t") for cell in row.split(","))
+    assert read_back(table_head() + row, "x.csv") == [memory]
+
+
+def test_an_edited_export_is_taken_as_it_is_now() -> None:
+    item = markdown_item(
+        Memory(id="m1", content="Never leave `<!--` open", created_at=datetime(2026, 1, 3, tzinfo=UTC))
+    )
+    (memory,) = read_back(item.replace("open", "shut"), "x.md")
+    assert isinstance(memory, Memory)
+    assert (memory.id, memory.content) == ("m1", "Never leave `<!--` shut")
+
+
+pieces = st.lists(
+    st.sampled_from(
+        [
+            *ODD,
+            *(
+                '{"content":',
+                '{"text": "a"}',
+                "[",
+                "]",
+                "{",
+                "}",
+                "content",
+                "user",
+                "scope",
+                "expires",
+                '"content"',
+                "null",
+            ),
+            *("---\n", "user: ", "date: ", "tags: ", "&a ", "*a ", "!x ", "- " * 50, "> " * 50, " " * 60, "9" * 50),
+            *(
+                '"results":',
+                "namespace",
+                "observations",
+                "<pre>",
+                "<![CDATA[",
+                "\x00",
+                "1e999",
+                "\\u0000",
+                '""',
+                "text,type\n",
+            ),
+        ]
+    )
+    | words,
+    max_size=40,
+).map("".join)
+
+
+@settings(max_examples=60)
+@given(pieces, st.sampled_from(Format))
+def test_no_file_breaks_a_reader(text: str, kind: Format) -> None:
+    with stored(text, "x") as source:
+        started = time.monotonic()
+        try:
+            for entry in Source(source.path, "x", kind).entries():
+                if isinstance(entry, Memory):
+                    assert entry.content.strip()
+                else:
+                    assert entry.reason
+        except MemoryRejected:  # the format is unclear
+            pass
+        assert time.monotonic() - started < 5
