@@ -157,8 +157,7 @@ class Recall:
         with stages("search"):
             plan = asked.plan
             searches = plan.searches if plan.seeds is None else (*plan.searches, plan.seeds)
-            queries = [self._hybrid(search, vectors) for search in searches] if plan.texts else []
-            found = await asked.store.search_many(queries) if queries else [[] for _ in searches]
+            found = await self._found(asked.store, [self._hybrid(search, vectors) for search in searches])
         for search, hits in zip(plan.searches, found, strict=False):
             pool.add(hits, search.search_kind)
         with stages("links"):
@@ -166,6 +165,13 @@ class Recall:
         with stages("rank"):
             match_cues(pool.entries.values(), list(vectors.values()))
             return _ranked(asked, pool, pinned, degraded)
+
+    async def _found(self, store: MemoryStore, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
+        """Return the hits of each query; one with neither a vector nor a keyword, such as of stop words, has none."""
+        askable = [query.dense is not None or (query.sparse is not None and query.sparse.indices) for query in queries]
+        asked = [query for query, can in zip(queries, askable, strict=True) if can]
+        pages = iter(await store.search_many(asked)) if asked else iter(())
+        return [list(next(pages)) if can else [] for can in askable]
 
     def _hybrid(self, search: SearchRequest, vectors: dict[str, Vector]) -> HybridQuery:
         return HybridQuery(vectors.get(search.text), self._sparse.query(search.text), search.where, search.limit)

@@ -291,3 +291,23 @@ async def test_a_slow_embedder_leaves_keyword_search(tmp_path: Path) -> None:
     assert ids(found) == ["m1"]
     assert found.candidates[0].cosine is None
     assert found.degraded is not None
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [("and the of it", []), ("wifi?", ["wifi"]), ("会議？", ["jp"]), ("чайник?", ["ru"]), ("주차장?", ["ko"])],
+)
+async def test_by_keywords_alone_stop_words_find_nothing_and_short_questions_find_their_word(
+    tmp_path: Path, message: str, expected: list[str]
+) -> None:
+    texts = {
+        "wifi": "The wifi hint is on the fridge",
+        "jp": "会議は火曜日です",
+        "ru": "Чайник в шкафу",
+        "ko": "주차장은 지하",
+    }
+    async with open_service(tmp_path, embedder=HashingEmbedder()) as service:
+        await service.put([fact(key, text) for key, text in texts.items()])
+        recall = Recall(service.engine, service.recall._sparse, None)
+        found = await recall(RecallQuery(message), scope(), service.config, Deadline.after(5), Stages())
+        assert [candidate.memory.id for candidate in found.candidates] == expected
