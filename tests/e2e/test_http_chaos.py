@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from hooks import InjectionResult, MeeseeksClient, PreExecutionHook
+from tests.support.load import Stopwatch
 from tests.support.stack import FACTS, MIGRATION, Stack, assert_discreet, free_port, put, running_stack
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(170)]
@@ -78,8 +79,8 @@ def through_plain_http(client: httpx.AsyncClient) -> Ask:
 
 
 async def timed(ask: Ask) -> Told:
-    started = time.monotonic()
-    return Told(await ask(), time.monotonic() - started)
+    watch = Stopwatch()
+    return Told(await ask(), watch.seconds)
 
 
 def assert_untouched(told: list[Told]) -> None:

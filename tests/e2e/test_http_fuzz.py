@@ -23,7 +23,10 @@ from worker.api.access import QUIET
 from worker.api.app import document
 from worker.transfer import Format
 
-SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
+SECONDS = int(os.environ.get("FUZZ_SECONDS", "0"))
+EXAMPLES = 8
+"""Examples of each endpoint where no time is given: their number, unlike a time, means the same on a busy machine."""
+
 TOKEN = "a-token-for-the-fuzzer"
 
 LENIENT = ("negative_data_rejection", "positive_data_acceptance")
@@ -154,12 +157,13 @@ def test_no_value_breaks_the_service(stack: Stack) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(SECONDS + 180)
+@pytest.mark.timeout(SECONDS + 240)
 def test_nothing_that_is_sent_breaks_the_service(stack: Stack, tmp_path: Path) -> None:
     configuration, report = tmp_path / "schemathesis.toml", tmp_path / "report.json"
     configuration.write_text(CONFIGURATION, encoding="utf-8")
     fuzzer = [str(Path(sys.executable).with_name("schemathesis")), "--no-color", "--config-file", str(configuration)]
-    options = ["--max-time", str(SECONDS), "--continue-on-failure", "--no-shrink", "--generation-database", "none"]
+    options = ["--max-time", str(SECONDS)] if SECONDS else ["--max-examples", str(EXAMPLES)]
+    options += ["--continue-on-failure", "--no-shrink", "--generation-database", "none"]
     options += ["--checks", "all", "--exclude-checks", ",".join(LENIENT), "--request-timeout", "20"]
     options += ["--report-json-path", str(report), "--seed", os.environ.get("FUZZ_SEED", "1")]
     header = ["-H", f"Authorization: Bearer {TOKEN}"]

@@ -15,6 +15,7 @@ from worker.operations.registry import RECALL
 
 KEYWORDS = {"MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none"}
 VECTORS = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
+BARGES = 400
 QUESTION = "Whom was the barge Keel7 of registry Oak49 sold to?"
 
 
@@ -51,8 +52,8 @@ async def best_cosine(url: str) -> float | None:
 @pytest.mark.timeout(240)
 async def test_vectors_backup_and_restore_while_the_service_serves_and_is_killed(tmp_path: Path) -> None:
     with running_stack(tmp_path, "up", **KEYWORDS) as stack:
-        for start in range(0, 900, 150):
-            await put(stack.url, barges(900)[start : start + 150])
+        for start in range(0, BARGES, 100):
+            await put(stack.url, barges(BARGES)[start : start + 100])
         line = [sys.executable, "-m", "worker", "--data-dir", str(tmp_path / "data")]
         reindex = subprocess.Popen(
             [*line, "store", "reindex", "--embedder", "minilm", "--json"], env=environment(**KEYWORDS), cwd=tmp_path
@@ -70,13 +71,13 @@ async def test_vectors_backup_and_restore_while_the_service_serves_and_is_killed
         info = said(stack.command("store", "info", "--json"))
         assert (info["generations"]["live"], info["generations"]["draft"]) == ("memories", "memories-2")
         done = said(stack.command("store", "reindex", "--embedder", "minilm", "--json", seconds=90))
-        assert (done["reindexed"], done["live"], done["self_found"]) == (900, "memories-2", 1.0)
+        assert (done["reindexed"], done["live"], done["self_found"]) == (BARGES, "memories-2", 1.0)
         assert (await best_cosine(stack.url) or 0.0) > 0.4
         backed = said(stack.command("store", "backup", str(tmp_path / "copy.tar.gz"), "--json"))
-        assert backed["memories"] == 900
+        assert backed["memories"] == BARGES
     other = tmp_path / "other"
     other.mkdir()
     restored = said(command(other, "store", "restore", str(tmp_path / "copy.tar.gz"), "--json", variables=VECTORS))
-    assert restored["restored"] == 900
+    assert restored["restored"] == BARGES
     info = said(command(tmp_path, "store", "info", "--json", variables=VECTORS))
-    assert (info["store"]["points"], info["store"]["fault"], info["store"]["bare"]) == (900, None, 0)
+    assert (info["store"]["points"], info["store"]["fault"], info["store"]["bare"]) == (BARGES, None, 0)

@@ -37,7 +37,7 @@ def obedient() -> Responder:
 
 def promoting(url: str, *more: str) -> tuple[str, ...]:
     model = ("--model", "openai/scripted", "--model-api-base", f"{url}/v1")
-    return ("prompts", "promote", "new.md", "--to", "own", *model, "--world", WORLD, *more)
+    return ("prompts", "promote", "new.md", "--to", "own", *model, "--world", WORLD, "--deadline-ms", "60000", *more)
 
 
 @pytest.mark.slow

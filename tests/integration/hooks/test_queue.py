@@ -16,6 +16,7 @@ from arq.connections import RedisSettings
 from hooks.contract import Reason
 from hooks.protocol import wire
 from hooks.queue import QueueClient, QueueFault, connect
+from tests.support.load import Stopwatch
 from tests.support.queue_worker import running_worker
 from tests.support.valkey import forget, running_valkey, sync_redis
 
@@ -58,10 +59,10 @@ async def fault_of(
     queue: QueueClient, function: str, payload: dict[str, object], budget: float
 ) -> tuple[Reason, float]:
     """Return the reason and duration of a failing call."""
-    start = time.monotonic()
+    watch = Stopwatch()
     with pytest.raises(QueueFault) as caught:
         await queue.ask(function, payload, budget=budget)
-    return caught.value.reason, time.monotonic() - start
+    return caught.value.reason, watch.seconds
 
 
 async def test_a_job_is_answered(url: str, queue: QueueClient) -> None:
@@ -238,12 +239,19 @@ async def test_a_job_is_refused_when_too_many_wait(url: str, queue: QueueClient)
         assert redis.zcard(wire.QUEUE) == 0
 
 
-async def test_a_full_worker_does_not_delay_callers_and_stays_alive(url: str, queue: QueueClient) -> None:
+async def test_a_full_worker_does_not_delay_callers_and_stays_alive(
+    url: str, queue: QueueClient, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
     with running_worker(url, max_jobs=1):
-        long = asyncio.create_task(queue.ask("sleep", {"seconds": 4.0}, budget=8.0))
+        job = {"seconds": 8.0, "trace": str(trace)}
+        long = asyncio.create_task(queue.ask("sleep", job, budget=20.0, ack_timeout=5.0))
+        while not trace.exists():
+            await asyncio.sleep(0.01)
         await asyncio.sleep(3.0)
         reason, seconds = await fault_of(queue, "echo", {}, budget=3.0)
-        assert (await long).body["slept"] == 4.0
+        assert not long.done()
+        assert (await long).body["slept"] == 8.0
         assert await ask_until_answered(queue)
     assert reason is Reason.NO_ACK
     assert seconds < wire.ACK_TIMEOUT + wire.GIVE_UP_TIMEOUT + SLACK_S

@@ -139,19 +139,22 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _load(threads: int) -> _Model:
-    weights = read_checked(MODEL_PACKAGE, MODEL_FILE, MODEL_SHA256)
     tokenizer = Tokenizer.from_str(read_checked(TOKENIZER_PACKAGE, TOKENIZER_FILE, TOKENIZER_SHA256).decode("utf-8"))
     tokenizer.no_padding()
+    return _Model(_session(threads), tokenizer)
+
+
+def _session(threads: int) -> Any:
+    weights = read_checked(MODEL_PACKAGE, MODEL_FILE, MODEL_SHA256)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     # spinning threads make runs four times slower on busy cores
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
     except RUN_FAULTS as error:
         raise EmbedderError(f"{PROFILE.name}: the model cannot be loaded ({type(error).__name__})") from error
-    return _Model(session, tokenizer)
 
 
 def _mean_over_tokens(model: _Model, texts: Sequence[str], tokens: int) -> _Matrix:
