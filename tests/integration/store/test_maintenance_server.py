@@ -21,7 +21,8 @@ from worker.ports.store import Recipe, WholeStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 
-SETTLE_S = 0.4
+SETTLE_S = 1.2
+"""Several times as long as the users of a server need to notice a change, also on a busy machine."""
 
 
 @pytest.fixture
@@ -68,8 +69,9 @@ async def test_another_process_reads_and_writes_while_a_reindex_goes_over(double
             contents = await ours.contents()
             assert set(contents) == {f"m{n}" for n in range(60)} | set(written)
             assert done["live"] == "memories-2"
-            await asyncio.sleep(0.2)
-            assert await theirs.contents() == contents
+            async with asyncio.timeout(20):
+                while await theirs.contents() != contents:
+                    await asyncio.sleep(0.05)
             health = await theirs.host.store().health()
             assert health.dense_usable is False
             await ours.call(FORGET, {"tenant": "t1", "ids": ["m7"]})
