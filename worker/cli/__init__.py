@@ -76,7 +76,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "import": (
         "memory.transfers:import_memories",
-        "Import memories from JSON Lines, JSON, CSV, Markdown notes, memory files of coding agents or a mem0 export.",
+        (
+            "Import memories from notes, memory files of coding agents, tables, JSON, or the dump of another"
+            " memory system."
+        ),
     ),
     "export": ("memory.transfers:export_memories", "Export all memories of a tenant in a format that `import` reads."),
     "eval": ("tuning.evaluate:evaluation", "Measure what the service injects for labelled tasks, on temporary stores."),

@@ -50,6 +50,8 @@ def _reporting_errors(work: Callable[..., None]) -> Callable[..., None]:
             fail(str(error))
         except ValidationError as error:
             fail(describe_faults(error))
+        finally:
+            choose_json(False)
 
     return reporting
 

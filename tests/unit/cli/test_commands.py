@@ -1,6 +1,8 @@
 """The table of commands: it must say what the commands themselves say."""
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from worker.cli import COMMANDS, HIDDEN, MEANT, app
+from worker.cli.output import wants_json
 
 
 def group() -> Any:
@@ -56,3 +59,10 @@ def test_a_usual_name_leads_to_the_right_command(name: str) -> None:
     result = CliRunner().invoke(app, [name, "--anything"])
     assert result.exit_code == 2
     assert f"there is no command '{name}'; {MEANT[name]}" in " ".join(result.output.replace("│", " ").split())
+
+
+def test_json_is_chosen_for_one_command_only(tmp_path: Path) -> None:
+    (tmp_path / "meeseeks.toml").write_text("[service\n")
+    failed = CliRunner().invoke(app, ["--config", str(tmp_path / "meeseeks.toml"), "show", "m1", "--json"])
+    assert "error" in json.loads(failed.stdout)
+    assert not wants_json()
