@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .choosing import Measures
-from .curve import Step
 from .table import Floats
 
 WIDTH, HEIGHT, DPI = 7.0, 4.2, 130
@@ -32,20 +31,6 @@ def _figure(title: str, across: str, up: str) -> tuple[Figure, Axes]:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     return figure, axes
-
-
-def curve_chart(steps: Sequence[Step], path: Path) -> None:
-    """Draw measures over the number of worlds used for fitting."""
-    figure, axes = _figure("Learning curve, unseen worlds", "worlds used for fitting", "share")
-    sizes = [step.worlds for step in steps]
-    for name, colour in zip(("candidates", "tasks", "precision", "recall"), COLOURS, strict=True):
-        label = {"candidates": "AUROC of candidates", "tasks": "AUROC of tasks"}.get(name, f"{name}, balanced")
-        axes.plot(sizes, [getattr(step, name) for step in steps], marker="o", color=colour, label=label)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.set_ylim(0.0, 1.0)
-    axes.legend(frameon=False, loc="lower right")
-    figure.savefig(path, dpi=DPI)
 
 
 def tradeoff_chart(lines: Mapping[str, Line], up: str, path: Path) -> None:

@@ -10,6 +10,7 @@ from worker.relevance.trees import Trees, mean_of
 
 from .table import Data, Flags, Floats, Integers, Rows
 from .trees import Growth, grow
+from .variants import ASKED
 
 INNER = 5
 """Parts of the fitted worlds; each gets its need scores from a need model fitted to the other parts."""
@@ -22,6 +23,10 @@ USEFUL = 0.5
 
 WRITTEN = 2.0
 """Weight of a memory in an original world; in a variant, the weight is 1."""
+
+
+UNLABELLED = 0.5
+"""Weight of the other candidates of a cue that is asked as a task: some of them may be relevant too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class Fitted:
 
 def head_scores(head: NeedModel, data: Data) -> Floats:
     """Return the need score of every task; 0 for tasks without a search."""
-    return _scored(head, data, np.flatnonzero(data.tasks.searched & data.written))[data.twin]
+    return _scored(head, data, np.flatnonzero(data.tasks.searched & data.own))[data.twin]
 
 
 def _scored(head: NeedModel, data: Data, tasks: Integers) -> Floats:
@@ -64,11 +69,11 @@ def with_head(data: Data, heads: Floats, rows: Integers) -> Floats:
 
 def fit(data: Data, worlds: Flags, recipe: Recipe, step: Callable[[], None] = lambda: None) -> Fitted:
     """Fit a relevance model to the tasks of the flagged worlds."""
-    tasks = np.flatnonzero(worlds[data.tasks.world] & data.tasks.searched & data.written)
+    tasks = _need_tasks(data, worlds)
     rows = np.flatnonzero(worlds[data.tasks.world[data.rows.task]])
-    table = with_head(data, _unseen_heads(data, tasks), rows)
+    table = with_head(data, _unseen_heads(data, worlds), rows)
     part = data.rows.part(rows)
-    weights = _weights(part, data.written[part.task])
+    weights = _weights(part, data)
     grown = [
         grow(table, part.relevant, weights, replace(recipe.growth, seed=recipe.growth.seed + seed), step)
         for seed in range(recipe.seeds)
@@ -76,24 +81,38 @@ def fit(data: Data, worlds: Flags, recipe: Recipe, step: Callable[[], None] = la
     return Fitted(_head(data, tasks), mean_of(grown))
 
 
-def _weights(rows: Rows, written: Flags) -> Floats:
+def _need_tasks(data: Data, worlds: Flags) -> Integers:
+    """Return the tasks that the need model is fitted to.
+
+    Small stores were asked personal questions that they hold no answer to. These do need memory, so they are left out.
+    """
+    told = data.tasks.needs | ~data.small
+    return np.flatnonzero(worlds[data.tasks.world] & data.tasks.searched & data.written & told)
+
+
+def _weights(rows: Rows, data: Data) -> Floats:
     useful = (rows.relevant > 0) & ~rows.essential
+    asked = np.array([case.labels.category == ASKED for case in data.cases])
     counted = np.where(rows.forbidden, FORBIDDEN, 1.0) * np.where(useful, USEFUL, 1.0)
-    return (counted * np.where(written, WRITTEN, 1.0)).astype(np.float32)
+    counted *= np.where(data.written[rows.task], WRITTEN, 1.0)
+    return (counted * np.where(asked[rows.task] & (rows.relevant == 0), UNLABELLED, 1.0)).astype(np.float32)
 
 
 def _head(data: Data, tasks: Integers) -> NeedModel:
     return data.heads.fit(tasks, data.tasks.needs[tasks].astype(np.float32))
 
 
-def _unseen_heads(data: Data, tasks: Integers) -> Floats:
+def _unseen_heads(data: Data, worlds: Flags) -> Floats:
     """Return need scores by models fitted to other worlds; 0 if there is only one world."""
     found = np.zeros(len(data.cases), dtype=np.float32)
-    worlds = np.unique(data.tasks.world[tasks])
-    part = np.searchsorted(worlds, data.tasks.world[tasks]) % INNER
-    for number in np.unique(part) if len(worlds) > 1 else ():
-        head = _head(data, tasks[part != number])
-        found += _scored(head, data, tasks[part == number])
+    held = np.flatnonzero(worlds)
+    part = np.zeros(len(worlds), dtype=np.int64)
+    part[held] = np.arange(len(held)) % INNER
+    scored = worlds[data.tasks.world] & data.tasks.searched & data.own
+    for number in range(min(INNER, len(held)) if len(held) > 1 else 0):
+        others = worlds & (part != number)
+        head = _head(data, _need_tasks(data, others))
+        found += _scored(head, data, np.flatnonzero(scored & ~others[data.tasks.world]))
     return found[data.twin]
 
 

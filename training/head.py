@@ -10,7 +10,7 @@ from worker.relevance.need import CELLS, CharacterRuns, Floats, Integers, NeedMo
 STRENGTH = 3.0
 """Inverse regularization strength."""
 
-STEPS = 12
+STEPS = 8
 
 Matrix = npt.NDArray[np.float64]
 
@@ -67,8 +67,8 @@ def _solved(gram: Matrix, wanted: Matrix) -> tuple[Matrix, float]:
         chance = 1.0 / (1.0 + np.exp(-score))
         bend = np.maximum(chance * (1.0 - chance), 1e-6)
         target = score + (wanted - chance) / bend
-        inverse = np.linalg.inv(gram + np.diag(1.0 / (STRENGTH * bend)))
-        ones = inverse.sum(axis=1)
-        bias = float(ones @ target / ones.sum())
-        dual = inverse @ (target - bias)
+        curve = gram + np.diag(1.0 / (STRENGTH * bend))
+        aim, ones = np.linalg.solve(curve, np.stack([target, np.ones(number)], axis=1)).T
+        bias = float(aim.sum() / ones.sum())
+        dual = aim - bias * ones
     return dual, bias

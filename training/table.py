@@ -1,7 +1,7 @@
 """Turn labelled worlds into arrays: features of each task's candidates, and labels."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from worker.tuning.relevance_cases import RelevanceCase
 from worker.tuning.world_store import open_world_store
 
 from .head import HeadFitter
-from .variants import origin, variants_of
+from .variants import is_written, origin, variants_of, without_cues
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ class Data:
     """Everything used for fitting and measuring; `cases` has one entry per task.
 
     A variant counts as the world it was made from. `twin` is the index of the same task in the original world, whose
-    need score it shares.
+    need score it shares; a task of no original world is its own. `small` flags the tasks of small stores.
     """
 
     worlds: tuple[str, ...]
@@ -67,11 +67,17 @@ class Data:
     tasks: Tasks
     heads: HeadFitter
     twin: Integers
+    small: Flags
     cases: tuple[RelevanceCase, ...]
 
     @property
     def written(self) -> Flags:
         """Flag the tasks of original worlds."""
+        return np.array([is_written(case.world) for case in self.cases])
+
+    @property
+    def own(self) -> Flags:
+        """Flag the tasks with a need score of their own."""
         own: Flags = self.twin == np.arange(len(self.twin))
         return own
 
@@ -91,18 +97,15 @@ class Data:
             tuple(about.runs[task] for task in kept),
         )
         cases = tuple(self.cases[task] for task in kept)
-        return replace(self, rows=part, tasks=less, twin=np.arange(len(kept)), cases=cases), rows
+        alone = replace(self, rows=part, tasks=less, twin=np.arange(len(kept)), small=self.small[kept], cases=cases)
+        return alone, rows
 
 
-def observed(
-    folders: Sequence[Path], seed: int, progress: Progress, *, cues: bool = False
-) -> tuple[RelevanceCase, ...]:
-    """Recall candidates for the tasks of all worlds in `folders`, then of their variants, as the service does.
-
-    With `cues`, memories are stored with those written for them.
-    """
-    worlds = [world for folder in folders for world in read_worlds(folder, cues=cues)]
-    worlds += [made for world in worlds for made in variants_of(world, seed)]
+def observed(folders: Sequence[Path], seed: int, progress: Progress) -> tuple[RelevanceCase, ...]:
+    """Recall candidates for the tasks of all worlds in `folders`, then of their variants, as the service does."""
+    cued = [world for folder in folders for world in read_worlds(folder, cues=True)]
+    worlds = [without_cues(world) for world in cued]
+    worlds += [made for world in cued for made in variants_of(world, seed)]
     return tuple(asyncio.run(_observe(worlds, progress)))
 
 
@@ -127,8 +130,13 @@ def texts_of(cases: Sequence[RelevanceCase]) -> Iterator[str]:
                 yield candidate.memory.content
 
 
-def numbered(cases: Sequence[RelevanceCase], table: PieceTable, step: Callable[[], None] = lambda: None) -> Data:
-    """Turn the cases into arrays."""
+def numbered(
+    cases: Sequence[RelevanceCase],
+    table: PieceTable,
+    small: Collection[str] = (),
+    step: Callable[[], None] = lambda: None,
+) -> Data:
+    """Turn the cases into arrays; `small` names the small stores."""
     cut = PieceCutter(table, make_tokenizer())
     worlds = tuple(dict.fromkeys(origin(case.world) for case in cases))
     columns: tuple[str, ...] = ()
@@ -142,15 +150,17 @@ def numbered(cases: Sequence[RelevanceCase], table: PieceTable, step: Callable[[
         tables.append(table_of(found, columns))
         tasks += [place] * len(case.inputs.candidates)
     about, twin = _tasks(cases, worlds), _twins(cases)
-    written = int((twin == np.arange(len(cases))).sum())
+    written = sum(is_written(case.world) for case in cases)
     heads = HeadFitter(about.vectors[:written], about.runs[:written])
-    return Data(worlds, columns, _rows(cases, tables, tasks), about, heads, twin, tuple(cases))
+    flags = np.array([origin(case.world) in small for case in cases])
+    return Data(worlds, columns, _rows(cases, tables, tasks), about, heads, twin, flags, tuple(cases))
 
 
 def _twins(cases: Sequence[RelevanceCase]) -> Integers:
-    """Return the index of each case's task in its original world; original worlds come first."""
+    """Return the index of each case's task in its original world, or its own; original worlds come first."""
     places = {(case.world, case.labels.key): place for place, case in enumerate(cases)}
-    return np.array([places[origin(case.world), case.labels.key] for case in cases], dtype=np.int64)
+    own = enumerate(cases)
+    return np.array([places.get((origin(case.world), case.labels.key), place) for place, case in own], dtype=np.int64)
 
 
 def _rows(cases: Sequence[RelevanceCase], tables: Sequence[Floats], tasks: Sequence[int]) -> Rows:

@@ -27,7 +27,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
 
 
 def version(number: int, words: str = "") -> str:
-    return SHIPPED.replace("version: 1", f"version: {number}").replace("Rules:", f"{words}\nRules:")
+    return SHIPPED.replace("version: 2", f"version: {number}").replace("Rules:", f"{words}\nRules:")
 
 
 def obedient() -> Responder:
@@ -45,36 +45,36 @@ def promoting(url: str, *more: str) -> tuple[str, ...]:
 def test_a_better_prompt_is_promoted_and_a_worse_one_is_not(shell: CommandLine, tmp_path: Path) -> None:
     own = tmp_path / "own"
     with upstream_thread(obedient()) as upstream:
-        (tmp_path / "new.md").write_text(version(2, CARELESS), encoding="utf-8")
+        (tmp_path / "new.md").write_text(version(3, CARELESS), encoding="utf-8")
         refused = shell.json(*promoting(upstream.url), exit_code=1)
         assert refused["promoted_to"] is None
         assert refused["refused_for"] == ["no measure is better"]
         assert not own.exists()
 
-        (tmp_path / "new.md").write_text(version(3, CAREFUL), encoding="utf-8")
+        (tmp_path / "new.md").write_text(version(4, CAREFUL), encoding="utf-8")
         done = shell.json(*promoting(upstream.url))
         assert done["measures"]["precision"]["standing"] == "better"
         assert done["measures"]["precision"]["low"] > 0
         assert (done["refused_for"], done["forced"]) == ([], None)
-        assert load_prompts(own)["triage"].version == 3
+        assert load_prompts(own)["triage"].version == 4
 
-        (tmp_path / "new.md").write_text(version(4), encoding="utf-8")
+        (tmp_path / "new.md").write_text(version(5), encoding="utf-8")
         worse = shell.json(*promoting(upstream.url), exit_code=1)
         assert "precision: worse" in worse["refused_for"]
-        assert load_prompts(own)["triage"].version == 3
+        assert load_prompts(own)["triage"].version == 4
         assert "--force" in shell.run(*promoting(upstream.url)).output
 
         forced = shell.json(*promoting(upstream.url, "--force", "the law asks for it"))
         assert forced["forced"] == "the law asks for it"
-        assert load_prompts(own)["triage"].version == 4
+        assert load_prompts(own)["triage"].version == 5
     lines = [json.loads(line) for line in (own / RECORD).read_text(encoding="utf-8").splitlines()]
     assert [(line["prompt"], line["replaces"], line["forced"]) for line in lines] == [
-        ("triage@3", "triage@1", None),
-        ("triage@4", "triage@3", "the law asks for it"),
+        ("triage@4", "triage@2", None),
+        ("triage@5", "triage@4", "the law asks for it"),
     ]
     assert "precision: worse" in lines[1]["refused_for"]
     (former,) = (own / FORMER).iterdir()
-    assert former.name.startswith("triage@3-")
+    assert former.name.startswith("triage@4-")
     assert CAREFUL in former.read_text(encoding="utf-8")
 
 
@@ -82,14 +82,14 @@ def test_a_better_prompt_is_promoted_and_a_worse_one_is_not(shell: CommandLine, 
     ("text", "arguments", "words"),
     [
         (SHIPPED, ("--to", "own"), "this prompt is already in force"),
-        (version(1, "Other words."), ("--to", "own"), "version 1 must be higher than 1"),
-        (version(2), (), "name a folder of your own"),
-        (version(2), ("--to", "own"), "without a model no prompt is used"),
-        (version(2), ("--to", "own", "--force", " "), "--force: give a reason"),
-        (version(2).replace("{{candidates}}", "none", 1), ("--to", "own"), "does not use {{candidates}}"),
+        (version(2, "Other words."), ("--to", "own"), "version 2 must be higher than 2"),
+        (version(3), (), "name a folder of your own"),
+        (version(3), ("--to", "own"), "without a model no prompt is used"),
+        (version(3), ("--to", "own", "--force", " "), "--force: give a reason"),
+        (version(3).replace("{{candidates}}", "none", 1), ("--to", "own"), "does not use {{candidates}}"),
         (SHIPPED.replace("id: triage", "id: other"), ("--to", "own"), "without a model no prompt is used"),
         (
-            version(2).replace("# Results", "# Found").replace("id: triage", "id: other"),
+            version(3).replace("# Results", "# Found").replace("id: triage", "id: other"),
             ("--to", "own"),
             "not a prompt that",
         ),
@@ -104,7 +104,7 @@ def test_what_cannot_be_promoted_is_said(
     assert not (tmp_path / "own").exists()
 
 
-PARTIAL = "---\nid: triage\nversion: 2\nextends: base\n---\n# Search\nLook once more.\n"
+PARTIAL = "---\nid: triage\nversion: 3\nextends: base\n---\n# Search\nLook once more.\n"
 
 
 def test_what_would_extend_something_else_where_it_goes_is_not_promoted(shell: CommandLine, tmp_path: Path) -> None:

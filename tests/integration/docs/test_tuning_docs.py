@@ -84,10 +84,10 @@ def test_the_tutorial_can_be_followed(tmp_path: Path, monkeypatch: pytest.Monkey
             reader.follow(line)
             assert "promote" not in line or len(upstream.chats) - asked <= WARMING
     draft = load_prompt(tmp_path / "draft.md")
-    assert (draft.version, RULE in draft.system) == (2, True)
+    assert (draft.version, RULE in draft.system) == (3, True)
     assert len(reader.evaluations) == 4
     assert reader.said["inject"]["engine"] == "llm"
-    assert reader.said["replay"]["after"]["prompt"] == "triage@2"
+    assert reader.said["replay"]["after"]["prompt"] == "triage@3"
     assert [task.essential for task in read_cases(tmp_path / "cases.jsonl").tasks] == [{"deploy"}]
     assert load_prompt(tmp_path / "own" / "triage.md") == draft
     support, _ = whole_prompt(tmp_path / "support.md")

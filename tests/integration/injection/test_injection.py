@@ -37,7 +37,7 @@ async def test_model_selects_and_the_receipt_explains(tmp_path: Path) -> None:
     assert verdicts["key"] is CandidateVerdict.CHOSEN
     assert verdicts["shed"] is CandidateVerdict.NOT_SELECTED
     assert receipt.model is not None
-    assert (receipt.model.name, receipt.model.prompt_id) == ("scripted/model", "triage@1")
+    assert (receipt.model.name, receipt.model.prompt_id) == ("scripted/model", "triage@2")
     assert {"embed", "search", "rank", "triage"} <= set(receipt.stages)
     assert receipt.query == QUESTION
     assert receipt.block_id == result.block_id
@@ -94,7 +94,7 @@ async def test_failing_model_falls_back_to_search(tmp_path: Path, reason: Reason
 async def test_model_is_not_called_without_time(tmp_path: Path) -> None:
     model = ScriptedModel([oracle(["kayak rack"])])
     async with open_service(tmp_path, model=model) as service:
-        await (await filled(service)).ask("warm up")
+        await (await filled(service)).ask("warm up", session_id="other")
         model.requests.clear()
         result = await service.ask(QUESTION, turn="2", deadline_ms=450)
     assert model.requests == []

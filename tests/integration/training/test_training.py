@@ -1,5 +1,6 @@
 """Training the relevance model: correct on small data, and reproducible."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,10 @@ from rich.progress import Progress
 
 from training.agreement import Agreement, Reading, agreement, read_readings
 from training.choosing import best_of, chosen, counts, threshold_for, thresholds_for, unseen_choice
-from training.curve import Step
 from training.fitting import Recipe, calibration, fit, folds, rows_of, unseen_scores
 from training.head import HeadFitter
 from training.making import fitted_worlds, make
-from training.report import is_added, write_report
+from training.report import write_report
 from training.shipping import card_of, numbers_of
 from training.table import Data, numbered, observed
 from training.trees import Growth, grow
@@ -135,16 +135,11 @@ def test_the_second_readings_match_existing_tasks() -> None:
     assert found.kappa > 0.5
 
 
-@pytest.mark.parametrize(("key", "added"), [("t50", False), ("t51", True), ("t100", True), ("case-99", False)])
-def test_added_tasks_are_recognized_by_id(key: str, added: bool) -> None:
-    assert is_added(key) is added
-
-
 class TestVariants:
     def test_small_stores_hold_the_memories_of_their_tasks(self) -> None:
         world = read_world(WORLDS / "newsroom")
         plain_notes, *others = variants_of(world, 0)
-        small = others[:-5]
+        small = [one for one in others if ": small" in one.name]
         assert sum(len(one.tasks) for one in small) == len(world.tasks)
         assert len(plain_notes.memories) == len(world.memories)
         assert {origin(one.name) for one in (plain_notes, *small)} == {"newsroom"}
@@ -157,7 +152,8 @@ class TestVariants:
 
     def test_tiny_stores_and_holes_have_all_tasks(self) -> None:
         world = read_world(WORLDS / "newsroom")
-        *tiny, holes = list(variants_of(world, 0))[-5:]
+        variants = {one.name.partition(": ")[2]: one for one in variants_of(world, 0)}
+        tiny, holes = [variants[f"tiny {number}"] for number in (1, 3, 5, 10)], variants["holes"]
         assert [len(one.memories) for one in tiny] == [1, 3, 5, 10]
         for one in (*tiny, holes):
             ids = {memory.id for memory in one.memories}
@@ -175,6 +171,23 @@ class TestVariants:
         }
         assert [note.content for note in notes] == [memory.content for memory in world.memories]
         assert [note.scope for note in notes] == [memory.scope for memory in world.memories]
+
+    def test_only_two_variants_keep_the_cues(self) -> None:
+        world = read_world(WORLDS / "newsroom", cues=True)
+        cued = {one.name.partition(": ")[2] for one in variants_of(world, 0) if any(m.cues for m in one.memories)}
+        assert cued == {"cues", "cues holes"}
+
+    def test_a_cue_is_asked_as_a_task_about_its_memory(self) -> None:
+        world = read_world(WORLDS / "newsroom", cues=True)
+        texts = {memory.id: {cue.text for cue in memory.cues} for memory in world.memories}
+        asked, holes = (one for one in variants_of(world, 0) if one.name.partition(": asked")[1])
+        assert len(asked.tasks) == len(holes.tasks) > 10
+        for task in asked.tasks:
+            (wanted,) = task.essential
+            assert task.request.message in texts[wanted]
+        held = {memory.id for memory in holes.memories}
+        assert {bool(task.essential) for task in holes.tasks} == {True, False}
+        assert all(task.essential <= held for task in holes.tasks)
 
     def test_variants_depend_on_the_seed(self) -> None:
         world = read_world(WORLDS / "newsroom")
@@ -194,7 +207,13 @@ class TestOnWorlds:
         assert data.worlds == ("newsroom", "photographer")
         number = _tasks()
         assert data.written.sum() == number
-        assert len(data.cases) == number + number // 2 + number + 5 * number  # written, plain, small, tiny and holes
+        kinds = Counter(case.world.partition(": ")[2].split(" ")[0] for case in data.cases)
+        assert (kinds["small"], kinds["tiny"], kinds["holes"], kinds["cues"]) == (
+            number,
+            4 * number,
+            number,
+            2 * number,
+        )
         assert data.rows.table.shape == (len(data.rows.task), len(data.columns))
         assert np.isfinite(data.rows.table).all()
         found = data.rows.essential.sum() / data.tasks.essential.sum()
@@ -203,6 +222,7 @@ class TestOnWorlds:
         assert all(
             data.cases[twin].labels.key == case.labels.key for twin, case in zip(data.twin, data.cases, strict=True)
         )
+        assert not data.written[~data.own].any()
         assert (data.rows.relevant[data.rows.essential] == 1.0).all()
 
     def test_an_unseen_world_is_scored_by_a_model_of_the_other(self, data: Data) -> None:
@@ -239,11 +259,10 @@ class TestOnWorlds:
     def test_the_report_shows_outcomes_of_essential_memories(self, data: Data, tmp_path: Path) -> None:
         outcome = make(data, read_relevance_model().table, fitted_worlds(data.cases, PAIR), SMALL, 2)
         (tmp_path / "img").mkdir()
-        write_report(outcome, [Step(1, 0.8, 0.8, 0.8, 0.2, 0.9)], Agreement(1, 1, 1.0, 1.0, 1.0, 1.0), tmp_path)
+        write_report(outcome, Agreement(1, 1, 1.0, 1.0, 1.0, 1.0), tmp_path)
         lines = (tmp_path / "relevance-results.md").read_text(encoding="utf-8").splitlines()
         tables = {line.split(" | ")[0].removeprefix("| "): line.removesuffix(" |").split(" | ")[1:] for line in lines}
-        first, added = tables["the first 50 of each world"], tables["added where it was wrong"]
-        assert [int(first[0]), int(added[0])] == [100, _tasks() - 100]
+        assert int(tables["worlds, no cues"][1]) == int(tables["worlds, with cues"][1]) == _tasks()
         groups = [[float(value) for value in tables[name]] for name in ("none", "one", "two or more")]
         every = [float(value) for value in tables["all candidates"]]
         assert sum(group[0] for group in groups) == pytest.approx(every[0], abs=0.002)

@@ -112,7 +112,7 @@ async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, na
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_filters(tmp_path: Path, name: str) -> None:
-    """Only who understands a text can tell that it gives orders; whatever else is forbidden, no filter lets through."""
+    """Only who understands a text can tell that it gives orders or is beside the point; filters stop the rest."""
     world = world_named(name)
     async with asked(tmp_path, adversary(world), only=(name,), settings={}) as (_, plan):
         report = await evaluated(plan)
@@ -128,7 +128,6 @@ async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_filters(tmp_
             assert request.now is not None
             assert memory.created_at is not None
             assert memory.created_at <= request.now
-        assert not set(run.injected) & set(run.forbidden) or run.category == "planted"
     assert max(run.model_calls for run in report.runs) > 1
     assert measures(report)[Measure.PRECISION] < 0.3
 
@@ -211,7 +210,7 @@ async def test_the_prompt_that_the_settings_name_is_the_one_that_is_evaluated(tm
     usual = await plan_of(
         settings, EvaluationRequest(worlds=path, settings={"prompt": "support"}), read_chooser(own / "triage.md")
     )
-    assert (usual.setup().prompt, usual.setup().settings["prompt"]) == ("triage@1", "triage")
+    assert (usual.setup().prompt, usual.setup().settings["prompt"]) == ("triage@2", "triage")
 
 
 async def test_a_model_that_was_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

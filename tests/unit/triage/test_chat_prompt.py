@@ -49,7 +49,7 @@ async def test_stored_text_is_presented_before_it_is_shown() -> None:
     assert sent.count("****") == 2
 
 
-@pytest.mark.parametrize("window", [2048, 1400, 1000])
+@pytest.mark.parametrize("window", [2048, 1800, 1600])
 async def test_a_small_window_drops_candidates_from_the_end_and_keeps_the_rules(window: int) -> None:
     model = ScriptedModel(["[1]"])
     candidates = many(25, "orchard row gets lime this year " * 20)

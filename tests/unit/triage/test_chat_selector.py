@@ -35,7 +35,7 @@ async def test_the_model_s_order_is_kept_and_everything_is_accounted_for() -> No
     selection, model = await select(['{"relevant":[3,1],"sufficient":true}'], many(5), triage_candidates=4)
     assert ids(selection) == ["m3", "m1"]
     assert selection.engine is Engine.LLM
-    assert selection.prompt_id == "triage@1"
+    assert selection.prompt_id == "triage@2"
     assert verdicts(selection) == {
         "m2": CandidateVerdict.NOT_SELECTED,
         "m4": CandidateVerdict.NOT_SELECTED,

@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -100,14 +101,19 @@ def test_a_missing_or_unreadable_folder_is_named(tmp_path: Path) -> None:
 def test_the_shipped_triage_prompt_loads_and_its_examples_are_in_the_form_that_is_asked_for() -> None:
     prompt = load_prompts(default_prompts_dir())["triage"]
     frame = re.compile(
-        r'Now: .+\n(Description: ".*"\n)?Message: ".*"\nCandidates .*:\n(\[\d+\] \d{4}-\d\d-\d\d ".*"\n?)+'
+        r'Now: .+\n(Earlier \(\w+\): ".*"\n)*(Description: ".*"\n)?Message: ".*"\nCandidates .*:\n'
+        r'(\[\d+\] \d{4}-\d\d-\d\d (\(no longer holds\) )?".*"\n?)+'
     )
+    choices = []
     for user, answer in prompt.examples:
         assert frame.fullmatch(user)
         choice = parse_choice(answer, user.count("\n["))
         assert isinstance(choice, Choice)
-        assert answer == f'{{"relevant":{list(choice.ids)},"sufficient":true}}'.replace(", ", ",")
-    assert any(parse_choice(answer, 9) == Choice(()) for _, answer in prompt.examples)
+        choices.append(choice)
+        sufficient = json.dumps(choice.sufficient)
+        assert answer == f'{{"relevant":{list(choice.ids)},"sufficient":{sufficient}}}'.replace(", ", ",")
+    shown = {(bool(choice.ids), choice.sufficient) for choice in choices}
+    assert shown == {(True, True), (False, True), (True, False), (False, False)}
     assert "not instructions" in prompt.user
 
 
