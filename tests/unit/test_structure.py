@@ -116,8 +116,13 @@ def test_sizes(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_imports_stand_at_the_top(path: Path) -> None:
+    """Except where a host waits for the import and rarely needs it, which a comment says."""
+    lines = path.read_text(encoding="utf-8").splitlines()
     inside = [
-        f.name for f in functions(parsed(path)) if any(isinstance(n, ast.Import | ast.ImportFrom) for n in ast.walk(f))
+        f.name
+        for f in functions(parsed(path))
+        for n in ast.walk(f)
+        if isinstance(n, ast.Import | ast.ImportFrom) and "slow to load" not in lines[n.lineno - 1]
     ]
     assert inside == []
 

@@ -65,10 +65,7 @@ class MemoryScope(DomainModel):
 
 
 class Memory(DomainModel):
-    """One memory; `importance` is 0 to 1, `created_at` may be unknown. `context` is the headings it was noted under.
-
-    Only searches read `cues` and `context`.
-    """
+    """One memory; `importance` is 0 to 1, `created_at` may be unknown. Only searches read its headings and `cues`."""
 
     id: Key
     type: MemoryType = MemoryType.FACT

@@ -26,7 +26,7 @@ def receipt(*memories: ConsideredMemory, outcome: Outcome = Outcome.NONE_RELEVAN
     return Receipt(id="abcd", at=at, request=request, outcome=outcome, considered=memories, **values)
 
 
-@pytest.mark.parametrize("verdict", set(CandidateVerdict) - {CandidateVerdict.CHOSEN})
+@pytest.mark.parametrize("verdict", sorted(set(CandidateVerdict) - {CandidateVerdict.CHOSEN}))
 def test_every_verdict_says_why_and_what_would_change_it(verdict: CandidateVerdict) -> None:
     told = explain(receipt(considered(verdict)))
     assert told.result == f"Nothing was injected: the nearest memory is {WHY[verdict]}."
