@@ -24,7 +24,7 @@ log = structlog.get_logger()
 class CueChecks:
     """Checks of new cues, with the vectors of ordinary prompts, which are made once.
 
-    Of 7,732 cues that were written for labelled memories by hand, the vectors exclude two and the words none.
+    Of the 40,461 distinct cues of the labelled memories, the vectors exclude seven and the words none.
     """
 
     def __init__(self, embedder: Embedder | None) -> None:
