@@ -27,7 +27,7 @@ NOTHING = (
 )
 
 
-class ToolRecalledMemory(BaseModel):
+class ToolMemory(BaseModel):
     """One memory; times are ISO 8601 in UTC."""
 
     id: str
@@ -36,21 +36,20 @@ class ToolRecalledMemory(BaseModel):
     created_at: str | None = Field(default=None, description="When it was noted.")
     occurred_at: str | None = Field(default=None, description="When it happened.")
     valid_until: str | None = Field(default=None, description="When it stops being true.")
+
+
+class ToolRecalledMemory(ToolMemory):
+    """A memory that a search found."""
+
     superseded_at: str | None = Field(default=None, description="When it became outdated.")
     superseded_by: str | None = Field(default=None, description="Id of the memory that replaced this outdated one.")
     score: float = Field(description="Rank within this answer; not comparable across answers.")
     relevance: float | None = Field(default=None, description="Relevance to the query, 0 to 1.")
 
 
-class ToolListedMemory(BaseModel):
-    """One memory; times are ISO 8601 in UTC."""
+class ToolListedMemory(ToolMemory):
+    """A memory in a listing."""
 
-    id: str
-    type: str
-    text: str
-    created_at: str | None = Field(default=None, description="When it was noted.")
-    occurred_at: str | None = Field(default=None, description="When it happened.")
-    valid_until: str | None = Field(default=None, description="When it stops being true.")
     entities: list[str] = Field(default_factory=list, description="Who or what it is about.")
     yours: bool = Field(description="Whether you may update or forget it.")
 

@@ -184,19 +184,9 @@ class MemoryTools:
         and tools can tell at any time. If it replaces memories, pass their ids.
         """
         scope = self._scope_of_call()
-        fields = {
-            "content": content,
-            "type": type,
-            "importance": importance,
-            "entities": entities,
-            "occurred_at": occurred_at,
-            "valid_until": valid_until,
-            "relations": [{"kind": "supersedes", "target": target} for target in supersedes],
-            "scope": scope.owner,
-            "source": SOURCE,
-            "cues": cues or None,
-        }
-        memory = {name: value for name, value in fields.items() if value is not None}
+        told = given(content, type, importance, entities, occurred_at, valid_until, cues)
+        relations = [{"kind": "supersedes", "target": target} for target in supersedes]
+        memory = {**told, "relations": relations, "scope": scope.owner, "source": SOURCE}
         with tool_errors():
             _, unknown = await self._own(supersedes, scope)
             if unknown:
@@ -222,16 +212,7 @@ class MemoryTools:
         id as `supersedes`, which keeps the history.
         """
         scope = self._scope_of_call()
-        fields = {
-            "content": content,
-            "type": type,
-            "importance": importance,
-            "entities": entities,
-            "occurred_at": occurred_at,
-            "valid_until": valid_until,
-            "cues": cues or None,
-        }
-        changes = {name: value for name, value in fields.items() if value is not None}
+        changes = given(content, type, importance, entities, occurred_at, valid_until, cues)
         if not changes:
             raise tool_error("nothing to change; give at least one field")
         with tool_errors():
@@ -303,6 +284,28 @@ class MemoryTools:
     async def _ask(self, operation: AnyOperation, payload: dict[str, Any]) -> dict[str, Any]:
         async with asyncio.timeout(LIMIT_S):
             return await self._backend.call(operation, payload, budget=BUDGET_S)
+
+
+def given(
+    content: str | None,
+    type: str | None,  # noqa: A002 - the field's name everywhere else
+    importance: float | None,
+    entities: Sequence[str] | None,
+    occurred_at: str | None,
+    valid_until: str | None,
+    cues: Sequence[str],
+) -> dict[str, Any]:
+    """Return the fields of a memory that have a value."""
+    fields = {
+        "content": content,
+        "type": type,
+        "importance": importance,
+        "entities": entities,
+        "occurred_at": occurred_at,
+        "valid_until": valid_until,
+        "cues": cues or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 @contextmanager
