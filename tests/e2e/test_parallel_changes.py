@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from hooks.queue import QueueClient, QueueFault
+from tests.support.changes import CHANGES, WANTED
 from tests.support.qdrant_double import qdrant_double
 from tests.support.stack import Stack, fact, put, running_stack
 from tests.support.valkey import running_valkey
@@ -18,17 +19,6 @@ from worker.operations.registry import FORGET, PUT, RELATE, SHOW, UPDATE
 pytestmark = pytest.mark.timeout(170)
 
 HTTP = {"MEESEEKS_HTTP_ENABLED": "true", "MEESEEKS_HTTP_PORT": "0"}
-CHANGES: tuple[dict[str, Any], ...] = (
-    {"importance": 0.9},
-    {"channel": "harbour"},
-    {"entities": ["Solveig"]},
-    {"source": "log"},
-    {"type": "decision"},
-    {"content": "The gate is red now"},
-    {"scope": {"project": "pier"}},
-    {"valid_until": "2030-01-01T00:00:00Z"},
-)
-WANTED = {name: value for change in CHANGES for name, value in change.items()}
 
 
 @pytest.fixture
@@ -69,12 +59,16 @@ async def test_two_workers_on_one_server_keep_every_change(tmp_path: Path) -> No
             client = QueueClient(valkey.url)
             try:
                 for number in range(25):
-                    await one_round(client, number)
+                    found, targets = await one_round(client, number)
+                    assert {name: found.get(name) for name in WANTED} == WANTED
+                    assert sorted(link["target"] for link in found["relations"]) == targets
             finally:
                 await client.aclose()
 
 
-async def one_round(client: QueueClient, number: int) -> None:
+async def one_round(client: QueueClient, number: int) -> tuple[dict[str, Any], list[str]]:
+    """Return the memory that all writers changed, and the targets that they linked; a deleted one stays deleted."""
+
     async def call(operation: Any, **payload: Any) -> dict[str, Any]:
         sent = {"tenant": "acme", **payload}
         return (await client.ask(operation.name, sent, budget=30.0, ack_timeout=10.0)).body
@@ -91,8 +85,6 @@ async def one_round(client: QueueClient, number: int) -> None:
     answers = await asyncio.gather(*(one() for one in calls), return_exceptions=True)
     faults = [one for one in answers if isinstance(one, Exception)]
     assert [str(one) for one in faults if not isinstance(one, QueueFault) or doomed not in str(one)] == []
-    found = (await call(SHOW, id=key))["memory"]
-    assert {name: found.get(name) for name in WANTED} == WANTED
-    assert sorted(link["target"] for link in found["relations"]) == targets
     with pytest.raises(QueueFault):
         await call(SHOW, id=doomed)
+    return (await call(SHOW, id=key))["memory"], targets

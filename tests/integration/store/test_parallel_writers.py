@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.changes import CHANGES, WANTED
 from tests.support.embedders import HashingEmbedder
 from tests.support.qdrant_double import qdrant_double
 from tests.support.service import NOW, as_memory, fact
@@ -21,16 +22,6 @@ from worker.domain.memory import HybridQuery, MemoryFilter
 from worker.store.memories import MemoryService
 
 EMBEDDER = HashingEmbedder()
-CHANGES: tuple[dict[str, Any], ...] = (
-    {"importance": 0.9},
-    {"channel": "harbour"},
-    {"entities": ["Solveig"]},
-    {"source": "log"},
-    {"type": "decision"},
-    {"content": "The gate is red now"},
-    {"scope": {"project": "pier"}},
-    {"valid_until": "2030-01-01T00:00:00Z"},
-)
 Writers = tuple[MemoryService, ...]
 Trial = Callable[[Writers, str], Awaitable[None]]
 
@@ -83,9 +74,7 @@ async def updates(writers: Writers, key: str) -> None:
     assert not [one for one in answers if isinstance(one, Exception)]
     (found,) = await writers[0].get("t1", [key])
     told = found.model_dump(mode="json", exclude_defaults=True)
-    assert {name: told.get(name) for change in CHANGES for name in change} == {
-        name: value for change in CHANGES for name, value in change.items()
-    }
+    assert {name: told.get(name) for name in WANTED} == WANTED
     assert found.version == 2
     query = HybridQuery(await EMBEDDER.embed_query("The gate is red now"), None, MemoryFilter(ids=(key,)), 1)
     (hit,) = await writers[1]._engine.tenant("t1").search(query)

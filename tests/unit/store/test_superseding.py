@@ -43,4 +43,6 @@ def test_a_memory_outdates_only_what_nobody_else_sees(new: dict[str, str], old: 
 
 def test_other_relations_and_unrelated_memories_are_free() -> None:
     about = memory("new", scope=OSCAR, relations=[{"kind": "about", "target": "old"}])
-    check_scopes(about, [memory("old"), memory("elsewhere", scope=HANA)])
+    others = [memory("old"), memory("elsewhere", scope=HANA)]
+    check_scopes(about, others)
+    assert [superseded(other, [about]).superseded_by for other in others] == [None, None]
