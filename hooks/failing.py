@@ -19,11 +19,18 @@ _log = logging.getLogger(__name__)
 _failures: WeakKeyDictionary[asyncio.AbstractEventLoop, RepeatedFailures] = WeakKeyDictionary()
 """The failures of each event loop, which ends with them."""
 
+_failures_of_threads = RepeatedFailures(_log)
+"""The failures of threads without an event loop, as in the synchronous hook."""
+
 T = TypeVar("T")
 
 
 def _warn(message: str) -> None:
-    _failures.setdefault(asyncio.get_running_loop(), RepeatedFailures(_log)).warn(message)
+    try:
+        failures = _failures.setdefault(asyncio.get_running_loop(), RepeatedFailures(_log))
+    except RuntimeError:
+        failures = _failures_of_threads
+    failures.warn(message)
 
 
 async def safely(work: Awaitable[T], failed: Callable[[Reason], T]) -> T:
