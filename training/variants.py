@@ -53,7 +53,7 @@ def is_written(name: str) -> bool:
 
 
 def variants_of(world: LabelledWorld, seed: int) -> Iterator[LabelledWorld]:
-    """Yield variants of a world whose memories have cues; only `cues` and `cues holes` keep them.
+    """Yield variants of a world whose memories have cues; only `cues` and `holes with cues` keep them.
 
     These are: the world with cues; holes, without the memories of half of the tasks that need some, with and without
     cues; and cues asked as tasks, with all memories, with holes, and in stores of a few. A large world also yields
@@ -68,7 +68,7 @@ def variants_of(world: LabelledWorld, seed: int) -> Iterator[LabelledWorld]:
     if not any(memory.cues for memory in world.memories):
         return
     yield _named(world, "cues", world.memories, world.tasks)
-    yield _with_holes(world, "cues holes", random)
+    yield _with_holes(world, "holes with cues", random)
     yield from _asked(world, SHARE_LARGE if large else SHARE_SMALL, random)
 
 

@@ -175,7 +175,7 @@ class TestVariants:
     def test_only_two_variants_keep_the_cues(self) -> None:
         world = read_world(WORLDS / "newsroom", cues=True)
         cued = {one.name.partition(": ")[2] for one in variants_of(world, 0) if any(m.cues for m in one.memories)}
-        assert cued == {"cues", "cues holes"}
+        assert cued == {"cues", "holes with cues"}
 
     def test_a_cue_is_asked_as_a_task_about_its_memory(self) -> None:
         world = read_world(WORLDS / "newsroom", cues=True)
@@ -211,8 +211,8 @@ class TestOnWorlds:
         assert (kinds["small"], kinds["tiny"], kinds["holes"], kinds["cues"]) == (
             number,
             4 * number,
-            number,
             2 * number,
+            number,
         )
         assert data.rows.table.shape == (len(data.rows.task), len(data.columns))
         assert np.isfinite(data.rows.table).all()
