@@ -70,12 +70,14 @@ class RecallResult(WireModel):
 class RememberResult(WireModel):
     """The result of storing a memory: `stored` is `created`, `updated`, `unchanged`, or unset on failure.
 
-    With `without_vector`, only keyword search finds the memory until the store is reindexed.
+    With `without_vector`, only keyword search finds the memory until the store is reindexed. `general_cues` were left
+    out, as they fit too many messages.
     """
 
     id: str | None = None
     stored: str | None = None
     without_vector: bool = False
+    general_cues: tuple[str, ...] = ()
     reason: Reason | None = None
 
 

@@ -11,7 +11,7 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
-from tests.support.mcp import call, texts, told
+from tests.support.mcp import TOOLS, call, texts, told
 from tests.support.stack import Stack, command, environment, put, running_stack
 
 VECTORS = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
@@ -85,7 +85,7 @@ def test_standard_output_holds_the_protocol_and_nothing_else(tmp_path: Path) -> 
     )
     assert answers[1]["serverInfo"]["name"] == "meeseeks"
     assert "never instructions" in answers[1]["instructions"].replace("\n", " ")
-    assert {tool["name"] for tool in answers[2]["tools"]} == {"recall", "remember", "forget"}
+    assert {tool["name"] for tool in answers[2]["tools"]} == TOOLS
     assert all(tool["inputSchema"]["type"] == "object" for tool in answers[2]["tools"])
     assert answers[3]["isError"] is True
 

@@ -15,7 +15,7 @@ import typer
 from fastmcp import Client
 from skills_ref import validate
 
-from tests.support.mcp import call, texts
+from tests.support.mcp import TOOLS, call, texts
 from tests.support.stack import ROOT, environment, running_stack
 from tests.unit.docs.test_skill import blocks as skill_blocks
 from worker.cli import app
@@ -73,7 +73,7 @@ async def test_the_running_service_serves_them_too(tmp_path: Path, capsys: pytes
     with running_stack(tmp_path, "up", "--http", "--http-port", "0", **variables) as stack:
         url = stack.http
         async with Client(entry(filled(blocks("mcp.md", "json")[1], url))) as host:
-            assert {tool.name for tool in await host.list_tools()} == {"recall", "remember", "forget"}
+            assert {tool.name for tool in await host.list_tools()} == TOOLS
         (program,) = (filled(text, url) for text in blocks("mcp.md", "python"))
         code = compile(program, "mcp.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         await eval(code, {})

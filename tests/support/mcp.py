@@ -14,6 +14,8 @@ from worker.mcp.server import make_server
 from worker.operations.local_client import LocalOperationClient
 from worker.settings.injection import Settings
 
+TOOLS = frozenset({"recall", "list", "remember", "update", "forget", "list_without_cues", "add_cues"})
+
 VARIABLES = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
 
 

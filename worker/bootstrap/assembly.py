@@ -33,7 +33,7 @@ from worker.ports.models import Embedder, Selector
 from worker.ports.state import Ledger, ReceiptStore, UsageStore
 from worker.ports.store import Recipe, StoreEngine, StoreGenerations, WholeStore
 from worker.recall.recall import Recall
-from worker.recall.thresholds import read_calibration
+from worker.recall.thresholds import read_calibration, without_thresholds
 from worker.receipts.answer_usage import AnswerUsage, AnswerUsageParts
 from worker.receipts.replay import Build, Replayer, ReplayParts
 from worker.relevance.selector import RelevanceSelector
@@ -85,8 +85,9 @@ async def _assemble(
     usable = None if fault else embedder
     profile = read_calibration(service.home, usable.profile) if usable else None
     recall = Recall(store, parts.sparse, embedder, fault, profile)
+    unfiltered = without_thresholds(profile) if profile and parts.relevance_model.fits(usable) else profile
     injecting = InjectionParts(
-        recall=recall,
+        recall=Recall(store, parts.sparse, embedder, fault, unfiltered),
         strategies=_strategies(service, parts, usable, SearchOnlySelector(profile)),
         ledger=parts.ledger,
         receipts=parts.receipts,

@@ -38,6 +38,14 @@ class Thresholds:
         return replace(profile, **asdict(self))
 
 
+def without_thresholds(profile: EmbedderProfile) -> EmbedderProfile:
+    """Return `profile` for a recall whose candidates a relevance model judges.
+
+    The thresholds kept one in eight answers from it, mostly to short, misspelt or foreign messages.
+    """
+    return replace(profile, candidate_threshold=0.0, query_threshold=None)
+
+
 def read_calibration(folder: Path, profile: EmbedderProfile) -> EmbedderProfile:
     """Return `profile` with the thresholds saved for it in `folder`, if any.
 

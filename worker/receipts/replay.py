@@ -20,6 +20,7 @@ from worker.domain.errors import NotFound, OperationError, PromptError, Settings
 from worker.domain.kinds import ReceiptKeep
 from worker.domain.ledger import LedgerEntry, LedgerKey
 from worker.domain.memory import CandidateVerdict, Memory
+from worker.domain.patterns import bounded_pattern
 from worker.domain.receipt import Receipt, ReceiptPage, TurnOf
 from worker.injection.service import InjectionService
 from worker.ports.state import Ledger, ReceiptStore
@@ -27,6 +28,7 @@ from worker.ports.store import StoreEngine
 from worker.settings.file import describe_errors
 from worker.settings.former_keys import current_keys
 from worker.settings.injection import InjectionConfig, Strategy
+from worker.settings.search import PATTERN_KEYS
 from worker.triage.chat_prompt import check_prompt
 from worker.triage.decision_selector import check_decision_prompt
 from worker.triage.live_selector import DECISION_PROMPT, TRIAGE_PROMPT
@@ -144,9 +146,11 @@ def request_of(receipt: Receipt, requested: ReplayRequest) -> InjectionRequest:
 def config_of(
     known: Mapping[str, object], requested: ReplayRequest, prompt: Prompt | None = None
 ) -> tuple[InjectionConfig, tuple[str, ...]]:
-    """Return the settings of a replay, and the receipt's settings that no longer exist. Raise `SettingsError`. Pure."""
-    fields, known = InjectionConfig.model_fields, current_keys(known)
-    values: dict[str, Any] = {key: value for key, value in known.items() if key in fields}
+    """Return the settings of a replay, and the receipt's settings that are not used: keys that no longer exist, and
+    expressions that today's engine refuses. Raise `SettingsError`. Pure."""
+    known = current_keys(known)
+    values = {key: value for key, value in known.items() if key in InjectionConfig.model_fields and _runs(key, value)}
+    unused = tuple(sorted(set(known) - set(values)))
     values |= {**requested.settings, **IN_A_REPLAY}
     if requested.model is not None and requested.model != NO_MODEL:
         values["models"] = [requested.model]
@@ -156,9 +160,18 @@ def config_of(
     if prompt is not None and prompt.id != DECISION_PROMPT:
         values["prompt"] = prompt.id
     try:
-        return InjectionConfig.model_validate(values), tuple(sorted(set(known) - set(fields)))
+        return InjectionConfig.model_validate(values), unused
     except ValidationError as error:
         raise SettingsError("; ".join(describe_errors(error, InjectionConfig, "memory_injection", ()))) from error
+
+
+def _runs(key: str, value: object) -> bool:
+    try:
+        for pattern in value if key in PATTERN_KEYS and isinstance(value, list | tuple) else ():
+            bounded_pattern(pattern)
+    except ValueError:
+        return False
+    return True
 
 
 def shown_then(receipt: Receipt) -> dict[str, LedgerEntry]:

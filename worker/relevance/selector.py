@@ -35,6 +35,9 @@ MOST_SCORED = 50
 MIN_PROBABILITY = 0.002
 """Least probability to show a candidate to a model; 99.8 % of the essential memories measured had more."""
 
+MIN_BEST = 0.02
+"""Least probability of the best candidate for which a model is asked; 99.5 % of the tasks that need memory had more."""
+
 
 class RelevanceRunner(Protocol):
     """Run a relevance model. `probabilities` raises `RelevanceError` if it fails."""
@@ -122,7 +125,8 @@ def worth_asking(recalled: Recalled, settled: Selection) -> tuple[Recalled, list
     if settled.engine is not Engine.RELEVANCE_MODEL:
         return recalled, []
     likely = settled.probabilities
-    worth = [one for one in recalled.candidates if likely.get(one.memory.id, 1.0) >= MIN_PROBABILITY]
+    least = MIN_PROBABILITY if max(likely.values(), default=1.0) >= MIN_BEST else 1.0
+    worth = [one for one in recalled.candidates if likely.get(one.memory.id, 1.0) >= least]
     ordered = sorted(worth, key=lambda one: -likely.get(one.memory.id, 0.0))
     known = {one.memory.id for one in worth}
     beside = [Dropped(one, CandidateVerdict.BELOW_CUT) for one in recalled.candidates if one.memory.id not in known]

@@ -12,6 +12,9 @@ from worker.domain.patterns import bounded_pattern
 
 from .service import SettingsModel
 
+PATTERN_KEYS = frozenset({"skip_patterns", "force_patterns", "strip_patterns"})
+"""Settings that are lists of regular expressions."""
+
 
 class Enrichment(StrEnum):
     """When a query includes earlier turns: for messages that need them, never, or for every message."""

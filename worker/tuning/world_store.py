@@ -10,8 +10,8 @@ from worker.adapters.models.caching_embedder import CachingEmbedder
 from worker.adapters.models.minilm import MiniLmEmbedder
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.qdrant.edge.store import EdgeStore
-from worker.domain.memory import EmbedderProfile
 from worker.recall.recall import Recall
+from worker.recall.thresholds import without_thresholds
 from worker.store.memories import MemoryService
 
 from .labelled_worlds import LabelledWorld
@@ -34,12 +34,13 @@ class WorldStore:
 
 
 @asynccontextmanager
-async def open_world_store(folder: Path, profile: EmbedderProfile | None = None) -> AsyncIterator[WorldStore]:
-    """Open a store in `folder` with the embedder of the relevance model; `profile` overrides its thresholds."""
+async def open_world_store(folder: Path) -> AsyncIterator[WorldStore]:
+    """Open a store in `folder` with the embedder of the relevance model, which judges every candidate."""
     embedder, sparse = MiniLmEmbedder(), Bm25Encoder()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(embedder.aclose)
         engine = await EdgeStore.open(folder / "memories", profile=embedder.profile, bm25_hash=sparse.config_hash)
         stack.push_async_callback(engine.aclose)
         cached = CachingEmbedder(embedder)
-        yield WorldStore(MemoryService(engine, sparse, embedder), Recall(engine, sparse, cached, None, profile), cached)
+        recall = Recall(engine, sparse, cached, None, without_thresholds(embedder.profile))
+        yield WorldStore(MemoryService(engine, sparse, embedder), recall, cached)

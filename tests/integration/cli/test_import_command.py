@@ -114,7 +114,8 @@ def test_secrets_are_masked_at_write_when_that_is_said(tmp_path: Path, by_settin
         assert (tmp_path / "data").exists()
 
 
-def test_without_that_they_are_stored_as_they_are(cli: CommandLine, tmp_path: Path) -> None:
+def test_secrets_are_stored_as_they_are_if_that_is_said(tmp_path: Path) -> None:
+    cli = command_line(tmp_path, MEESEEKS_MASK_SECRETS_AT_WRITE="false")
     cli.ok("import", str(written(tmp_path / "a.jsonl", {"content": SECRET})))
     assert "hunter22" in cli.ok("export")
 

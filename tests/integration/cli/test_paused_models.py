@@ -1,14 +1,11 @@
 """Models that are left alone after failures, as the running service knows them and `meeseeks doctor` shows them."""
 
-import json
 from pathlib import Path
 
-from typer.testing import CliRunner
-
 from hooks.breaker import CircuitBreaker
+from tests.support.command_line import command_line
 from tests.support.upstream import Mode, Upstream
 from worker.bootstrap.core import open_core
-from worker.cli import app
 from worker.cli.doctor import _paused
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import HEALTH, INJECT, REMEMBER
@@ -34,7 +31,9 @@ async def test_a_model_that_keeps_failing_is_shown_and_so_is_its_return(tmp_path
             for number in range(breaker.threshold):
                 health = await backend.call(HEALTH, {})
                 last = "model_error" if number else None
-                assert health["models"] == [{"name": MODEL, "failures": number, "last": last, "paused_s": None}]
+                assert health["models"] == [
+                    {"name": MODEL, "failures": number, "last": last, "paused_s": None, "loading": False}
+                ]
                 assert list(_paused(health, wrong=True)) == []
                 request = {"session_id": f"s{number}", "message": "When do cabin holds lapse?", "deadline_ms": 20_000}
                 await backend.call(INJECT, {**request, "mode": "always"}, budget=20.0)
@@ -60,8 +59,5 @@ def test_how_long_a_breaker_waits() -> None:
 
 
 def test_the_command_says_it_as_json(tmp_path: Path) -> None:
-    options = ["--data-dir", str(tmp_path), "doctor", "--quick", "--json"]
-    done = CliRunner().invoke(app, options, env={"MEESEEKS_MODEL": "none", "MEESEEKS_EMBEDDER": "none"})
-    found = json.loads(done.stdout)
-    assert found["healthy"]
-    assert not [check for check in found["checks"] if check["name"] == "paused model"]
+    found = command_line(tmp_path).json("doctor", "--quick", exit_code=1)
+    assert [check["name"] for check in found["checks"] if not check["ok"]] == ["service"]

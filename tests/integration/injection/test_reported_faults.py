@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hooks.contract import Engine, Outcome, Reason
-from hooks.contract.blocks import strip_blocks
+from hooks.contract.blocks import marked_notice, strip_blocks
 from tests.support.cases import case
 from tests.support.embedders import DIMENSION, HashingEmbedder
 from tests.support.scripted_model import Say, ScriptedModel, offered, oracle
@@ -48,7 +48,13 @@ async def test_b03_injected_block_feeds_neither_query_nor_store(tmp_path: Path) 
         receipt = await service.receipt(result)
     assert "memory_context" not in receipt.query
     assert "2026-01-10" not in receipt.query
-    assert strip_blocks(message) == "Can I drop the lathe at Pieter's before eight?"
+    inside = "Pieter's workshop opens at 07:30 (2026-01-10)"
+    genuine = f"<memory_context>\n{marked_notice(inside)}\n{inside}\n</memory_context>"
+    assert (
+        strip_blocks(f"{genuine}\n\nCan I drop the lathe at Pieter's before eight?")
+        == "Can I drop the lathe at Pieter's before eight?"
+    )
+    assert strip_blocks(message) == message, "a block without the service's mark may be somebody's own words"
 
 
 async def test_b08_superseded_memory_is_not_injected(tmp_path: Path) -> None:

@@ -18,13 +18,14 @@ from worker.operations.registry import LABEL, RECEIPT, RECEIPTS, REPLAY
 from worker.receipts.replay import summed_up
 from worker.receipts.replay_models import NO_MODEL, REPLAY_S, ReplayRequest, ReplaySummary
 from worker.receipts.search import ReceiptFilter
+from worker.settings.search import PATTERN_KEYS
 
 TAGS: list[Any] = ["receipts"]
 
 LEAST_S = 0.05
 """Least remaining seconds to start another replay."""
 
-OPERATORS_SETTINGS = frozenset({"models", "skip_patterns", "force_patterns", "strip_patterns"})
+OPERATORS_SETTINGS = PATTERN_KEYS | {"models"}
 """Settings that a tenant may not change in a replay: models cost money, and expressions take the time of all."""
 
 ReceiptId = Annotated[Key, Path(description="Receipt id, as named in results.")]

@@ -127,7 +127,7 @@ def _profile(settings: Settings) -> EmbedderProfile:
 
 
 async def _by_labels(settings: Settings, profile: EmbedderProfile, worlds: Sequence[LabelledWorld]) -> Measured:
-    """Fit the thresholds, then the relevance model with them. Raise `SettingsError` if neither can be fitted."""
+    """Fit the thresholds and the relevance model. Raise `SettingsError` if neither can be fitted."""
     observed = await _on_worlds(settings, worlds)
     before = Thresholds.of(profile, KEYWORD_THRESHOLD)
     search: ThresholdComparison | str
@@ -137,8 +137,7 @@ async def _by_labels(settings: Settings, profile: EmbedderProfile, worlds: Seque
         search = ThresholdComparison(len(observed), before, after, *effects)
     except SettingsError as error:
         search = str(error)
-    applied = search.after.applied(profile) if isinstance(search, ThresholdComparison) else profile
-    relevance_model = await _fitted(settings, applied, worlds)
+    relevance_model = await _fitted(settings, profile, worlds)
     if isinstance(search, str) and isinstance(relevance_model, str):
         raise SettingsError(f"nothing can be fitted. search thresholds: {search}. relevance model: {relevance_model}")
     return Measured(profile, search, relevance_model)
@@ -150,7 +149,7 @@ async def _fitted(settings: Settings, profile: EmbedderProfile, worlds: Sequence
         file = read_relevance_model()
         if file.relevance_model.fingerprint != profile.fingerprint:
             return f"it is off: it needs the embedder {file.card['embedder']['name']}, not {profile.name}"
-        return fitted(settings, file, await scored_tasks(file, worlds, profile))
+        return fitted(settings, file, await scored_tasks(file, worlds))
     except (RelevanceError, SettingsError) as error:
         return str(error)
 

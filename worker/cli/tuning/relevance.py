@@ -31,7 +31,6 @@ from .relevance_common import (
     kept,
     scored_tasks,
     show_fit,
-    thresholds_in_force,
     worlds_of,
 )
 
@@ -77,7 +76,7 @@ def evaluate_relevance_model(context: typer.Context, cases: Labelled) -> None:
     async def work() -> dict[str, ChoiceEffect]:
         file = read_relevance_model()
         change = read_adjustment(settings.service.home, file.relevance_model) or Adjustment()
-        scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings))
+        scored = await scored_tasks(file, worlds_of(cases))
         most = settings.memory_injection.max_items
         return {
             point.value: effect(scored, [change] * len(scored), threshold, most)
@@ -102,7 +101,7 @@ def fit_relevance_model(
 
     async def work() -> tuple[RelevanceFit, RelevanceFile]:
         file = read_relevance_model()
-        scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings))
+        scored = await scored_tasks(file, worlds_of(cases))
         return fitted(settings, file, scored), file
 
     found, file = asyncio.run(work())
@@ -156,7 +155,7 @@ def compare_relevance_model(
 async def _compared(settings: Settings, cases: Path) -> RelevanceComparison:
     file, injection = read_relevance_model(), settings.memory_injection
     change = read_adjustment(settings.service.home, file.relevance_model) or Adjustment()
-    scored = await scored_tasks(file, worlds_of(cases), thresholds_in_force(settings))
+    scored = await scored_tasks(file, worlds_of(cases))
     threshold = file.relevance_model.thresholds[injection.relevance_profile]
     found = rater_scores([one.rated(change) for one in scored], threshold, injection.max_items)
     return RelevanceComparison(len(scored), injection.relevance_profile, found)

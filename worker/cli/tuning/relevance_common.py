@@ -9,13 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from worker.adapters.models.minilm import PROFILE
 from worker.adapters.models.relevance_file import RelevanceFile, RelevanceProcess
 from worker.cli.output import say, show, table
 from worker.cli.progress import progress_bar
 from worker.domain.errors import SettingsError
-from worker.domain.memory import EmbedderProfile
-from worker.recall.thresholds import read_calibration
 from worker.relevance.adjustment import write_adjustment
 from worker.settings.injection import Settings
 from worker.tuning.labelled_worlds import LabelledWorld, read_cases, read_worlds
@@ -45,13 +42,8 @@ def worlds_of(cases: Path) -> tuple[LabelledWorld, ...]:
     return worlds
 
 
-def thresholds_in_force(settings: Settings) -> EmbedderProfile:
-    """Return the calibrated thresholds of the embedder that the relevance model needs."""
-    return read_calibration(settings.service.home, PROFILE)
-
-
-async def scored_tasks(file: RelevanceFile, worlds: Sequence[LabelledWorld], profile: EmbedderProfile) -> list[Scored]:
-    """Score the tasks with the relevance model, on a temporary store with the search thresholds of `profile`."""
+async def scored_tasks(file: RelevanceFile, worlds: Sequence[LabelledWorld]) -> list[Scored]:
+    """Score the tasks with the relevance model, on a temporary store."""
     found: list[Scored] = []
     with (
         closing(RelevanceProcess(file)) as model,
@@ -59,7 +51,7 @@ async def scored_tasks(file: RelevanceFile, worlds: Sequence[LabelledWorld], pro
         progress_bar() as progress,
     ):
         bar = progress.add_task("scoring", total=sum(len(world.tasks) for world in worlds))
-        async with open_world_store(Path(folder), profile) as world_store:
+        async with open_world_store(Path(folder)) as world_store:
             for world in worlds:
                 for case in await world_store.cases(world, lambda: progress.advance(bar)):
                     scores = await model.scores(case.inputs) if case.inputs else None

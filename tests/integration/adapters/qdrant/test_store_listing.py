@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.store import CREATED, direction, memory, opened, profile, query, stored
-from worker.domain.memory import Memory, MemoryFilter, MemoryType
+from worker.domain.memory import Memory, MemoryFilter, MemoryType, Replacement
 from worker.ports.store import StoreEngine
 from worker.ports.store_record import embedder_record
 
@@ -66,12 +66,14 @@ async def test_memories_pointing_at_a_memory_are_found_by_relation_and_successor
     assert await found(MemoryFilter(user="")) == ["m1", "m2"]
 
 
-async def test_amending_keeps_both_vectors_and_makes_nothing(store: StoreEngine) -> None:
+async def test_replacing_a_memory_alone_keeps_both_vectors_and_makes_nothing(store: StoreEngine) -> None:
     north = store.tenant("north")
     first = memory("m1", "The bell hangs on the larch beam")
     await north.put([stored(first)])
     amended = Memory.model_validate({**first.model_dump(), "importance": 0.9})
-    await north.amend([amended, memory("m2")])
+    revision = (await north.states(["m1"]))["m1"].revision
+    refused = await north.replace([Replacement(amended, revision), Replacement(memory("m2"), "1")])
+    assert refused == ["m2"]
     assert await north.count() == 1
     (hit,) = await north.search(query("larch", direction(first.content)))
     assert hit.memory == amended
