@@ -10,7 +10,6 @@ from worker.relevance.trees import Trees, mean_of
 
 from .table import Data, Flags, Floats, Integers, Rows
 from .trees import Growth, grow
-from .variants import ASKED
 
 INNER = 5
 """Parts of the fitted worlds; each gets its need scores from a need model fitted to the other parts."""
@@ -23,10 +22,6 @@ USEFUL = 0.5
 
 WRITTEN = 2.0
 """Weight of a memory in an original world; in a variant, the weight is 1."""
-
-
-UNLABELLED = 0.5
-"""Weight of the other candidates of a cue that is asked as a task: some of them may be relevant too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +77,14 @@ def fit(data: Data, worlds: Flags, recipe: Recipe, step: Callable[[], None] = la
 
 
 def _need_tasks(data: Data, worlds: Flags) -> Integers:
-    """Return the tasks that the need model is fitted to.
-
-    Small stores were asked personal questions that they hold no answer to. These do need memory, so they are left out.
-    """
-    told = data.tasks.needs | ~data.small
-    return np.flatnonzero(worlds[data.tasks.world] & data.tasks.searched & data.written & told)
+    """Return the tasks that the need model is fitted to."""
+    return np.flatnonzero(worlds[data.tasks.world] & data.tasks.searched & data.written)
 
 
 def _weights(rows: Rows, data: Data) -> Floats:
     useful = (rows.relevant > 0) & ~rows.essential
-    asked = np.array([case.labels.category == ASKED for case in data.cases])
     counted = np.where(rows.forbidden, FORBIDDEN, 1.0) * np.where(useful, USEFUL, 1.0)
-    counted *= np.where(data.written[rows.task], WRITTEN, 1.0)
-    return (counted * np.where(asked[rows.task] & (rows.relevant == 0), UNLABELLED, 1.0)).astype(np.float32)
+    return (counted * np.where(data.written[rows.task], WRITTEN, 1.0)).astype(np.float32)
 
 
 def _head(data: Data, tasks: Integers) -> NeedModel:

@@ -213,7 +213,6 @@ KINDS = {
     "tiny": "1 to 10 memories, every task asked",
     "holes": "half of the wanted memories removed",
     "cues": "with cues",
-    "asked": "a cue asked as a task",
 }
 """Descriptions of the variants of worlds, by the first word of their names."""
 

@@ -6,25 +6,14 @@ tasks ask for. Real stores start with a few plain notes, and a question about th
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import numpy as np
 
-from hooks.contract import InjectionRequest
 from worker.domain.memory import Memory, MemoryType
 from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 LARGE = 60
 """Most memories of a world that is not cut into smaller ones."""
-
-FEW = (1, 2, 4)
-"""Sizes of the stores that are asked a cue of each memory."""
-
-SHARE_LARGE, SHARE_SMALL = 0.25, 0.9
-"""Share of the memories whose cues are asked, in large worlds and in others."""
-
-LAST = datetime(2026, 11, 1, tzinfo=UTC)
-"""Time of the tasks made from cues in a world without times."""
 
 GROUP = 5
 """Tasks per small store."""
@@ -37,9 +26,6 @@ TINY = (1, 3, 5, 10)
 
 SEPARATOR = ": "
 USUAL_IMPORTANCE = 0.5
-
-ASKED = "cue"
-"""Category of tasks made from cues."""
 
 
 def origin(name: str) -> str:
@@ -55,21 +41,19 @@ def is_written(name: str) -> bool:
 def variants_of(world: LabelledWorld, seed: int) -> Iterator[LabelledWorld]:
     """Yield variants of a world whose memories have cues; only `cues` and `holes with cues` keep them.
 
-    These are: the world with cues; holes, without the memories of half of the tasks that need some, with and without
-    cues; and cues asked as tasks, with all memories, with holes, and in stores of a few. A large world also yields
-    plain notes with half of the tasks, small stores with the memories of a few tasks, and tiny stores.
+    These are: the world with cues; and holes, without the memories of half of the tasks that need some, with and
+    without cues. A large world also yields plain notes with half of the tasks, small stores with the memories of a few
+    tasks, and tiny stores.
     """
     random = np.random.default_rng([seed, len(world.memories), *world.name.encode()])
     bare = without_cues(world)
-    large = len(world.memories) > LARGE
-    if large:
+    if len(world.memories) > LARGE:
         yield from _smaller(bare, random)
     yield _with_holes(bare, "holes", random)
     if not any(memory.cues for memory in world.memories):
         return
     yield _named(world, "cues", world.memories, world.tasks)
     yield _with_holes(world, "holes with cues", random)
-    yield from _asked(world, SHARE_LARGE if large else SHARE_SMALL, random)
 
 
 def _smaller(world: LabelledWorld, random: np.random.Generator) -> Iterator[LabelledWorld]:
@@ -81,47 +65,6 @@ def _smaller(world: LabelledWorld, random: np.random.Generator) -> Iterator[Labe
         made = tuple(map(plain, memories)) if number % 2 else memories
         yield _named(world, f"small {number}", made, tasks)
     yield from _tiny(world, random)
-
-
-def _asked(world: LabelledWorld, share: float, random: np.random.Generator) -> Iterator[LabelledWorld]:
-    """Yield stores that are asked a cue of each of their memories; with holes, half of these memories are missing."""
-    told = [memory for memory in world.memories if memory.cues and memory.superseded_by is None]
-    some = [memory for memory in told if random.random() < share]
-    gone = {memory.id for memory in some if random.random() < 0.5}
-    kept = tuple(memory for memory in world.memories if memory.id not in gone)
-    yield _of_cues(world, "asked", world.memories, some, random)
-    yield _of_cues(world, "asked holes", kept, some, random)
-    for number in FEW if share == SHARE_SMALL else ():
-        few = [told[place] for place in random.permutation(len(told))[:number]]
-        yield _of_cues(world, f"asked {number}", few, few, random)
-
-
-def _of_cues(
-    world: LabelledWorld,
-    name: str,
-    memories: Sequence[Memory],
-    about: Sequence[Memory],
-    random: np.random.Generator,
-) -> LabelledWorld:
-    """Make a world whose tasks are one cue of each of the memories `about`, at the time of the world's last task."""
-    now = max((task.request.now for task in world.tasks if task.request.now), default=LAST)
-    tasks = tuple(_cue_task(world, memory, random, now) for memory in about)
-    return _named(world, name, tuple(map(_bare, memories)), tasks)
-
-
-def _cue_task(world: LabelledWorld, memory: Memory, random: np.random.Generator, now: datetime) -> LabelledTask:
-    scope = {**memory.scope.model_dump(exclude_none=True), **({"channel": memory.channel} if memory.channel else {})}
-    request = InjectionRequest.model_validate(
-        {
-            "session_id": f"{world.name}-{memory.id}",
-            "agent_id": scope.get("agent", "main"),
-            "turn_id": memory.id,
-            "message": memory.cues[random.integers(len(memory.cues))].text,
-            "scope": scope,
-            "now": now,
-        }
-    )
-    return LabelledTask(f"cue-{memory.id}", ASKED, request, frozenset([memory.id]), frozenset(), frozenset())
 
 
 def without_cues(world: LabelledWorld) -> LabelledWorld:
