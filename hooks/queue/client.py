@@ -77,15 +77,17 @@ def _exception_name(value: object) -> str:
     raise TypeError(f"{type(value).__name__} is not JSON serializable")
 
 
-def connect(url: str, *, socket_timeout: float | None = SOCKET_TIMEOUT) -> ArqRedis:
+def connect(
+    url: str, *, connect_timeout: float | None = CONNECT_TIMEOUT, socket_timeout: float | None = SOCKET_TIMEOUT
+) -> ArqRedis:
     """Return a client for a `unix://`, `redis://` or `rediss://` URL. It connects on first use.
 
-    It never retries, connects within `CONNECT_TIMEOUT` and waits `socket_timeout` seconds for a reply. It writes jobs
-    as JSON to the queue of this project. Raise `ValueError` for other URLs.
+    It never retries, connects within `connect_timeout` seconds and waits `socket_timeout` seconds for a reply. It
+    writes jobs as JSON to the queue of this project. Raise `ValueError` for other URLs.
     """
     pool = _Pool.from_url(
         url,
-        socket_connect_timeout=CONNECT_TIMEOUT,
+        socket_connect_timeout=connect_timeout,
         socket_timeout=socket_timeout,
         lib_name=None,
         lib_version=None,
@@ -115,7 +117,8 @@ class QueueClient:
     ) -> Reply:
         """Run the job `function` with a JSON object and wait at most `budget` seconds for its result.
 
-        If no worker accepts the job within `ack_timeout` seconds, withdraw it. Raise `QueueFault` on failure.
+        If no worker accepts the job within `ack_timeout` seconds, withdraw it. Redis gets as long to take the job, and
+        at least `wire.ENQUEUE_TIMEOUT`. Raise `QueueFault` on failure.
         """
         body = payload if isinstance(payload, bytes) else dump_json(payload)
         job = _Job(self._client(), function, body, time.monotonic() + budget)
@@ -159,7 +162,7 @@ class QueueClient:
         if client is None:
             url = self._url or wire.default_redis_url(os.environ)
             try:
-                client = self._clients[loop] = connect(url, socket_timeout=None)
+                client = self._clients[loop] = connect(url, connect_timeout=None, socket_timeout=None)
             except ValueError as error:
                 raise QueueFault(Reason.QUEUE_UNAVAILABLE, "invalid Redis URL") from error
         return client
@@ -177,7 +180,7 @@ class _Job:
         self._payload = payload
 
     async def run(self, ack_timeout: float) -> bytes:
-        async with asyncio.timeout(self._left(wire.ENQUEUE_TIMEOUT)) as limit:
+        async with asyncio.timeout(self._left(max(wire.ENQUEUE_TIMEOUT, ack_timeout))) as limit:
             await self._enqueue()
             self._enter(Reason.NO_ACK, limit, ack_timeout)
             answer = await self._pop(ack_timeout)

@@ -70,6 +70,17 @@ async def test_a_frozen_redis_times_out(valkey: EmbeddedValkey, queue: QueueClie
         assert seconds < wire.ENQUEUE_TIMEOUT + SLACK_S
 
 
+async def test_a_caller_with_time_waits_for_a_slow_redis(valkey: EmbeddedValkey, queue: QueueClient) -> None:
+    assert valkey.pid is not None
+    with running_worker(valkey.url):
+        assert await answered_within(queue, 5.0)
+        kill(valkey.pid, signal.SIGSTOP)
+        asked = asyncio.create_task(queue.ask("echo", {}, budget=20.0, ack_timeout=10.0))
+        await asyncio.sleep(1.0)
+        kill(valkey.pid, signal.SIGCONT)
+        await asked
+
+
 async def test_a_worker_survives_a_frozen_redis(valkey: EmbeddedValkey, queue: QueueClient) -> None:
     assert valkey.pid is not None
     with running_worker(valkey.url) as worker:
