@@ -209,8 +209,7 @@ def _order(outcome: Outcome) -> str:
 KINDS = {
     "as written": "as written",
     "plain": "notes with text only",
-    "small": "small stores on the tasks' topics",
-    "tiny": "1 to 10 memories, every task asked",
+    "small": "small stores, half of the tasks about what they hold",
     "holes": "half of the wanted memories removed",
     "cues": "with cues",
 }

@@ -10,19 +10,18 @@ from dataclasses import replace
 import numpy as np
 
 from worker.domain.memory import Memory, MemoryType
+from worker.text.word_lists import FUNCTION_WORDS
+from worker.text.wording import marks
 from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
-LARGE = 60
-"""Most memories of a world that is not cut into smaller ones."""
+LARGE, FEW = 60, 10
+"""Least memories of a world that also becomes plain notes, and most of one that is not cut into smaller stores."""
 
-GROUP = 5
-"""Tasks per small store."""
+GROUPS = (1, 2, 5)
+"""Tasks that a small store is made for, in turn."""
 
 EXTRAS = (0, 2, 6, 15, 30)
 """Unrelated memories in each small store, in turn."""
-
-TINY = (1, 3, 5, 10)
-"""Sizes of the tiny stores, each used with all tasks of the world."""
 
 SEPARATOR = ": "
 USUAL_IMPORTANCE = 0.5
@@ -39,32 +38,45 @@ def is_written(name: str) -> bool:
 
 
 def variants_of(world: LabelledWorld, seed: int) -> Iterator[LabelledWorld]:
-    """Yield variants of a world whose memories have cues; only `cues` and `holes with cues` keep them.
+    """Yield variants of a world whose memories have cues.
 
-    These are: the world with cues; and holes, without the memories of half of the tasks that need some, with and
-    without cues. A large world also yields plain notes with half of the tasks, small stores with the memories of a few
-    tasks, and tiny stores.
+    These are: plain notes with half of the tasks; small stores with the memories of a few tasks; holes, without the
+    memories of half of the tasks that need some; and the world with cues. Small stores and holes come without and with
+    cues. A world of `LARGE` memories or fewer yields no plain notes, one of `FEW` or fewer no small stores.
     """
     random = np.random.default_rng([seed, len(world.memories), *world.name.encode()])
-    bare = without_cues(world)
+    bare, cued = without_cues(world), any(memory.cues for memory in world.memories)
     if len(world.memories) > LARGE:
-        yield from _smaller(bare, random)
-    yield _with_holes(bare, "holes", random)
-    if not any(memory.cues for memory in world.memories):
-        return
-    yield _named(world, "cues", world.memories, world.tasks)
-    yield _with_holes(world, "holes with cues", random)
+        half = random.permutation(len(world.tasks))[: len(world.tasks) // 2]
+        yield _named(bare, "plain notes", tuple(map(plain, bare.memories)), [world.tasks[place] for place in half])
+    for source, name in ((bare, ""), (world, " with cues"))[: 1 + cued]:
+        if len(world.memories) > FEW:
+            yield from _small(source, f"small{name}", random)
+        yield _with_holes(source, f"holes{name}", random)
+    if cued:
+        yield _named(world, "cues", world.memories, world.tasks)
 
 
-def _smaller(world: LabelledWorld, random: np.random.Generator) -> Iterator[LabelledWorld]:
-    order = [world.tasks[place] for place in random.permutation(len(world.tasks))]
-    yield _named(world, "plain notes", tuple(map(plain, world.memories)), order[: len(order) // 2])
-    for number, start in enumerate(range(0, len(order), GROUP)):
-        tasks = order[start : start + GROUP]
+def _small(world: LabelledWorld, name: str, random: np.random.Generator) -> Iterator[LabelledWorld]:
+    """Yield stores with the memories of a few tasks, asked these and as many others that share their words.
+
+    Half of what a new user asks has its answer in the store; the rest is about the same people and things.
+    """
+    words = {task.key: _words(task.request.message) for task in world.tasks}
+    order, start, number = random.permutation(len(world.tasks)), 0, 0
+    while start < len(order):
+        tasks = [world.tasks[place] for place in order[start : start + GROUPS[number % len(GROUPS)]]]
         memories = _store(world, tasks, EXTRAS[number % len(EXTRAS)], random)
+        held = frozenset().union(*(_words(memory.content) for memory in memories))
+        rest = [world.tasks[place] for place in order if world.tasks[place] not in tasks]
+        near = sorted(rest, key=lambda task: -len(words[task.key] & held))[: len(tasks)]
         made = tuple(map(plain, memories)) if number % 2 else memories
-        yield _named(world, f"small {number}", made, tasks)
-    yield from _tiny(world, random)
+        yield _named(world, f"{name} {number}", made, [*tasks, *near])
+        start, number = start + len(tasks), number + 1
+
+
+def _words(text: str) -> frozenset[str]:
+    return marks(text).words - FUNCTION_WORDS
 
 
 def without_cues(world: LabelledWorld) -> LabelledWorld:
@@ -73,14 +85,6 @@ def without_cues(world: LabelledWorld) -> LabelledWorld:
 
 def _bare(memory: Memory) -> Memory:
     return memory.model_copy(update={"cues": ()})
-
-
-def _tiny(world: LabelledWorld, random: np.random.Generator) -> Iterator[LabelledWorld]:
-    about = sorted({key for task in world.tasks for key in task.relevant | task.forbidden})
-    for place, number in enumerate(TINY):
-        kept = {about[chosen] for chosen in random.permutation(len(about))[:number]}
-        memories = tuple(memory for memory in world.memories if memory.id in kept)
-        yield _named(world, f"tiny {number}", memories if place % 2 else tuple(map(plain, memories)), world.tasks)
 
 
 def _with_holes(world: LabelledWorld, name: str, random: np.random.Generator) -> LabelledWorld:

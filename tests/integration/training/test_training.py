@@ -25,6 +25,8 @@ from worker.tuning.relevance_measures import share_of_pairs
 
 WORLDS = Path("training/worlds")
 SECOND_READING = Path("training/second-reading.jsonl")
+pytestmark = pytest.mark.timeout(240)
+
 PAIR = ("photographer", "newsroom")
 SMALL = Recipe(Growth(trees=12, depth=3), seeds=1)
 
@@ -136,30 +138,30 @@ def test_the_second_readings_match_existing_tasks() -> None:
 
 
 class TestVariants:
-    def test_small_stores_hold_the_memories_of_their_tasks(self) -> None:
+    def test_small_stores_hold_the_memories_of_half_of_their_tasks(self) -> None:
         world = read_world(WORLDS / "newsroom")
         plain_notes, *others = variants_of(world, 0)
         small = [one for one in others if ": small" in one.name]
-        assert sum(len(one.tasks) for one in small) == len(world.tasks)
+        assert sum(len(one.tasks) for one in small) == 2 * len(world.tasks)
         assert len(plain_notes.memories) == len(world.memories)
         assert {origin(one.name) for one in (plain_notes, *small)} == {"newsroom"}
+        known = {task.key: task.relevant | task.forbidden for task in world.tasks}
         for one in small:
             ids = {memory.id for memory in one.memories}
+            own = one.tasks[: len(one.tasks) // 2]
             assert ids
-            assert all((task.relevant | task.forbidden) & {m.id for m in world.memories} <= ids for task in one.tasks)
+            assert all(known[task.key] <= ids for task in own)
+            assert all(task.relevant | task.forbidden == known[task.key] & ids for task in one.tasks)
+            assert len({task.key for task in one.tasks}) == len(one.tasks)
             assert {task.request.scope.tenant for task in one.tasks} == {one.name}
-        assert min(len(one.memories) for one in small) < 10
+        assert min(len(one.memories) for one in small) == 1
 
-    def test_tiny_stores_and_holes_have_all_tasks(self) -> None:
+    def test_holes_have_all_tasks(self) -> None:
         world = read_world(WORLDS / "newsroom")
-        variants = {one.name.partition(": ")[2]: one for one in variants_of(world, 0)}
-        tiny, holes = [variants[f"tiny {number}"] for number in (1, 3, 5, 10)], variants["holes"]
-        assert [len(one.memories) for one in tiny] == [1, 3, 5, 10]
-        for one in (*tiny, holes):
-            ids = {memory.id for memory in one.memories}
-            assert len(one.tasks) == len(world.tasks)
-            assert all(task.relevant | task.forbidden <= ids for task in one.tasks)
-            assert any(task.relevant for task in one.tasks)
+        holes = next(one for one in variants_of(world, 0) if one.name.endswith("holes"))
+        ids = {memory.id for memory in holes.memories}
+        assert len(holes.tasks) == len(world.tasks)
+        assert all(task.relevant | task.forbidden <= ids for task in holes.tasks)
         wanting = [sum(bool(task.relevant) for task in one.tasks) for one in (world, holes)]
         assert 0 < wanting[1] < wanting[0]
 
@@ -172,10 +174,10 @@ class TestVariants:
         assert [note.content for note in notes] == [memory.content for memory in world.memories]
         assert [note.scope for note in notes] == [memory.scope for memory in world.memories]
 
-    def test_only_two_variants_keep_the_cues(self) -> None:
+    def test_small_stores_and_holes_come_with_and_without_cues(self) -> None:
         world = read_world(WORLDS / "newsroom", cues=True)
-        cued = {one.name.partition(": ")[2] for one in variants_of(world, 0) if any(m.cues for m in one.memories)}
-        assert cued == {"cues", "holes with cues"}
+        names = [one.name.partition(": ")[2] for one in variants_of(world, 0) if any(m.cues for m in one.memories)]
+        assert {name.rstrip(" 0123456789") for name in names} == {"cues", "holes with cues", "small with cues"}
 
     def test_variants_depend_on_the_seed(self) -> None:
         world = read_world(WORLDS / "newsroom")
@@ -196,12 +198,7 @@ class TestOnWorlds:
         number = _tasks()
         assert data.written.sum() == number
         kinds = Counter(case.world.partition(": ")[2].split(" ")[0] for case in data.cases)
-        assert (kinds["small"], kinds["tiny"], kinds["holes"], kinds["cues"]) == (
-            number,
-            4 * number,
-            2 * number,
-            number,
-        )
+        assert (kinds["small"], kinds["holes"], kinds["cues"]) == (4 * number, 2 * number, number)
         assert data.rows.table.shape == (len(data.rows.task), len(data.columns))
         assert np.isfinite(data.rows.table).all()
         found = data.rows.essential.sum() / data.tasks.essential.sum()
