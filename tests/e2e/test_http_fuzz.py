@@ -21,7 +21,7 @@ from hooks.contract import InjectionRequest
 from tests.support.stack import FACTS, Stack, put, running_stack
 from worker.api.access import QUIET
 from worker.api.app import document
-from worker.transfer import Format
+from worker.transfer.formats import Format
 
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "0"))
 EXAMPLES = 8

@@ -12,7 +12,8 @@ import pytest
 from hooks import MeeseeksClient, SyncMeeseeksClient
 from hooks.contract.usage import AnswerReportResult
 from tests.support.stack import DEPLOYMENT, FACTS, MIGRATION, Stack, fact, put, running_stack
-from worker.receipts.cases import LabelledCase, add_to_file
+from worker.receipts.case_models import LabelledCase
+from worker.receipts.cases import add_to_file
 from worker.tuning.labelled_worlds import read_cases
 
 pytestmark = pytest.mark.timeout(150)

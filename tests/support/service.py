@@ -27,7 +27,7 @@ from worker.recall.recall import Recall
 from worker.settings.injection import InjectionConfig
 from worker.store.memories import MemoryService
 from worker.text.rendering import shown_text
-from worker.transfer import memory_from
+from worker.transfer.entries import memory_from
 from worker.triage.breaker import CircuitBreaker
 from worker.triage.chat_selector import LlmSelector
 from worker.triage.prompt_files import default_prompts_dir, load_prompts

@@ -17,7 +17,7 @@ from hooks.contract import (
 from worker.domain.cues import Cues
 from worker.domain.memory import DomainModel, Memory, MemoryScope, MemoryType, Relation
 from worker.operations.requests import TenantRequest
-from worker.receipts.cases import Labels
+from worker.receipts.case_models import Labels
 from worker.receipts.replay_models import ReplayRequest
 from worker.receipts.search import ReceiptFilter
 

@@ -6,7 +6,10 @@ from itertools import islice
 from typing import Any
 
 from worker.domain.memory import Memory, MemoryType
-from worker.transfer import markdown_item, memory_from, table_head, table_row, to_fields, to_line, type_heading
+from worker.transfer.entries import memory_from
+from worker.transfer.fields import to_fields, to_line
+from worker.transfer.markdown_export import markdown_item, type_heading
+from worker.transfer.table import table_head, table_row
 
 from .client import OperationClient
 from .registry import EXPORT, PUT

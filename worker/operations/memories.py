@@ -9,7 +9,7 @@ from worker.domain.errors import QueueError
 from worker.domain.operation import AnyHandler
 from worker.ports.state import UsageStore
 from worker.store.memories import MemoryService
-from worker.transfer import memory_from
+from worker.transfer.entries import memory_from
 
 from . import registry
 from .requests import (

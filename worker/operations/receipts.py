@@ -7,7 +7,8 @@ from worker.domain.operation import AnyHandler
 from worker.domain.receipt import Receipt
 from worker.ports.state import ReceiptStore
 from worker.ports.store import StoreEngine
-from worker.receipts.cases import LabelledCase, case_of
+from worker.receipts.case_models import LabelledCase
+from worker.receipts.cases import case_of
 from worker.receipts.replay import Replayer
 from worker.receipts.replay_models import Replay
 from worker.receipts.search import brief, find_receipts, read_receipt

@@ -5,7 +5,7 @@ from hooks.contract.usage import AnswerReport, AnswerReportResult
 from hooks.protocol import wire
 from worker.domain.operation import JsonObject, Operation
 from worker.domain.receipt import Receipt
-from worker.receipts.cases import LabelledCase
+from worker.receipts.case_models import LabelledCase
 from worker.receipts.replay_models import Replay
 
 from . import requests, results

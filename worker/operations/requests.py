@@ -12,7 +12,7 @@ from worker.domain.cues import Cues
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.kinds import Budget
 from worker.domain.memory import DomainModel, Memory, MemoryType
-from worker.receipts.cases import Labels
+from worker.receipts.case_models import Labels
 from worker.receipts.replay_models import ReplayRequest
 from worker.receipts.search import ReceiptFilter
 

@@ -10,7 +10,7 @@ from hooks.contract.memories import RecalledMemory
 from worker.domain.memory import Memory, MemoryType
 from worker.domain.model_profile import ModelState
 from worker.domain.store_health import StoreHealth
-from worker.transfer import to_fields
+from worker.transfer.fields import to_fields
 
 # lambdas have no return annotation, so that the JSON schema stays that of the annotated type
 MemoryFields = Annotated[Memory, PlainSerializer(lambda memory: to_fields(memory))]  # noqa: PLW0108

@@ -9,35 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
-from hooks.contract import Key, Reason
+from hooks.contract import Reason
 from worker.domain.errors import OperationError, SettingsError
 from worker.domain.kinds import ReceiptKeep
-from worker.domain.memory import CandidateVerdict, DomainModel, Memory, MemoryScope
+from worker.domain.memory import CandidateVerdict, Memory, MemoryScope
 from worker.domain.receipt import ConsideredMemory, Receipt
 from worker.settings.atomic_file import locked, write_atomically
 from worker.text.masking import mask_secrets
-from worker.transfer import to_fields
+from worker.transfer.fields import to_fields
 
-Line = dict[str, Any]
-
-
-class Labels(DomainModel):
-    """Ids of memories that must, may and must never be injected; `accept` labels other selected ones as essential."""
-
-    essential: tuple[Key, ...] = ()
-    useful: tuple[Key, ...] = ()
-    forbidden: tuple[Key, ...] = ()
-    accept: bool = False
-    category: Key = "receipt"
-
-
-class LabelledCase(DomainModel):
-    """A labelled task and its considered memories, as lines of a case file."""
-
-    task: Line
-    memories: tuple[Line, ...] = Field(default=())
+from .case_models import LabelledCase, Labels, Line
 
 
 def candidates(receipt: Receipt) -> tuple[ConsideredMemory, ...]:

@@ -17,7 +17,7 @@ from worker.domain.memory import Memory, MemoryFilter, Page, Relation
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import MemoryStore, StoreEngine
 from worker.text.masking import mask_secrets
-from worker.transfer import changed, check_content
+from worker.transfer.entries import changed, check_content
 
 from .cue_checks import CueChecks
 from .originals import redirected, with_new_relations

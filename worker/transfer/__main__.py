@@ -8,7 +8,8 @@ from pathlib import Path
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 
-from .entries import Rejected, Remark, to_fields
+from .entries import Rejected, Remark
+from .fields import to_fields
 from .formats import Format, Source
 
 MAX_MEMORY_BYTES = 2 << 30

@@ -8,8 +8,8 @@ from typing import Any
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory, MemoryType
 
-from .entries import to_fields
 from .field_names import TYPE_TITLES
+from .fields import to_fields
 from .jsonl import object_in
 from .markdown_blocks import Block, parts_of
 from .text import TextLine

@@ -10,8 +10,9 @@ from typing import Any, TextIO
 
 from worker.domain.memory import Memory
 
-from .entries import BLANK, REST_SKIPPED, Fields, Found, Noted, Rejected, to_fields
+from .entries import BLANK, REST_SKIPPED, Fields, Found, Noted, Rejected
 from .field_names import FIELDS, snake_case
+from .fields import to_fields
 from .text import TextLine, lines_of
 
 DELIMITERS = ",;\t|"

@@ -18,7 +18,7 @@ from hooks.contract import InjectionRequest
 from worker.domain.errors import MemoryRejected, SettingsError
 from worker.domain.memory import Memory
 from worker.domain.validation import describe_faults
-from worker.transfer import memory_from
+from worker.transfer.entries import memory_from
 
 MEMORIES, TASKS, ABOUT, CUES = "memories.jsonl", "tasks.jsonl", "world.json", "cues.jsonl"
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)

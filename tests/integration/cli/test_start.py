@@ -31,3 +31,8 @@ def test_a_command_that_asks_a_running_service_does_not_load_the_service() -> No
     modules = loaded_by("--redis-url", "redis://127.0.0.1:1", "recall", "tea", ends_with=1)
     assert "worker.cli.memory.memories" in modules
     assert not modules & {"structlog", "numpy", "worker.bootstrap.core", "worker.injection.service", "worker.cli.local"}
+
+
+def test_a_command_about_one_memory_does_not_load_readers_of_files() -> None:
+    modules = loaded_by("--redis-url", "redis://127.0.0.1:1", "remember", "tea", ends_with=1)
+    assert not modules & {"markdown_it", "yaml", "worker.transfer.formats", "worker.text.masking"}

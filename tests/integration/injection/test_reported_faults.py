@@ -17,7 +17,7 @@ from tests.support.service import NOW, fact, ids, open_service
 from worker.domain.errors import EmbedderError, MemoryRejected
 from worker.domain.memory import CandidateVerdict, Vector
 from worker.domain.model_calls import ChatRequest
-from worker.transfer import memory_from
+from worker.transfer.entries import memory_from
 
 
 def everything(request: ChatRequest) -> str:

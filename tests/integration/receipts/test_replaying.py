@@ -18,7 +18,8 @@ from worker.domain.errors import OperationError, SettingsError
 from worker.domain.kinds import ReceiptKeep
 from worker.domain.memory import CandidateVerdict, Memory, MemoryScope, MemoryType
 from worker.domain.receipt import ConsideredMemory, Receipt
-from worker.receipts.cases import LabelledCase, Labels, add_to_file, added, case_of, labels_of
+from worker.receipts.case_models import LabelledCase, Labels
+from worker.receipts.cases import add_to_file, added, case_of, labels_of
 from worker.receipts.replay import compared, config_of, shown_then
 from worker.receipts.replay_models import ReplayRequest
 from worker.tuning.labelled_worlds import read_cases

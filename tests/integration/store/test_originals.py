@@ -12,7 +12,7 @@ from tests.support.embedders import HashingEmbedder
 from tests.support.service import NOW, Service, open_service
 from worker.domain.errors import EmbedderError
 from worker.domain.memory import Memory
-from worker.transfer import memory_from
+from worker.transfer.entries import memory_from
 
 TYLER = "Tyler works at Anthropic building Nexus"
 LONG = "The north pump needs priming with two litres of water before each start, and the valve must stay open after it"

@@ -25,7 +25,8 @@ from worker.cli.memory.receipts import WHY
 from worker.domain.kinds import ReceiptKeep
 from worker.domain.memory import CandidateVerdict, Memory, MemoryType
 from worker.domain.receipt import Receipt
-from worker.receipts.cases import Labels, case_of
+from worker.receipts.case_models import Labels
+from worker.receipts.cases import case_of
 from worker.settings.injection import InjectionConfig
 from worker.triage.prompt_files import default_prompts_dir, load_prompts
 

@@ -10,7 +10,8 @@ from worker.domain.cues import MAX_CUE_CHARS, MOST_CUES, MOST_LEARNED, Cue, CueO
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 from worker.domain.vectors import cosine_similarity, packed, unpacked
-from worker.transfer import changed, memory_from, to_line
+from worker.transfer.entries import changed, memory_from
+from worker.transfer.fields import to_line
 
 
 def with_cues(*cues: object) -> Memory:

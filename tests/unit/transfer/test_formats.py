@@ -10,7 +10,9 @@ import pytest
 
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory, MemoryType
-from worker.transfer import Format, LeftOut, Noted, Rejected, Remark, Source, markdown_item, sources, type_heading
+from worker.transfer.entries import LeftOut, Noted, Rejected, Remark
+from worker.transfer.formats import Format, Source, sources
+from worker.transfer.markdown_export import markdown_item, type_heading
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -10,7 +10,9 @@ import pytest
 
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
-from worker.transfer import Format, Rejected, Remark, Source, read_apart, sources
+from worker.transfer.apart import read_apart
+from worker.transfer.entries import Rejected, Remark
+from worker.transfer.formats import Format, Source, sources
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)

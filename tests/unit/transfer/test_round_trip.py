@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory, MemoryScope, MemoryType, Relation
 from worker.text.invisible import is_blank
-from worker.transfer import Format, Remark, Source, markdown_item, table_head, table_row, to_line, type_heading
+from worker.transfer.entries import Remark
+from worker.transfer.fields import to_line
+from worker.transfer.formats import Format, Source
+from worker.transfer.markdown_export import markdown_item, type_heading
+from worker.transfer.table import table_head, table_row
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20).filter(
     str.strip

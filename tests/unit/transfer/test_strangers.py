@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from worker.domain.memory import Memory, MemoryType
-from worker.transfer import LeftOut, Noted, Rejected, Remark, Source
+from worker.transfer.entries import LeftOut, Noted, Rejected, Remark
+from worker.transfer.formats import Source
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

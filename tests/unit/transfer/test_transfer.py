@@ -8,8 +8,10 @@ import pytest
 
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
-from worker.transfer import Source, memory_from, table_head, table_row, to_fields, to_line
-from worker.transfer.entries import split_names
+from worker.transfer.entries import memory_from, split_names
+from worker.transfer.fields import to_fields, to_line
+from worker.transfer.formats import Source
+from worker.transfer.table import table_head, table_row
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -20,7 +20,9 @@ from worker.api.schemas import MOST_REPORTED, ImportReport, RejectedEntry
 from worker.domain.errors import MeeseeksError, MemoryRejected
 from worker.domain.memory import Memory
 from worker.operations.bulk import BATCH, OutputFormat, export_pieces, put_batch
-from worker.transfer import Format, LeftOut, Noted, Remark, Source, read_apart
+from worker.transfer.apart import read_apart
+from worker.transfer.entries import LeftOut, Noted, Remark
+from worker.transfer.formats import Format, Source
 
 TAGS: list[Any] = ["memories"]
 

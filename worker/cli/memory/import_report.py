@@ -11,7 +11,8 @@ from typing import Any, TextIO
 from hooks.private_files import private_file
 from worker.cli.output import errors, printed_as_json, say, show_verbatim, wants_json
 from worker.domain.memory import Memory
-from worker.transfer import LeftOut, Noted, Rejected, Remark, to_fields
+from worker.transfer.entries import LeftOut, Noted, Rejected, Remark
+from worker.transfer.fields import to_fields
 
 SHOWN = 20
 """Remarks of each kind that are printed; a report has all of them."""

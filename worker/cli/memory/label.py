@@ -14,7 +14,8 @@ from worker.cli.output import answer, fail, say, wants_json
 from worker.domain.receipt import Receipt
 from worker.operations.client import OperationClient
 from worker.operations.registry import LABEL
-from worker.receipts.cases import LabelledCase, add_to_file, candidates
+from worker.receipts.case_models import LabelledCase
+from worker.receipts.cases import add_to_file, candidates
 
 from .receipts import fetch
 

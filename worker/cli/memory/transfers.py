@@ -21,7 +21,8 @@ from worker.operations.bulk import BATCH, OutputFormat, batches, export_pieces, 
 from worker.operations.client import OperationClient
 from worker.settings.atomic_file import replacing
 from worker.settings.injection import Settings
-from worker.transfer import REST_SKIPPED, Format, Rejected, Selection, Source, sources
+from worker.transfer.entries import REST_SKIPPED, Rejected
+from worker.transfer.formats import Format, Selection, Source, sources
 
 from .import_report import ImportReport, reporting
 from .places import MAX_IDS, Comparison, Places
