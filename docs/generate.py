@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from worker.api.app import document  # noqa: E402
 from worker.cli import app  # noqa: E402
+from worker.cli.commands import COMMANDS, EVERY_DAY, GROUPS, HIDDEN, PANELS, SERVICE  # noqa: E402
 from worker.domain.model_profile import ModelProfile  # noqa: E402
 from worker.hosts import HOSTS  # noqa: E402
 from worker.hosts.profile import HostProfile, Role  # noqa: E402
@@ -201,26 +202,43 @@ def _kind(annotation: Any, pattern: str | None = None) -> str:
     return {bool: "`true`, `false`", int: "integer", float: "number", Path: "path"}.get(annotation, "string")
 
 
-COMMANDS = """\
-`meeseeks COMMAND --help` shows the same in the terminal. Use `--json` for output that programs read. These options go
-before the name of any command:"""
+COMMANDS_HEAD = """\
+Find every command with its arguments and options. `meeseeks COMMAND --help` shows the same in the terminal. Use
+`--json` for output that programs read. These options go before the name of any command:"""
+
+COMPLETION = """\
+## Completion in the shell
+
+`meeseeks --install-completion` lets Bash, Zsh, Fish or PowerShell complete commands and options with the Tab key, from
+the next shell on. It adds to your shell's start file; `meeseeks --show-completion` prints the lines to add by hand.
+
+## Other spellings
+
+Earlier and other names still work:
+"""
 
 
 def commands_page() -> str:
     """Return the page with every command, its arguments and options."""
     group: Any = typer.main.get_command(app).all_loaded()
-    parts = ["# Commands", "", NOTE, COMMANDS, ""]
-    parts += [*_options(group), ""]
+    parts = ["# Commands", "", NOTE, COMMANDS_HEAD, "", *_options(group), "", *_overview(), ""]
     for name, command in _commands(group):
         options = _options(command)
         parts += [f"## `meeseeks {name}`", "", str(command.help), "", *options, *([""] if options else [])]
+    parts += [COMPLETION, *(f"- `{name}` for `{successor}`" for name, successor in sorted(HIDDEN.items())), ""]
     return "\n".join(parts)
 
 
+def _overview() -> Iterator[str]:
+    yield from ("| | commands |", "|---|---|")
+    for panel in (EVERY_DAY, SERVICE, GROUPS):
+        names = [name for name in COMMANDS if " " not in name and PANELS.get(name, EVERY_DAY) == panel]
+        yield f"| {panel} | {', '.join(f'[{name}](#meeseeks-{name})' for name in names)} |"
+
+
 def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the full name of each visible command and the command, groups before their members."""
-    for name in sorted(group.commands):
-        command = group.commands[name]
+    """Yield the full name of each visible command and the command, in the order of the help."""
+    for name, command in group.commands.items():
         if command.hidden:
             continue
         yield prefix + name, command

@@ -11,7 +11,7 @@ Environment variables:
 - MEESEEKS_URL and MEESEEKS_TOKEN: use the HTTP API instead.
 - MEESEEKS_TIMEOUT_MS: time limit; defaults to `deadline_ms` of the request, or 2800.
 - MEESEEKS_TENANT, MEESEEKS_USER and MEESEEKS_PROJECT: scope of a host's event. The user defaults to the one stored by
-  `meeseeks install HOST --user NAME`, the project to that of the repository in which the host works.
+  `meeseeks hosts install HOST --user NAME`, the project to that of the repository in which the host works.
 - MEESEEKS_DISABLE=1: do nothing.
 - MEESEEKS_DEBUG=1: explain each outcome in one line on standard error.
 """

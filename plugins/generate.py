@@ -46,7 +46,7 @@ def _marketplace() -> dict[str, Any]:
 
 
 def _hooks(host: str) -> dict[str, Any]:
-    """Return the hooks that `meeseeks install` writes, with the command on the host's `PATH`."""
+    """Return the hooks that `meeseeks hosts install` writes, with the command on the host's `PATH`."""
     return {"description": DESCRIPTION, "hooks": wanted(HOSTS[host], HandlerKind(f"meeseeks-hook {host}"))}
 
 

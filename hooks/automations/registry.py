@@ -60,7 +60,7 @@ class Registry:
         """Return an automation. Raise `AutomationMissing` if there is none."""
         found = self._read("WHERE name = ?", (name,))
         if not found:
-            raise AutomationMissing(f"unknown automation {name!r}; `meeseeks automations list` shows all")
+            raise AutomationMissing(f"unknown automation {name!r}; `meeseeks hosts automations list` shows all")
         return found[0]
 
     def add(self, automation: Automation) -> Automation:

@@ -159,7 +159,7 @@ def data_dir(environ: "Mapping[str, str]") -> str:
 
 
 USER_FILE = "user"
-"""File in the data folder with the name of the user whose memories hosts get, written by `meeseeks install --user`."""
+"""File in the data folder with the user whose memories hosts get, written by `meeseeks hosts install --user`."""
 
 MOST_USER_BYTES = 2_048
 

@@ -148,7 +148,7 @@ def test_the_doctor_finds_an_address_where_nobody_is(desk: Desk) -> None:
 
 
 def test_the_doctor_says_what_is_missing(desk: Desk) -> None:
-    assert desk.findings("codex", status=1)["installed"] == (False, "not installed; run `meeseeks install codex`")
+    assert desk.findings("codex", status=1)["installed"] == (False, "not installed; run `meeseeks hosts install codex`")
     desk.meeseeks("install", "codex")
     file = desk.home / ".codex/hooks.json"
     hooks = json.loads(file.read_text("utf-8"))
@@ -156,7 +156,7 @@ def test_the_doctor_says_what_is_missing(desk: Desk) -> None:
     file.write_text(json.dumps(hooks))
     (desk.home / ".codex/config.toml").write_text("[features]\nhooks = false\n")
     found = desk.findings("codex", "--quick", status=1)
-    assert found["events"] == (False, "missing: PostCompact; run `meeseeks install codex` again")
+    assert found["events"] == (False, "missing: PostCompact; run `meeseeks hosts install codex` again")
     assert found["hooks are on"] == (False, f"{desk.home}/.codex/config.toml: features.hooks = false")
 
 

@@ -55,21 +55,21 @@ def test_parallel_changes_of_fitted_values_lose_none(tmp_path: Path) -> None:
 
     def add(name: str) -> None:
         for number in range(20):
-            update_table(path, "meeseeks calibrate", lambda table: table | {f"{name}{number}": number})  # noqa: B023
+            update_table(path, "meeseeks eval calibrate", lambda table: table | {f"{name}{number}": number})  # noqa: B023
 
     threads = [threading.Thread(target=add, args=(name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(read_table(path, "meeseeks calibrate")) == 80
+    assert len(read_table(path, "meeseeks eval calibrate")) == 80
 
 
 def test_a_damaged_table_is_replaced_and_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     path = tmp_path / "fitted.json"
     path.write_text("{torn", encoding="utf-8")
-    update_table(path, "meeseeks calibrate", lambda table: table | {"a": 1})
-    assert read_table(path, "meeseeks calibrate") == {"a": 1}
+    update_table(path, "meeseeks eval calibrate", lambda table: table | {"a": 1})
+    assert read_table(path, "meeseeks eval calibrate") == {"a": 1}
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match="cannot be written"):
-        update_table(tmp_path / "file" / "fitted.json", "meeseeks calibrate", lambda table: table)
+        update_table(tmp_path / "file" / "fitted.json", "meeseeks eval calibrate", lambda table: table)

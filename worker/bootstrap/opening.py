@@ -185,7 +185,7 @@ async def open_relevance_model(
 def _fitted(change: Adjustment | None, other: str | None) -> str:
     if change is not None:
         return ", fitted to your labels"
-    lost = f"; your fit is for version {other}: run `meeseeks calibrate --cases` again"
+    lost = f"; your fit is for version {other}: run `meeseeks eval calibrate --cases` again"
     return lost if other else ""
 
 

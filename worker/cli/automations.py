@@ -1,4 +1,4 @@
-"""`meeseeks automations`: manage and run the programs that an orchestrator runs at its hook points."""
+"""`meeseeks hosts automations`: manage and run the programs that an orchestrator runs at its hook points."""
 
 import asyncio
 import json

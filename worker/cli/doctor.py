@@ -79,7 +79,7 @@ def _paused(health: dict[str, Any], *, wrong: bool) -> Iterator[Check]:
             continue
         retry = f"in {state['paused_s']:.0f} s" if state["paused_s"] > 0 else "with the next request"
         failures = f"failed {state['failures']} times in a row, last with {state['last']}"
-        detail = f"{state['name']} {failures}; next attempt {retry}; see `meeseeks receipt --degraded`"
+        detail = f"{state['name']} {failures}; next attempt {retry}; see `meeseeks admin receipts --degraded`"
         yield Check("paused model", not wrong, detail)
 
 

@@ -17,7 +17,7 @@ Tenant = Annotated[
 
 
 def user_or_stored(context: typer.Context, user: str | None) -> str | None:
-    """Return the given user, else the one that `meeseeks install --user` stored in the data folder."""
+    """Return the given user, else the one that `meeseeks hosts install --user` stored in the data folder."""
     if user is not None or not isinstance(context.obj, Common):
         return user
     try:

@@ -24,7 +24,9 @@ POLL_S = 0.2
 BUDGET_S = 30.0
 ARCHIVE_HELP = "Folder or .tar.gz file on the machine of the service."
 
-store = typer.Typer(no_args_is_help=True, help="Back up, restore, reindex or migrate the whole store.")
+store = typer.Typer(
+    no_args_is_help=True, help="Maintain the store: backups, indexes, engines, relations, cues and usage."
+)
 
 ByEmbedder = Annotated[str | None, typer.Option("--embedder", help="Embedder to use (default: the configured one).")]
 

@@ -1,4 +1,4 @@
-"""The user whose memories this machine's hosts, MCP servers and commands use, set once by `meeseeks install --user`."""
+"""The user whose memories hosts, MCP servers and commands here use, set by `meeseeks hosts install --user`."""
 
 from pathlib import Path
 
@@ -26,5 +26,5 @@ def difference(home: Path, user: str | None, where: str) -> str:
         return ""
     return (
         f"{where} says user {user!r}, but {stored!r} is stored for the hooks: they see different private memories. "
-        f"Store one for all: meeseeks install HOST --user NAME"
+        f"Store one for all: meeseeks hosts install HOST --user NAME"
     )

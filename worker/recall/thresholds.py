@@ -6,7 +6,7 @@ from pathlib import Path
 from worker.domain.memory import EmbedderProfile
 from worker.settings.fitted import broken, read_table, update_table
 
-COMMAND = "meeseeks calibrate"
+COMMAND = "meeseeks eval calibrate"
 FILE = "calibration.json"
 FILE_KEYS = {
     "candidate_threshold": "floor",

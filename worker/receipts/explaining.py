@@ -156,12 +156,12 @@ def _remedy(verdict: CandidateVerdict, receipt: Receipt) -> str:
         return "lower relative_cut or confident_score, or use strategy = relevance"
     if profile is None:
         return "the profile is generous already; store the memory in words closer to such a message, or use a model"
-    return f"try a more generous profile: meeseeks replay {receipt.id} --set relevance_profile={profile}"
+    return f"try a more generous profile: meeseeks eval replay {receipt.id} --set relevance_profile={profile}"
 
 
 def _corrections(receipt: Receipt) -> Iterator[str]:
     if receipt.chosen:
-        yield f"That was wrong: meeseeks label {receipt.id} --forbidden {receipt.chosen[0]}"
+        yield f"That was wrong: meeseeks eval label {receipt.id} --forbidden {receipt.chosen[0]}"
     missing = next((one.id for one in receipt.considered if one.id not in receipt.chosen), None)
     if missing:
-        yield f"That was missing: meeseeks label {receipt.id} --essential {missing}"
+        yield f"That was missing: meeseeks eval label {receipt.id} --essential {missing}"

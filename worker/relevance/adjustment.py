@@ -8,7 +8,7 @@ from worker.settings.fitted import broken, read_table, update_table
 from .model import Adjustment, RelevanceModel
 
 FILE = "judge.json"
-COMMAND = "meeseeks relevance fit"
+COMMAND = "meeseeks eval relevance fit"
 
 
 def read_adjustment(folder: Path, relevance_model: RelevanceModel) -> Adjustment | None:

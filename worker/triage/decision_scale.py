@@ -9,7 +9,7 @@ from pathlib import Path
 
 from worker.settings.fitted import broken, read_table, update_table
 
-COMMAND = "meeseeks calibrate-decision"
+COMMAND = "meeseeks eval calibrate-decision"
 FILE = "decision-scales.json"
 
 _EDGE = 1e-6

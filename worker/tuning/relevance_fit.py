@@ -76,14 +76,14 @@ def fit(scored: Sequence[Scored]) -> Adjustment:
     if len(scored) < LEAST_TASKS:
         raise SettingsError(
             f"{len(scored)} labelled tasks are too few for a fit; label at least {LEAST_TASKS} receipts"
-            " with `meeseeks label`"
+            " with `meeseeks eval label`"
         )
     having = sum(bool(one.rated(Adjustment()).relevant().any()) for one in scored if one.scores is not None)
     without = sum(not one.case.labels.relevant for one in scored)
     if min(having, without) < LEAST_OF_EACH:
         raise SettingsError(
             f"{having} labelled tasks find a relevant memory and {without} need none; a fit takes at least"
-            f" {LEAST_OF_EACH} of each: label such receipts with `meeseeks label`"
+            f" {LEAST_OF_EACH} of each: label such receipts with `meeseeks eval label`"
         )
     return _fitted(scored)
 

@@ -98,7 +98,7 @@ def from_labelled(observed: Sequence[Observation]) -> Thresholds:
     if min(having, len(observed) - having) < LEAST_TASKS:
         raise SettingsError(
             f"{having} labelled tasks find a relevant memory and {len(observed) - having} do not, too few to measure"
-            f" thresholds; it takes {LEAST_TASKS} of each: label more receipts with `meeseeks label`"
+            f" thresholds; it takes {LEAST_TASKS} of each: label more receipts with `meeseeks eval label`"
         )
     return _labelled(observed)
 

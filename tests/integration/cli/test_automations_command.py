@@ -1,4 +1,4 @@
-"""`meeseeks automations`: register, look, change, run."""
+"""`meeseeks hosts automations`: register, look, change, run."""
 
 import os
 from pathlib import Path

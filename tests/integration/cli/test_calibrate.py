@@ -1,4 +1,4 @@
-"""`meeseeks calibrate` and `meeseeks recall` on a real store with the real embedder."""
+"""`meeseeks eval calibrate` and `meeseeks search` on a real store with the real embedder."""
 
 import json
 from pathlib import Path
@@ -131,7 +131,7 @@ def test_too_few_labels_are_refused_for_each_part(tmp_path: Path) -> None:
     assert "9 labelled tasks are too few for a fit" in refused
     file.write_text("\n".join(map(json.dumps, [*memories, *tasks[:30]])), encoding="utf-8")
     part = line.json("calibrate", "--cases", str(file), "--write")
-    assert "meeseeks label" in part["search"]["refused"]
+    assert "meeseeks eval label" in part["search"]["refused"]
     assert part["relevance_model"]["tasks"] == 30
     assert part["search"]["refused"].startswith("10 labelled tasks find")
 

@@ -1,4 +1,4 @@
-"""`meeseeks calibrate-decision` on a labelled world, with a decision model over HTTP that half knows the labels."""
+"""`meeseeks eval calibrate-decision` on a labelled world, with a model over HTTP that half knows the labels."""
 
 import hashlib
 import json

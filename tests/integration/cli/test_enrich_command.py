@@ -1,4 +1,4 @@
-"""`meeseeks enrich`: a model writes cues for memories that have none; killed and started again, nothing is lost."""
+"""`meeseeks store enrich`: a model writes cues for memories that have none; killed and restarted, nothing is lost."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`meeseeks eval` and `meeseeks compare` as people and programs use them, and what docs/evaluation.md gives to copy."""
+"""`meeseeks eval` and `meeseeks eval compare` as people and programs use them, and docs/evaluation.md examples."""
 
 import json
 import re

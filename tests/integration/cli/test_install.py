@@ -1,4 +1,4 @@
-"""`meeseeks install` and `uninstall`: the settings files of hosts in a home and a project folder of the test's own."""
+"""`meeseeks hosts install` and `uninstall`: the settings files of hosts in a home and a project folder of their own."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`meeseeks relevance`, and what `meeseeks doctor` says of the model; real store, real embedder."""
+"""`meeseeks eval relevance`, and what `meeseeks doctor` says of the model; real store, real embedder."""
 
 import json
 import shutil
@@ -83,7 +83,7 @@ class TestDoctor:
         saved.write_text(json.dumps({version: {"scale": 1.0, "head": 0.0, "shift": 0.5}}))
         assert self.finding(line) == f"version {version}, fitted to your labels"
         saved.write_text(json.dumps({"0": {"scale": 1.0, "head": 0.0, "shift": 0.5}}))
-        assert "your fit is for version 0: run `meeseeks calibrate --cases` again" in self.finding(line)
+        assert "your fit is for version 0: run `meeseeks eval calibrate --cases` again" in self.finding(line)
         saved.write_text("{")
         assert "delete it" in self.finding(line, healthy=False)
 

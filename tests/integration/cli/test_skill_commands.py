@@ -46,7 +46,7 @@ def commands() -> list[list[str]]:
 def test_every_command_runs(shell: CommandLine) -> None:
     shown = commands()
     assert len(shown) >= 14
-    assert {arguments[0] for arguments in shown} == {"recall", "remember", "forget"}
+    assert {arguments[0] for arguments in shown} == {"search", "remember", "forget"}
     for arguments in shown:
         shell.ok(*arguments)
 

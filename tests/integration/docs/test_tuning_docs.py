@@ -21,6 +21,7 @@ PAGE = ROOT / "docs" / "tuning.md"
 WARMING = 4
 """Requests that only load the model."""
 
+GROUPS = ("prompts", "eval", "admin")
 WORLD, MODEL, RULE = "community-bot", "ollama_chat/qwen3:4b", "only about the same person or topic"
 
 
@@ -62,12 +63,12 @@ class Reader:
     def run(self, words: list[str], variables: dict[str, str]) -> None:
         shell: CommandLine = command_line(self.folder, **self.variables, **variables)
         found = shell.json(*words)
-        if words[0] == "prompts":
-            self.said[words[1]] = found
-        if words[0] == "eval":
+        member = words[0] in GROUPS and not words[1].startswith("-")
+        name = words[1] if member else words[0]
+        if name == "eval":
             self.evaluations.append(found["id"])
-        self.said[words[0]] = found
-        if words[0] == "inject":
+        self.said[name] = found
+        if name == "inject":
             self.said["receipt_id"] = found["receipt_id"]
 
 

@@ -1,4 +1,4 @@
-"""How `meeseeks receipt` explains a verdict."""
+"""How `meeseeks admin receipts` explains a verdict."""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ def test_the_page_is_up_to_date() -> None:
 def test_every_host_has_a_row_and_a_section(host: HostProfile) -> None:
     (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{host.name}` |")]
     section = PAGE.partition(f"\n## {host.title.removesuffix(' CLI')}\n")[2].partition("\n## ")[0]
-    assert f"meeseeks install {host.name}" in section
+    assert f"meeseeks hosts install {host.name}" in section
     for event in host.events:
         assert f"`{event.name}`" in row + section
 

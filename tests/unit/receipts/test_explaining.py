@@ -32,7 +32,7 @@ def test_every_verdict_says_why_and_what_would_change_it(verdict: CandidateVerdi
     assert told.result == f"Nothing was injected: the nearest memory is {WHY[verdict]}."
     assert told.near[0].startswith("Text of m1 - ")
     assert told.change[0].startswith(f"{WHY[verdict]}: ")
-    assert told.correct == ("That was missing: meeseeks label abcd --essential m1",)
+    assert told.correct == ("That was missing: meeseeks eval label abcd --essential m1",)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_missed_is_named_with_its_numbers() -> None:
     assert told.decided == "The built-in relevance model decided, with the profile balanced."
     assert told.near[0].endswith("; probability 0.41, needs 0.53")
     assert told.near[1].endswith("; similarity 0.12, needs 0.25")
-    assert told.change[0].endswith("meeseeks replay abcd --set relevance_profile=generous")
+    assert told.change[0].endswith("meeseeks eval replay abcd --set relevance_profile=generous")
 
 
 def test_without_candidates_the_scope_is_named() -> None:
@@ -72,6 +72,6 @@ def test_what_was_injected_can_be_called_wrong_and_a_fallback_is_named() -> None
     assert told.result == "1 memory was injected."
     assert told.decided.endswith("This was a fallback: model_timeout.")
     assert told.correct == (
-        "That was wrong: meeseeks label abcd --forbidden m1",
-        "That was missing: meeseeks label abcd --essential m2",
+        "That was wrong: meeseeks eval label abcd --forbidden m1",
+        "That was missing: meeseeks eval label abcd --essential m2",
     )

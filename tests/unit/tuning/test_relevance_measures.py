@@ -114,7 +114,9 @@ class TestLabelsToFit:
         assert found.after.precision == found.before.precision == 1.0
 
     def test_it_says_which_labels_are_too_few(self) -> None:
-        with pytest.raises(SettingsError, match=f"{LEAST_TASKS - 1} labelled tasks are too few .* `meeseeks label`"):
+        with pytest.raises(
+            SettingsError, match=f"{LEAST_TASKS - 1} labelled tasks are too few .* `meeseeks eval label`"
+        ):
             fit([scored(True, 1.0)] * (LEAST_TASKS - 1))
         with pytest.raises(
             SettingsError, match=f"30 labelled tasks find a relevant memory and 4 .* {LEAST_OF_EACH} of"

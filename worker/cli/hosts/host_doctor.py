@@ -57,14 +57,14 @@ def _installation(host: HostProfile, environment: HostEnvironment) -> list[Check
     files = installed(host, environment)
     copies = [str(file.path) for file in files] + plugins(host, environment)
     if not copies:
-        return [Check("installed", False, f"not installed; run `meeseeks install {host.name}`")]
+        return [Check("installed", False, f"not installed; run `meeseeks hosts install {host.name}`")]
     checks = [Check("installed", True, "; ".join(copies))]
     if len(copies) > 1:
         detail = "installed in several places, so memories are injected twice; uninstall or disable all but one"
         checks.append(Check("once", False, detail))
     missing = _missing(host, [one for handlers in files.values() for one in handlers]) if files else []
     if missing:
-        detail = f"missing: {', '.join(missing)}; run `meeseeks install {host.name}` again"
+        detail = f"missing: {', '.join(missing)}; run `meeseeks hosts install {host.name}` again"
         checks.append(Check("events", False, detail))
     off = switched_off(host, environment)
     if off:

@@ -1,4 +1,4 @@
-"""`meeseeks install` and `uninstall`: add the hooks to a host's settings file and remove them."""
+"""`meeseeks hosts install` and `uninstall`: add the hooks to a host's settings file and remove them."""
 
 import os
 from pathlib import Path

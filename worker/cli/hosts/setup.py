@@ -103,7 +103,7 @@ def _plan(profiles: Sequence[HostProfile], environment: HostEnvironment, setting
     stored = user or stored_user(str(service.home.absolute()))
     for profile in profiles:
         if profile.settings is None:
-            raise SettingsError(f"{profile.title} has no settings file; run `meeseeks install {profile.name}`")
+            raise SettingsError(f"{profile.title} has no settings file; run `meeseeks hosts install {profile.name}`")
         if plugins(profile, environment):
             continue
         kind = handler_kind(
@@ -151,7 +151,7 @@ def _report(pid: int, checks: dict[str, list[Check]], notes: Sequence[Path]) -> 
             if all(check.ok for check in found):
                 say(f"{name} works")
         if not checks:
-            say("no host was found; see `meeseeks install --help`, or docs/hosts.md for others")
+            say("no host was found; see `meeseeks hosts install --help`, or docs/hosts.md for others")
         for path in notes:
             say(f"notes to import: meeseeks import --dry-run {path}")
     if failed:

@@ -1,4 +1,4 @@
-"""`meeseeks enrich`: lets the configured model write cues for memories that have none."""
+"""`meeseeks store enrich`: lets the configured model write cues for memories that have none."""
 
 import asyncio
 import sys

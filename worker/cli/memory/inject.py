@@ -51,4 +51,4 @@ def inject(
     say(result.memory_context or "(nothing injected)")
     say("")
     say(summary(result.outcome, result.reason, result.engine, result.elapsed_ms, result.stages))
-    say(f"explain: meeseeks receipt {result.receipt_id}")
+    say(f"explain: meeseeks admin receipts {result.receipt_id}")

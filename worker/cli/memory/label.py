@@ -1,4 +1,4 @@
-"""`meeseeks label`: turns a receipt into a labelled case for evaluation."""
+"""`meeseeks eval label`: turns a receipt into a labelled case for evaluation."""
 
 import asyncio
 import json

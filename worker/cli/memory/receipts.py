@@ -1,4 +1,4 @@
-"""`meeseeks receipt`: lists past requests and explains why each memory was injected or not."""
+"""`meeseeks admin receipts`: lists past requests and explains why each memory was injected or not."""
 
 import asyncio
 import json

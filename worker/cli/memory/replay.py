@@ -1,4 +1,4 @@
-"""`meeseeks replay`: re-runs past requests with changes and compares the results."""
+"""`meeseeks eval replay`: re-runs past requests with changes and compares the results."""
 
 import asyncio
 from collections.abc import Sequence

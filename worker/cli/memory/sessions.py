@@ -1,4 +1,4 @@
-"""`meeseeks session`: shows and changes which memories a session has already received."""
+"""`meeseeks admin session`: shows and changes which memories a session has already received."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""`meeseeks usage`: shows how often memories are injected and used in reported answers."""
+"""`meeseeks store usage`: shows how often memories are injected and used in reported answers."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`meeseeks calibrate`: fits the search thresholds and the relevance model to labelled tasks or a store."""
+"""`meeseeks eval calibrate`: fits the search thresholds and the relevance model to labelled tasks or a store."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`meeseeks calibrate-decision`: fits the probability scale and threshold of a decision model to labelled tasks."""
+"""`meeseeks eval calibrate-decision`: fits probability scale and threshold of a decision model to labelled tasks."""
 
 import asyncio
 import random

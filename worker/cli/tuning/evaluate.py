@@ -1,4 +1,4 @@
-"""`meeseeks eval` and `meeseeks compare`: measure injection on labelled tasks, and compare two evaluations."""
+"""`meeseeks eval` and `meeseeks eval compare`: measure injection on labelled tasks, and compare two evaluations."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -50,6 +50,10 @@ Deadline = Annotated[int | None, typer.Option(min=1, max=60_000, help="Time limi
 Fresh = Annotated[bool, typer.Option("--fresh", help="Ignore cached runs.")]
 
 
+evals = typer.Typer(invoke_without_command=True)
+
+
+@evals.callback()
 def evaluation(
     context: typer.Context,
     prompt: Prompt = None,
@@ -67,6 +71,8 @@ def evaluation(
     fresh: Fresh = False,
 ) -> None:
     """Measure what the service injects for labelled tasks, on temporary stores."""
+    if context.invoked_subcommand is not None:
+        return
     loaded = quiet_settings_of(context)
 
     async def work() -> Report:
@@ -196,7 +202,7 @@ def _show(report: Report, summaries: Mapping[str, Summary]) -> None:
     show(table(None, ["by category", *(NAMES[m] for m in heads)], rows))
     if report.missing:
         say(f"STOPPED: {report.missing} tasks were not run; {report.stopped}")
-    say(f"\ncompare with: meeseeks compare {report.id} OTHER")
+    say(f"\ncompare with: meeseeks eval compare {report.id} OTHER")
 
 
 def _show_comparison(before: Report, after: Report, found: EvaluationComparison) -> None:

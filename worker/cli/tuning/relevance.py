@@ -1,4 +1,4 @@
-"""`meeseeks relevance`: shows, evaluates, fits and compares the relevance model."""
+"""`meeseeks eval relevance`: shows, evaluates, fits and compares the relevance model."""
 
 import asyncio
 from collections.abc import Mapping
