@@ -70,8 +70,13 @@ async def test_commands_work_through_the_service_that_owns_the_store(service: St
         through(service, "forget", made["id"], *TENANT, "--json"),
         through(service, "forget", "nothing-like-that", *TENANT, "--json"),
     )
-    assert said(forgotten) == {"forgotten": 1}
-    assert said(unknown, 1) == {"forgotten": 0}
+    assert said(forgotten) == {"forgotten": 1, "undo_s": 600}
+    assert said(unknown, 1) == {"forgotten": 0, "undo_s": 0}
+    assert made["id"] not in (await through(service, "export", *TENANT)).stdout
+    restored = said(await through(service, "undo", *TENANT, "--json"))["restored"]
+    assert [memory["id"] for memory in restored] == [made["id"]]
+    assert made["id"] in (await through(service, "export", *TENANT)).stdout
+    assert "nothing to undo" in said(await through(service, "undo", *TENANT, "--json"), 1)["error"]
 
 
 async def test_an_injection_is_explained_by_its_receipt(service: Stack, model: ModelServer) -> None:
@@ -126,7 +131,7 @@ async def test_commands_open_the_store_themselves_where_no_service_runs(tmp_path
     result = said(await run("inject", MIGRATION, "--json"))
     assert [item["id"] for item in result["items"]] == ["alembic"]
     assert said(await run("receipt", result["receipt_id"], "--json"))["outcome"] == Outcome.INJECTED
-    assert said(await run("forget", "tuesday", "--json")) == {"forgotten": 1}
+    assert said(await run("forget", "tuesday", "--json")) == {"forgotten": 1, "undo_s": 0}
     exported = await run("export")
     assert {json.loads(line)["id"] for line in exported.stdout.splitlines()} == {"alembic", "invoices"}
 

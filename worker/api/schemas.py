@@ -16,7 +16,7 @@ from hooks.contract import (
 )
 from worker.domain.cues import Cues
 from worker.domain.memory import DomainModel, Memory, MemoryScope, MemoryType, Relation
-from worker.operations.requests import TenantRequest
+from worker.operations.requests import MAX_BATCH, TenantRequest
 from worker.receipts.case_models import Labels
 from worker.receipts.replay_models import ReplayRequest
 from worker.receipts.search import ReceiptFilter
@@ -106,6 +106,12 @@ class RelateBody(TenantRequest):
 
     kind: Key
     target: Key
+
+
+class UndoBody(TenantRequest):
+    """Ids of deleted memories to restore; without any, those of the tenant's latest deletion."""
+
+    ids: list[Key] = Field(default=[], max_length=MAX_BATCH)
 
 
 class RejectedEntry(BaseModel):

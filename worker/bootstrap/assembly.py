@@ -30,7 +30,7 @@ from worker.operations.sessions import SessionOperations
 from worker.operations.settings import SettingsOperations
 from worker.operations.usage import UsageOperations
 from worker.ports.models import Embedder, Selector
-from worker.ports.state import Ledger, ReceiptStore, UsageStore
+from worker.ports.state import DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import Recipe, StoreEngine, StoreGenerations, WholeStore
 from worker.recall.recall import Recall
 from worker.recall.thresholds import read_calibration, without_thresholds
@@ -70,6 +70,7 @@ class Parts:
     journal: ChangeLog
     answered: Callable[[InjectionResult], None] | None
     usage: UsageStore
+    deleted: DeletedMemories | None
 
 
 async def _assemble(
@@ -153,7 +154,8 @@ def _memories(
     mask = service.mask_secrets_at_write
     memories = MemoryService(store, parts.sparse, usable, mask=mask, changed=parts.journal)
     listing = ListingOperations(memories, parts.live.for_agent, utc_now)
-    return *MemoryOperations(memories, parts.usage, utc_now, mask=mask).handlers(), *listing.handlers()
+    own = MemoryOperations(memories, parts.usage, utc_now, mask=mask, deleted=parts.deleted)
+    return *own.handlers(), *listing.handlers()
 
 
 def _recipe(embedder: Embedder | None, sparse: Bm25Encoder) -> Recipe:

@@ -37,6 +37,7 @@ from .live_core import LiveCore
 from .opening import (
     ConfiguredModels,
     make_generations,
+    open_deleted,
     open_embedder,
     open_host_state,
     open_ledger,
@@ -85,8 +86,9 @@ async def open_core(
         relevance_model = await open_relevance_model(service, embedder, stack)
         models = await open_models(service, _named_models(settings), stack) if with_model else None
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
-        usage = open_usage(service, redis)
-        parts = Parts(sparse, models, relevance_model, live, prompts, ledger, receipts, ChangeLog(), answered, usage)
+        state = ledger, receipts, ChangeLog(), answered, open_usage(service, redis)
+        deleted = open_deleted(redis, shared=generation_store.shared)
+        parts = Parts(sparse, models, relevance_model, live, prompts, *state, deleted)
         assemble = partial(_assemble, service, parts, stack)
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)

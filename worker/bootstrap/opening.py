@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from redis.asyncio import Redis
 
+from worker.adapters.local.deleted import ProcessDeletedMemories
 from worker.adapters.local.host_state import MemoryHostState
 from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.local.receipts import FileReceipts
@@ -29,6 +30,7 @@ from worker.adapters.models.minilm import MiniLmEmbedder
 from worker.adapters.models.ollama import find_chat_model
 from worker.adapters.models.relevance_file import RelevanceProcess, find_folder, read_relevance_model
 from worker.adapters.qdrant.edge.generations import EdgeGenerations, live_folder
+from worker.adapters.redis.deleted import RedisDeletedMemories
 from worker.adapters.redis.host_state import RedisHostState
 from worker.adapters.redis.ledger import RedisLedger
 from worker.adapters.redis.receipts import RedisReceipts
@@ -40,7 +42,7 @@ from worker.hosts.state import HostState
 from worker.hosts.subagents import PendingSubagents
 from worker.operations.enrichment import Price
 from worker.ports.models import ChatModel, DecisionModel, Embedder
-from worker.ports.state import Ledger, ReceiptStore, UsageStore
+from worker.ports.state import DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import StoreGenerations
 from worker.relevance.adjustment import fitted_to_another, read_adjustment
 from worker.relevance.model import Adjustment
@@ -96,6 +98,13 @@ def open_receipts(service: ServiceSettings, redis: "Redis | None") -> ReceiptSto
 
 def open_usage(service: ServiceSettings, redis: "Redis | None") -> UsageStore:
     return RedisUsage(redis) if redis is not None else FileUsage(service.home / "usage.json")
+
+
+def open_deleted(redis: "Redis | None", *, shared: bool) -> DeletedMemories | None:
+    """Return where deleted memories are kept; `None` for a command without a service, which ends at once."""
+    if redis is None:
+        return None
+    return RedisDeletedMemories(redis) if shared else ProcessDeletedMemories()
 
 
 def open_subagents(redis: "Redis | None") -> PendingSubagents:

@@ -19,7 +19,11 @@ COMMANDS: Mapping[str, tuple[str | None, str]] = {
         "memory.memories:update",
         "Change a memory. Fields you omit stay unchanged; new text creates a new version.",
     ),
-    "forget": ("memory.memories:forget", "Delete memories permanently, and all references to them."),
+    "forget": ("memory.memories:forget", "Delete memories, and all references to them."),
+    "undo": (
+        "memory.memories:undo",
+        "Restore deleted memories within ten minutes: those of the latest deletion, or these.",
+    ),
     "import": (
         "memory.transfers:import_memories",
         (

@@ -254,7 +254,7 @@ class MemoryTools:
         return answer(result, list_text(result))
 
     async def forget(self, ids: Ids) -> ToolResult:
-        """Delete memories permanently, with all references to them.
+        """Delete memories, with all references to them. The user can undo it for ten minutes: `meeseeks undo`.
 
         Use it only if the user asks for it or a memory was never true. To replace what has changed, remember the new
         state with the old ids as `supersedes`.

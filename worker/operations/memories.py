@@ -5,9 +5,10 @@ from contextlib import suppress
 from datetime import datetime
 
 from worker.domain.deadline import Deadline
-from worker.domain.errors import QueueError
+from worker.domain.deleted import UNDO_S
+from worker.domain.errors import MeeseeksError, NotFound, QueueError
 from worker.domain.operation import AnyHandler
-from worker.ports.state import UsageStore
+from worker.ports.state import DeletedMemories, UsageStore
 from worker.store.memories import MemoryService
 from worker.transfer.entries import memory_from
 
@@ -19,22 +20,30 @@ from .requests import (
     PutRequest,
     RelateRequest,
     RememberRequest,
+    UndoRequest,
     UpdateRequest,
 )
-from .results import AddCuesResult, ForgetResult, MemoryHistory, MemoryResult, PutResult, RememberResult
+from .results import AddCuesResult, ForgetResult, MemoryHistory, MemoryResult, PutResult, RememberResult, UndoResult
 from .usage import counts_of
 
 
 class MemoryOperations:
-    """`mask` masks secrets before a memory's id is derived from its content."""
+    """`mask` masks secrets before a memory's id is derived from its content. Without `deleted`, nothing is undone."""
 
     def __init__(
-        self, memories: MemoryService, usage: UsageStore, clock: Callable[[], datetime], *, mask: bool = False
+        self,
+        memories: MemoryService,
+        usage: UsageStore,
+        clock: Callable[[], datetime],
+        *,
+        mask: bool = False,
+        deleted: DeletedMemories | None = None,
     ) -> None:
         self._memories = memories
         self._usage = usage
         self._clock = clock
         self._mask = mask
+        self._deleted = deleted
 
     def handlers(self) -> tuple[AnyHandler, ...]:
         return (
@@ -44,6 +53,7 @@ class MemoryOperations:
             registry.ADD_CUES.bind(self.add_cues),
             registry.RELATE.bind(self.relate),
             registry.FORGET.bind(self.forget),
+            registry.UNDO.bind(self.undo),
             registry.SHOW.bind(self.show),
         )
 
@@ -85,10 +95,44 @@ class MemoryOperations:
         return MemoryResult(memory=memory)
 
     async def forget(self, request: ForgetRequest, deadline: Deadline) -> ForgetResult:
-        forgotten = await self._memories.forget(request.tenant, request.ids)
+        dropped = await self._drop(request) if request.permanent else 0
+        undo_s = 0 if request.permanent else await self._keep(request)
+        forgotten = await self._memories.forget(request.tenant, request.ids) + dropped
         with suppress(QueueError):  # the counts of a deleted memory expire
             await self._usage.forget(request.tenant, request.ids)
-        return ForgetResult(forgotten=forgotten)
+        return ForgetResult(forgotten=forgotten, undo_s=undo_s if forgotten else 0)
+
+    async def _keep(self, request: ForgetRequest) -> int:
+        """Keep memories that are about to be deleted; return for how many seconds."""
+        if self._deleted is None:
+            return 0
+        found = await self._memories.deletable(request.tenant, request.ids)
+        with suppress(QueueError):
+            if found:
+                await self._deleted.keep(request.tenant, found)
+                return UNDO_S
+        return 0
+
+    async def _drop(self, request: ForgetRequest) -> int:
+        """Keep deleted memories no longer; return the number of those that are not stored again."""
+        if self._deleted is None:
+            return 0
+        dropped = await self._deleted.drop(request.tenant, request.ids)
+        stored = await self._memories.get(request.tenant, list(dropped))
+        return len(dropped) - len(stored)
+
+    async def undo(self, request: UndoRequest, deadline: Deadline) -> UndoResult:
+        found = await self._deleted.take(request.tenant, request.ids) if self._deleted else []
+        if not found or self._deleted is None:
+            raise NotFound(
+                f"nothing to undo: a running service keeps deleted memories for {UNDO_S // 60} minutes, until it stops"
+            )
+        try:
+            return UndoResult(restored=await self._memories.restore(request.tenant, found))
+        except MeeseeksError:
+            with suppress(QueueError):  # so that it can be tried again
+                await self._deleted.keep(request.tenant, found)
+            raise
 
     async def show(self, request: IdRequest, deadline: Deadline) -> MemoryHistory:
         found = await self._memories.show(request.tenant, request.id)

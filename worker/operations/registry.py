@@ -21,6 +21,7 @@ UPDATE = Operation("update", requests.UpdateRequest, results.MemoryResult, write
 ADD_CUES = Operation("add_cues", requests.AddCuesRequest, results.AddCuesResult, writes=True)
 RELATE = Operation("relate", requests.RelateRequest, results.MemoryResult, writes=True)
 FORGET = Operation("forget", requests.ForgetRequest, results.ForgetResult, writes=True)
+UNDO = Operation("undo", requests.UndoRequest, results.UndoResult, writes=True)
 SHOW = Operation("show", requests.IdRequest, results.MemoryHistory)
 EXPORT = Operation("export", requests.ExportRequest, results.MemoryPage)
 RECALL = Operation("recall", requests.RecallRequest, results.RecallResult)

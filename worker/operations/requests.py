@@ -74,7 +74,16 @@ class AddCuesRequest(TenantRequest):
 
 
 class ForgetRequest(TenantRequest):
+    """Memories to delete; `permanent` deletes what is kept for undoing an earlier deletion of them, too."""
+
     ids: tuple[Key, ...] = Field(min_length=1, max_length=MAX_BATCH)
+    permanent: bool = False
+
+
+class UndoRequest(TenantRequest):
+    """Deleted memories to restore, without ids those of the tenant's latest deletion."""
+
+    ids: tuple[Key, ...] = Field(default=(), max_length=MAX_BATCH)
 
 
 class ExportRequest(TenantRequest):

@@ -69,7 +69,16 @@ class MemoryPage(BaseModel):
 
 
 class ForgetResult(BaseModel):
+    """The number of deleted memories, and the seconds in which that can be undone, 0 if it cannot."""
+
     forgotten: int
+    undo_s: int = 0
+
+
+class UndoResult(BaseModel):
+    """The memories that were restored."""
+
+    restored: list[MemoryFields]
 
 
 class FoundMemory(RecalledMemory):

@@ -1,9 +1,10 @@
-"""Protocols for saved state: ledger, receipts and usage counts."""
+"""Protocols for saved state: ledger, receipts, usage counts, and deleted memories."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from worker.domain.deleted import DeletedMemory
 from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView
 from worker.domain.receipt import Receipt, ReceiptPage, TurnOf
 from worker.domain.usage import Usage
@@ -100,3 +101,17 @@ class UsageStore(Protocol):
     async def read_all(self, tenant: str) -> dict[str, Usage]: ...
 
     async def forget(self, tenant: str, ids: Sequence[str]) -> None: ...
+
+
+class DeletedMemories(Protocol):
+    """Keep deleted memories for `UNDO_S` seconds, after which nothing of them is left. Methods raise `QueueError`."""
+
+    async def keep(self, tenant: str, deleted: Sequence[DeletedMemory]) -> None: ...
+
+    async def take(self, tenant: str, ids: Sequence[str]) -> list[DeletedMemory]:
+        """Return and remove those of these memories that are kept, without ids those of the latest deletion."""
+        ...
+
+    async def drop(self, tenant: str, ids: Sequence[str]) -> frozenset[str]:
+        """Keep these no longer, and return the ids of those that were kept."""
+        ...

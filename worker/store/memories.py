@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from worker.domain.cues import Cue, CueOrigin, with_more
+from worker.domain.deleted import DeletedMemory, deleted_with_references, referring_again
 from worker.domain.errors import MemoryRejected, NotFound
 from worker.domain.kinds import SortKey
 from worker.domain.memory import Memory, MemoryFilter, Page, Relation
@@ -158,6 +159,22 @@ class MemoryService:
         await self._writer(tenant).amend(referring, lambda memory: without(memory, gone))
         return deleted
 
+    async def deletable(self, tenant: str, ids: Sequence[str]) -> list[DeletedMemory]:
+        """Return what would restore these memories after a deletion; unknown ones are left out."""
+        store = self._engine.tenant(tenant)
+        present = await store.get(list(ids))
+        referring = await pointing(store, [memory.id for memory in present])
+        return [deleted_with_references(memory, referring) for memory in present]
+
+    async def restore(self, tenant: str, deleted: Sequence[DeletedMemory]) -> list[Memory]:
+        """Store deleted memories again, with the references to them; one that was stored meanwhile stays as it is."""
+        writer, as_they_were = self._writer(tenant), {one.memory.id: one.memory for one in deleted}
+        report = await writer.save({key: partial(_or_present, memory) for key, memory in as_they_were.items()})
+        back = [one for one in deleted if one.memory.id in report.created]
+        referring = {reference.id for one in back for reference in one.references}
+        await writer.amend(referring, lambda memory: referring_again(memory, back))
+        return await self.get(tenant, list(report.created))
+
     async def show(self, tenant: str, memory_id: str) -> MemoryWithHistory:
         """Return a memory with its history; raise `NotFound`."""
         store = self._engine.tenant(tenant)
@@ -214,6 +231,10 @@ def _existing(memory: Memory | None, memory_id: str) -> Memory:
     if memory is None:
         raise NotFound(f"there is no memory {memory_id!r}")
     return memory
+
+
+def _or_present(memory: Memory, present: Memory | None) -> Memory:
+    return present or memory
 
 
 def _repeating(again: Memory, change: Change) -> Change:

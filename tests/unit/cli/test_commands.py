@@ -18,7 +18,21 @@ def group() -> Any:
 
 
 EVERY_DAY_COMMANDS = (
-    *("setup", "status", "remember", "search", "list", "show", "edit", "forget", "import", "export", "why", "settings"),
+    *(
+        "setup",
+        "status",
+        "remember",
+        "search",
+        "list",
+        "show",
+        "edit",
+        "forget",
+        "undo",
+        "import",
+        "export",
+        "why",
+        "settings",
+    ),
 )
 
 ALL = typer.main.get_command(app).all_loaded()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Endpoints of single memories: list, remember, show, update, relate, forget."""
+"""Endpoints of single memories: list, remember, show, update, relate, forget, undo."""
 
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -10,9 +10,9 @@ from hooks.contract import Key, Reason, Text
 from worker.api.execution import OperationExecutor, Tenant, tenant_of
 from worker.api.json_bodies import JsonAnswer
 from worker.api.problems import Problem
-from worker.api.schemas import NULLABLE, MemoryChanges, RelateBody, RememberBody, UpdateBody
+from worker.api.schemas import NULLABLE, MemoryChanges, RelateBody, RememberBody, UndoBody, UpdateBody
 from worker.domain.memory import MemoryType
-from worker.operations.registry import EXPORT, FORGET, RELATE, REMEMBER, SHOW, UPDATE
+from worker.operations.registry import EXPORT, FORGET, RELATE, REMEMBER, SHOW, UNDO, UPDATE
 from worker.operations.requests import MAX_BATCH
 
 ONE = "/v1/memories/{memory_id:memory}"
@@ -25,6 +25,7 @@ TAGS: list[Any] = ["memories"]
 def add_memories(app: FastAPI, executor: OperationExecutor) -> None:
     _add_listing(app, executor)
     _add_remember(app, executor)
+    _add_undo(app, executor)
     _add_single(app, executor, ONE, Path(description="Memory id."), "")
     _add_single(app, executor, BY_ID, Query(alias="id", description="Memory id; any value is possible."), "_by_id")
 
@@ -60,6 +61,14 @@ def _add_remember(app: FastAPI, executor: OperationExecutor) -> None:
         return await executor.answer(request, REMEMBER, payload, status=_created)
 
 
+def _add_undo(app: FastAPI, executor: OperationExecutor) -> None:
+    @app.post("/v1/memories/undo", tags=TAGS, operation_id="undo_forget", response_model=UNDO.result)
+    async def undo(request: Request, body: UndoBody) -> Response:
+        """Restore deleted memories within ten minutes; without ids, those of the tenant's latest deletion."""
+        payload = {"tenant": tenant_of(request, body.tenant), "ids": body.ids}
+        return await executor.answer(request, UNDO, payload)
+
+
 def _created(body: dict[str, Any]) -> int:
     return HTTPStatus.CREATED if body["stored"] == "created" else HTTPStatus.OK
 
@@ -79,9 +88,15 @@ def _add_single(app: FastAPI, executor: OperationExecutor, path: str, place: Any
         return await executor.answer(request, UPDATE, payload)
 
     @app.delete(path, tags=TAGS, operation_id=f"forget{suffix}", response_model=FORGET.result)
-    async def forget(request: Request, memory_id: Annotated[Key, place], tenant: Tenant = "default") -> Response:
-        """Permanently delete a memory and every reference to it."""
-        done = await executor.ask(request, FORGET, {"tenant": tenant_of(request, tenant), "ids": [memory_id]})
+    async def forget(
+        request: Request,
+        memory_id: Annotated[Key, place],
+        tenant: Tenant = "default",
+        permanent: Annotated[bool, Query(description="Whether to keep nothing for undoing it.")] = False,
+    ) -> Response:
+        """Delete a memory and every reference to it. For `undo_s` seconds, it can be undone."""
+        payload = {"tenant": tenant_of(request, tenant), "ids": [memory_id], "permanent": permanent}
+        done = await executor.ask(request, FORGET, payload)
         if not done.body["forgotten"]:
             raise Problem(HTTPStatus.NOT_FOUND, "there is no memory with this id", reason=Reason.NOT_FOUND)
         return JsonAnswer(done.body)

@@ -11,7 +11,7 @@ from worker.cli.options import Agent, Project, Tenant, User
 from worker.cli.output import answer, errors, fail, printed_as_json, say, scores, show, table
 from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType
-from worker.operations.registry import EXPORT, FORGET, RECALL, RELATE, REMEMBER, SHOW, UPDATE
+from worker.operations.registry import EXPORT, FORGET, RECALL, RELATE, REMEMBER, SHOW, UNDO, UPDATE
 from worker.operations.requests import MAX_BATCH
 
 Several = list[str] | None
@@ -49,18 +49,40 @@ def remember(
 def forget(
     context: typer.Context,
     ids: Annotated[list[str], typer.Argument(help="Ids of the memories to delete.")],
+    permanent: Annotated[
+        bool, typer.Option("--permanent", help="Keep nothing for `undo`, also of earlier deletions of these.")
+    ] = False,
     tenant: Tenant = "default",
 ) -> None:
-    """Delete memories permanently, and all references to them."""
-    done = call(context, FORGET, {"tenant": tenant, "ids": ids})
+    """Delete memories, and all references to them.
+
+    While a service runs, it keeps them for ten minutes, for `undo` only.
+    """
+    done = call(context, FORGET, {"tenant": tenant, "ids": ids, "permanent": permanent})
     missing = len(set(ids)) - done["forgotten"]
     if not missing:
-        answer(done, f"deleted {done['forgotten']}")
+        hint = f"; for {done['undo_s'] // 60} minutes, `meeseeks undo` restores it" if done["undo_s"] else ""
+        answer(done, f"deleted {done['forgotten']}{hint}")
         return
     if printed_as_json(done):
         raise typer.Exit(1)
     unknown = f"there is no memory {ids[0]!r}" if len(ids) == 1 else f"{missing} of the ids are unknown"
     fail(f"{unknown} in the tenant {tenant}; deleted {done['forgotten']}; `meeseeks list` shows the ids")
+
+
+def undo(
+    context: typer.Context,
+    ids: Annotated[Several, typer.Argument(help="Ids of deleted memories (default: the latest deletion).")] = None,
+    tenant: Tenant = "default",
+) -> None:
+    """Restore deleted memories within ten minutes: those of the latest deletion, or these."""
+    done = call(context, UNDO, {"tenant": tenant, "ids": ids or []})
+    if printed_as_json(done):
+        return
+    for memory in done["restored"]:
+        say(f"restored {memory['id']}: {memory['content']}")
+    if not done["restored"]:
+        say("nothing to restore: what was deleted has been stored again since")
 
 
 def update(
