@@ -82,9 +82,10 @@ class RememberResult(WireModel):
 
 
 class ForgetResult(WireModel):
-    """The number of deleted memories."""
+    """The number of deleted memories; for `undo_s` seconds, the service can restore them."""
 
     forgotten: int = 0
+    undo_s: int = 0
     reason: Reason | None = None
 
 
