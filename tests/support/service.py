@@ -26,10 +26,10 @@ from worker.ports.store import StoreEngine
 from worker.recall.recall import Recall
 from worker.settings.injection import InjectionConfig
 from worker.store.memories import MemoryService
-from worker.text.rendering import shown_text
 from worker.transfer.entries import memory_from
 from worker.triage.breaker import CircuitBreaker
 from worker.triage.chat_selector import LlmSelector
+from worker.triage.live_selector import presenter
 from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -105,7 +105,7 @@ async def open_service(
     receipts = FileReceipts(folder / "receipts")
     prompt = load_prompts(default_prompts_dir())["triage"]
     if model is not None:
-        triage = LlmSelector(model, prompt, CircuitBreaker(), present=lambda text: shown_text(text, 400, mask=True))
+        triage = LlmSelector(model, prompt, CircuitBreaker(), present=presenter(settings))
     injection = InjectionService(
         InjectionParts(
             recall=recall,

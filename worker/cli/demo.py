@@ -20,6 +20,7 @@ from worker.cli.memory.transfers import put_all
 from worker.domain.errors import MeeseeksError
 from worker.operations.client import QueueOperationClient
 from worker.settings.injection import Settings
+from worker.text.rendering import flatten
 from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.labelled_worlds import LabelledTask, read_world
 
@@ -167,8 +168,7 @@ def _expected(answer: DemoAnswer) -> str:
 
 
 def _short(message: str) -> str:
-    line = " ".join(message.split())
-    return line if len(line) <= 100 else line[:99] + "…"
+    return flatten(message, 100)
 
 
 def _print_summary(answers: Sequence[DemoAnswer], about: dict[str, Any], note: str | None) -> None:

@@ -14,6 +14,7 @@ from worker.operations.registry import SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RE
 from worker.settings.file import near_match
 from worker.settings.former_keys import RENAMED
 from worker.settings.injection import InjectionConfig, Settings
+from worker.text.excerpts import shortened
 
 from .backend import is_served, local, open_client
 from .options import settings_or_fault
@@ -161,7 +162,7 @@ def _table(values: dict[str, dict[str, Any]]) -> Any:
 
 def _short(value: Any) -> str:
     text = "" if value is None else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
+    return shortened(text, SHOWN_CHARS)
 
 
 def _print_problems(view: dict[str, Any]) -> None:

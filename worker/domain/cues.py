@@ -47,10 +47,10 @@ class Cue(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class CueVectors:
-    """Vectors of a memory with cues.
+    """Vectors of a memory with cues or a long text.
 
-    Searches use `joint`, the vector of text and cues together. `rows` has the vector of the text alone and then one per
-    cue, packed by `worker.domain.vectors`.
+    Searches use `joint`, the vector of text and cues together, or the mean of the pieces of a long text. `rows` has the
+    vector of the text alone, then one per cue and one per piece, packed by `worker.domain.vectors`.
     """
 
     joint: tuple[float, ...]

@@ -186,7 +186,7 @@ class Hit:
     """A memory found by a search, with raw scores: cosine -1 to 1 and BM25 >= 0, `None` if that search missed it.
 
     `cosine` is that of text and cues together. `vector` is the stored dense vector of the text alone (unit length), if
-    any, `cue_rows` that vector and those of its cues, packed.
+    any, `cue_rows` that vector and those of its cues and pieces, packed.
     """
 
     memory: Memory

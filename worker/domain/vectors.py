@@ -35,6 +35,12 @@ def cosine_similarity(query: Vector | None, stored: Vector | None, length: float
     return max(-1.0, min(1.0, product / (norm(query) if length is None else length)))
 
 
+def mean(vectors: Sequence[Vector]) -> Vector:
+    """Return the mean of some unit vectors, as a unit vector."""
+    found: Rows = np.asarray(vectors, dtype=np.float32).mean(axis=0)
+    return tuple((found / max(float(np.linalg.norm(found)), 1e-6)).tolist())
+
+
 def packed(vectors: Sequence[Vector]) -> bytes:
     """Pack vectors of one length into bytes, one per value: cosines change by less than .005."""
     rows = np.asarray(vectors, dtype=np.float32)

@@ -92,9 +92,7 @@ def empty_outcome(outcomes: Sequence[CandidateOutcome]) -> tuple[Outcome, Reason
 
 def _line(candidate: Candidate, turn: Turn) -> RenderedMemory:
     memory = candidate.memory
-    return RenderedMemory(
-        memory, text_of(memory, turn.config), candidate.source, outdated=is_superseded(memory, turn.now)
-    )
+    return RenderedMemory(memory, text_of(memory, turn), candidate.source, outdated=is_superseded(memory, turn.now))
 
 
 def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from hooks.contract import InjectionRequest, InjectionResult
-from hooks.protocol.size import clipped
 from worker.domain.model_calls import ModelUsage
 from worker.domain.receipt import ConsideredMemory, ModelReceipt, Receipt
-from worker.settings.injection import InjectionConfig
+from worker.text.excerpts import ends, head
 
 from .redaction import redacted
 from .turn import CandidateOutcome, Conclusion, Turn, text_of
@@ -33,7 +32,7 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         engine=result.engine,
         degraded=result.degraded,
         required=selection.required if selection else None,
-        considered=tuple(_considered(one, turn.config, probabilities) for one in conclusion.candidate_outcomes),
+        considered=tuple(_considered(one, turn, probabilities) for one in conclusion.candidate_outcomes),
         chosen=tuple(line.memory.id for line in conclusion.lines),
         block_id=result.block_id,
         model=_model_receipt(selection.usage, selection.prompt_id) if selection and selection.usage else None,
@@ -51,12 +50,16 @@ def within_size(receipt: Receipt) -> Receipt:
         return receipt
     request = receipt.request
     recent = tuple(
-        one.model_copy(update={"content": clipped(one.content, 200, 600)}) for one in request.recent_messages[-6:]
+        one.model_copy(update={"content": ends(one.content, 200, 600)}) for one in request.recent_messages[-6:]
     )
-    task = clipped(request.task_description, 500, 1_500) if request.task_description else None
-    texts = {"message": clipped(request.message, 2_000, 4_000), "task_description": task, "recent_messages": recent}
-    considered = tuple(one.model_copy(update={"text": clipped(one.text, 300, 100)}) for one in receipt.considered)
-    shorter = {"request": request.model_copy(update=texts), "query": receipt.query[:4_000], "considered": considered}
+    task = ends(request.task_description, 500, 1_500) if request.task_description else None
+    texts = {"message": ends(request.message, 2_000, 4_000), "task_description": task, "recent_messages": recent}
+    considered = tuple(one.model_copy(update={"text": ends(one.text, 300, 100)}) for one in receipt.considered)
+    shorter = {
+        "request": request.model_copy(update=texts),
+        "query": head(receipt.query, 4_000),
+        "considered": considered,
+    }
     receipt = receipt.model_copy(update=shorter)
     while _size(receipt) > MOST_BYTES and receipt.considered:
         fewer = receipt.considered[: len(receipt.considered) // 2]
@@ -74,14 +77,12 @@ def _as_answered(turn: Turn) -> InjectionRequest:
     return turn.request.model_copy(update={"render": render})
 
 
-def _considered(
-    outcome: CandidateOutcome, config: InjectionConfig, probabilities: Mapping[str, float]
-) -> ConsideredMemory:
+def _considered(outcome: CandidateOutcome, turn: Turn, probabilities: Mapping[str, float]) -> ConsideredMemory:
     candidate, memory, cues = outcome.candidate, outcome.candidate.memory, outcome.candidate.cues
     return ConsideredMemory(
         id=memory.id,
         type=memory.type,
-        text=text_of(memory, config),
+        text=text_of(memory, turn),
         version=memory.version,
         created_at=memory.created_at,
         cosine=candidate.cosine,

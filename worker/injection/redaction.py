@@ -5,6 +5,7 @@ from typing import Any
 from hooks.contract import InjectionRequest, RecentMessage, RenderOptions, Scope
 from worker.domain.kinds import ReceiptKeep
 from worker.domain.receipt import ConsideredMemory, Receipt
+from worker.text.excerpts import head, tail
 from worker.text.masking import mask_secrets
 
 MOST_CHARS = 20_000
@@ -28,7 +29,7 @@ def without_secrets(text: str) -> str:
     if len(text) <= MOST_CHARS:
         return _mask(text)
     half = MOST_CHARS // 2
-    return _mask(text[: half + MARGIN])[:half] + ELLIPSIS + _mask(text[-half - MARGIN :])[-half:]
+    return head(_mask(text[: half + MARGIN]), half) + ELLIPSIS + tail(_mask(text[-half - MARGIN :]), half)
 
 
 def _mask(text: str) -> str:

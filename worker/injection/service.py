@@ -137,7 +137,7 @@ class InjectionService:
         except StoreError as error:
             log.warning("store_unavailable", error=str(error))
             return False
-        texts = {memory.id: text_of(memory, turn.config) for memory in memories}
+        texts = {memory.id: text_of(memory, turn) for memory in memories}
         return all(texts.get(item.id) == item.text for item in repeated.items)
 
     async def _recall(self, turn: Turn, query: RecallQuery) -> Recalled:

@@ -12,7 +12,7 @@ from worker.domain.timings import Stages
 from worker.query.focus import focus
 from worker.recall.searches import first_query
 from worker.settings.injection import InjectionConfig
-from worker.text.rendering import RenderedMemory, shown_text
+from worker.text.rendering import RenderedMemory, attributed, shown_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,11 @@ def read_turn(
     return Turn(request, config, query, now, deadline.within(config.deadline_ms / 1000), Stages(), receipt_id)
 
 
-def text_of(memory: Memory, config: InjectionConfig) -> str:
-    """Return a memory's text as these settings show it."""
-    return shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets)
+def text_of(memory: Memory, turn: Turn) -> str:
+    """Return a memory's text as this turn shows it."""
+    config, query = turn.config, turn.query.query
+    text = shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets, query=query)
+    return attributed(text, memory.scope.user, turn.request.scope.user)
 
 
 @dataclass(frozen=True, slots=True)

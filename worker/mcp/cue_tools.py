@@ -54,7 +54,7 @@ class CueTools(MemoryTools):
                 cursor = page["cursor"]
                 if cursor is None or len(found) > limit:
                     break
-        result = list_result(found[:limit], scope.owns)
+        result = list_result(found[:limit], scope)
         result.more = result.more or len(found) > limit
         return answer(result, _listed(result))
 

@@ -3,13 +3,15 @@
 The service has already flattened the text of memories to one line and neutralised tags.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, Field
 
 from worker.text.defusing import neutralise
-from worker.text.rendering import flatten, shown_text
+from worker.text.rendering import attributed, flatten, shown_text
+
+from .scope import ToolScope
 
 MAX_CHARS = 12_000
 """Maximum characters of all memories in an answer (about 3,000 tokens); hosts truncate longer answers."""
@@ -128,16 +130,18 @@ def _validity(memory: ToolRecalledMemory) -> Iterable[str]:
         yield f"valid until {memory.valid_until[:10]}"
 
 
-def list_result(memories: Iterable[Mapping[str, Any]], owns: Callable[[Mapping[str, Any]], bool]) -> ToolListResult:
-    """Limit a listing to `MAX_CHARS`; `owns` says which memories the caller may change."""
+def list_result(memories: Iterable[Mapping[str, Any]], caller: ToolScope) -> ToolListResult:
+    """Limit a listing for `caller` to `MAX_CHARS`."""
     kept, used, more = list[ToolListedMemory](), 0, False
     for memory in memories:
         text = shown_text(memory["content"], MAX_LISTED_CHARS, mask=True)
+        text = attributed(text, (memory.get("scope") or {}).get("user"), caller.user)
         used += len(text)
         if used > MAX_CHARS and kept:
             more = True
             break
-        kept.append(ToolListedMemory.model_validate({"type": "fact", **memory, "text": text, "yours": owns(memory)}))
+        own = {"text": text, "yours": caller.owns(memory)}
+        kept.append(ToolListedMemory.model_validate({"type": "fact", **memory, **own}))
     return ToolListResult(memories=kept, more=more)
 
 

@@ -249,7 +249,7 @@ class MemoryTools:
         }
         with tool_errors():
             found = (await self._ask(EXPORT, payload))["memories"]
-        result = list_result(found[:limit], scope.owns)
+        result = list_result(found[:limit], scope)
         result.more = result.more or len(found) > limit
         return answer(result, list_text(result))
 

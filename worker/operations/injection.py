@@ -16,7 +16,7 @@ from worker.recall.ranking import keyword_unit
 from worker.recall.recall import Recall, RecallScope
 from worker.recall.searches import with_time_range
 from worker.settings.injection import InjectionConfig
-from worker.text.rendering import shown_text
+from worker.text.rendering import attributed, shown_text
 
 from .registry import INJECT, RECALL
 from .requests import RecallRequest
@@ -62,7 +62,7 @@ class InjectionOperations:
         query = _query(request, scope.now, config)
         recalled = await self._recall(query, scope, config, deadline, stages)
         return RecallResult(
-            memories=[_found(candidate, config) for candidate in recalled.candidates[: request.limit]],
+            memories=[_found(candidate, request, config) for candidate in recalled.candidates[: request.limit]],
             degraded=recalled.degraded,
             stages=stages.as_dict(),
             size=recalled.size,
@@ -107,12 +107,13 @@ def _given(name: str | None) -> tuple[str, ...]:
     return () if name is None else (name,)
 
 
-def _found(candidate: Candidate, config: InjectionConfig) -> FoundMemory:
+def _found(candidate: Candidate, request: RecallRequest, config: InjectionConfig) -> FoundMemory:
     memory = candidate.memory
+    text = shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets, query=request.query)
     return FoundMemory(
         id=memory.id,
         type=memory.type,
-        text=shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets),
+        text=attributed(text, memory.scope.user, request.scope.user),
         created_at=memory.created_at,
         occurred_at=memory.occurred_at,
         valid_until=memory.valid_until,

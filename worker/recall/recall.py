@@ -37,7 +37,7 @@ from worker.ports.store import MemoryStore, StoreEngine
 from worker.settings.injection import InjectionConfig
 from worker.text.names import full_names, is_namesake, names_in
 
-from .cue_matches import match_cues
+from .cue_matches import match_cues, with_pieces
 from .ranking import USUAL_SIZE, Entry, Pool, RankingContext, pinned_candidates, weighted
 from .searches import (
     MOST_STEPS,
@@ -171,7 +171,8 @@ class Recall:
         askable = [query.dense is not None or (query.sparse is not None and query.sparse.indices) for query in queries]
         asked = [query for query, can in zip(queries, askable, strict=True) if can]
         pages = iter(await store.search_many(asked)) if asked else iter(())
-        return [list(next(pages)) if can else [] for can in askable]
+        found = [next(pages) if can else [] for can in askable]
+        return [with_pieces(hits, query.dense) for hits, query in zip(found, queries, strict=True)]
 
     def _hybrid(self, search: SearchRequest, vectors: dict[str, Vector]) -> HybridQuery:
         return HybridQuery(vectors.get(search.text), self._sparse.query(search.text), search.where, search.limit)
@@ -253,7 +254,7 @@ class Recall:
         """Return the memories of each filter, nearest to the query first; without its vector, latest first."""
         text = asked.query.query
         if text in vectors:
-            pages = await asked.store.search_many([HybridQuery(vectors[text], None, where, limit) for where in wheres])
+            pages = await self._found(asked.store, [HybridQuery(vectors[text], None, where, limit) for where in wheres])
         else:
             jobs = (asked.store.ordered(where, SortKey.RECENT, limit=limit) for where in wheres)
             pages = await asyncio.gather(*jobs)

@@ -13,6 +13,7 @@ from worker.domain.errors import EmbedderError, RelevanceError
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled, RecallTool, Selection, SelectionTask
 from worker.ports.models import Embedder, Selector
 from worker.settings.injection import InjectionConfig
+from worker.text.excerpts import LONG_CHARS, PIECE_CHARS, excerpt
 
 from .columns import Column
 from .features import RelevanceInput
@@ -98,8 +99,17 @@ class RelevanceSelector:
     async def _score(self, task: SelectionTask, recalled: Recalled, number: int) -> _Scored:
         vector = np.array(await self._embedder.embed_query(task.query), dtype=np.float32)
         candidates, unscored = recalled.candidates[:number], recalled.candidates[number:]
-        likely = await self._runner.probabilities(RelevanceInput(task, candidates, recalled.size, vector))
+        read = tuple(_excerpted(candidate, task.query) for candidate in candidates)
+        likely = await self._runner.probabilities(RelevanceInput(task, read, recalled.size, vector))
         return _Scored(in_order(candidates, likely), unscored)
+
+
+def _excerpted(candidate: Candidate, query: str) -> Candidate:
+    """Return a candidate with the part of a long text that says most of the query, as the model was fitted to."""
+    memory = candidate.memory
+    if len(memory.content) <= LONG_CHARS:
+        return candidate
+    return replace(candidate, memory=memory.model_copy(update={"content": excerpt(memory.content, PIECE_CHARS, query)}))
 
 
 def _selection(scored: _Scored, config: InjectionConfig, relevance_model: RelevanceModel) -> Selection:

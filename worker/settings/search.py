@@ -65,7 +65,7 @@ class SearchSettings(SettingsModel):
         default=(), description="Regular expressions; a message is never skipped if one of them matches any part of it."
     )
     shared_users: tuple[str, ...] = Field(
-        default=(), description="Owners whose memories are visible to everyone in the tenant."
+        default=(), description="Owners whose memories are visible to everyone in the tenant, with the owner's name."
     )
     deadline_ms: int = Field(
         default=3000,

@@ -52,7 +52,7 @@ class TriageSettings(SearchSettings):
         default=600,
         ge=40,
         le=10_000,
-        description="Maximum length of a memory in characters; longer ones are truncated with an ellipsis.",
+        description="Maximum characters of a memory; of a longer one, the part nearest to the message is shown.",
     )
     format: BlockFormat = Field(
         default=BlockFormat.XML,

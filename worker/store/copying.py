@@ -18,7 +18,7 @@ from worker.ports.store import WholeStore
 from worker.ports.store_record import StoreRecord
 from worker.text.names import keyword_text
 
-from .vectors import MemoryVectors, vectors_of
+from .vectors import MemoryVectors, is_whole, vectors_of
 
 PAGE = 64
 """Memories read, embedded and written at a time; other writes wait for at most one page."""
@@ -88,7 +88,7 @@ class PointBuilder:
         if self.embedder is not None:
             usable = made_by is not None and self.can_reuse_vectors(made_by)
             vectors = [MemoryVectors(entry.dense, entry.cues) if usable else MemoryVectors() for entry in entries]
-            bare = [place for place, found in enumerate(vectors) if not _is_whole(found, entries[place].memory)]
+            bare = [place for place, found in enumerate(vectors) if not is_whole(found, entries[place].memory)]
             made = await self._embedded([entries[place].memory for place in bare])
             for place, found in zip(bare, made, strict=True):
                 vectors[place] = found
@@ -107,11 +107,6 @@ class PointBuilder:
                 log.warning("embedding_failed", attempt=attempt, error=str(error))
                 await asyncio.sleep(PAUSE * 2**attempt)
         return await vectors_of(self.embedder, memories)
-
-
-def _is_whole(vectors: MemoryVectors, memory: Memory) -> bool:
-    """Return whether no vector is missing."""
-    return vectors.own is not None and (vectors.cues is not None or not memory.cues)
 
 
 class Copier:

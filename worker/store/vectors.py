@@ -1,12 +1,13 @@
-"""Vectors of memories: of the text alone, and for a memory with cues also of text and cues."""
+"""Vectors of memories: of the text alone, and where there are any, of its cues and of the pieces of a long text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from worker.domain.cues import CueVectors
 from worker.domain.memory import Memory, Vector
-from worker.domain.vectors import packed
+from worker.domain.vectors import mean, packed
 from worker.ports.models import Embedder
+from worker.text.excerpts import pieces
 from worker.text.names import passage_text
 
 JOINT_CHARS = 600
@@ -29,18 +30,25 @@ async def vectors_of(embedder: Embedder, memories: Sequence[Memory]) -> list[Mem
 
 
 def texts_of(memory: Memory) -> list[str]:
-    """Return the texts to embed: the content after its context, and with cues both together and each cue."""
-    if not memory.cues:
-        return [passage_text(memory)]
-    cues = [cue.text for cue in memory.cues]
-    text = passage_text(memory)
-    return [text, "\n".join([text[:JOINT_CHARS], *cues]), *cues]
+    """Return the texts to embed: the content after its context, it and the cues together, each cue, and each piece."""
+    text, cues = passage_text(memory), [cue.text for cue in memory.cues]
+    joint = ["\n".join([text[:JOINT_CHARS], *cues])] if cues else []
+    return [text, *joint, *cues, *pieces(text)]
 
 
 def assembled(memory: Memory, vectors: Mapping[str, Vector | None]) -> MemoryVectors:
     """Return the vectors of a memory, given those of its texts."""
     own, *others = (vectors[text] for text in texts_of(memory))
-    found = [vector for vector in (own, *others) if vector is not None]
-    if own is None or not others or len(found) <= len(memory.cues) + 1:
+    found = [vector for vector in others if vector is not None]
+    if own is None or not others or len(found) < len(others):
         return MemoryVectors(own)
-    return MemoryVectors(own, CueVectors(found[1], packed([own, *found[2:]])))
+    joint, rows = (found[0], found[1:]) if memory.cues else (mean(found), found)
+    return MemoryVectors(own, CueVectors(joint, packed([own, *rows])))
+
+
+def is_whole(vectors: MemoryVectors, memory: Memory) -> bool:
+    """Return whether no vector of the memory is missing."""
+    if vectors.own is None:
+        return False
+    rows = len(memory.cues) + len(pieces(passage_text(memory)))
+    return rows == 0 or (vectors.cues is not None and len(vectors.cues.rows) == (1 + rows) * len(vectors.own))

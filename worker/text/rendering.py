@@ -13,6 +13,7 @@ from hooks.contract.blocks import PLAIN_FRAME, SECTIONS_FRAME, XML_FRAME, marked
 from worker.domain.memory import Memory, MemoryType
 
 from .defusing import CONTEXTUAL_TITLE, PINNED_TITLE, neutralise
+from .excerpts import excerpt
 from .invisible import without_needless
 from .masking import mask_secrets
 
@@ -25,6 +26,8 @@ _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 _SUFFIX = re.compile(rf"[ \t]\((?:(\d{{4}}-\d{{2}}-\d{{2}})(, {OUTDATED})?|({OUTDATED}))\)$")
 """The end of a line as `dated` writes it."""
+
+MAX_OWNER_CHARS = 60
 
 SHORTEST_EXCERPT = 40
 """Characters of an excerpt that identify the memory it comes from."""
@@ -40,16 +43,26 @@ class RenderedMemory:
     outdated: bool = False
 
 
-def flatten(text: str, limit: int) -> str:
-    """Return `text` on one line of at most `limit` characters, without invisible characters."""
+def flatten(text: str, limit: int, query: str = "") -> str:
+    """Return `text` on one line of at most `limit` characters, without invisible characters.
+
+    Of a longer text, the part that says most of `query` is kept, else its beginning.
+    """
     text = without_needless(text.encode("utf-8", "replace").decode("utf-8"))
-    text = " ".join(_BREAKING.sub(" ", text).split())
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    return excerpt(" ".join(_BREAKING.sub(" ", text).split()), limit, query)
 
 
-def shown_text(content: str, limit: int, *, mask: bool) -> str:
+def shown_text(content: str, limit: int, *, mask: bool, query: str = "") -> str:
     """Return a memory's content as shown outside the store: masked if wanted, on one line, and defused."""
-    return neutralise(flatten(mask_secrets(content) if mask else content, limit))
+    return neutralise(flatten(mask_secrets(content) if mask else content, limit, query))
+
+
+def attributed(text: str, owner: str | None, asker: str | None) -> str:
+    """Return the shown text of a memory with whose words they are ("hana: wants aisle seats"), unless the asker's."""
+    if owner is None or owner == asker:
+        return text
+    name = neutralise(flatten(owner, MAX_OWNER_CHARS))
+    return text if text.casefold().startswith(name.casefold()) else f"{name}: {text}"
 
 
 def dated(line: RenderedMemory) -> str:

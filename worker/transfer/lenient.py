@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from worker.domain.cues import Cues
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory, Relation
+from worker.text.excerpts import shortened
 
 from .dates import read_time
 from .entries import BLANK, Fields, Noted, Rejected, Remark, memory_from, split_names
@@ -43,9 +44,7 @@ class _Entry:
     notes: list[str] = field(default_factory=list)
 
     def note(self, key: str, value: Any, what: str = "not kept") -> None:
-        shown = str(value)
-        shown = shown if len(shown) <= MAX_SHOWN_CHARS else shown[: MAX_SHOWN_CHARS - 1] + "…"
-        self.notes.append(f"{key} {shown!r}: {what}")
+        self.notes.append(f"{key} {shortened(str(value), MAX_SHOWN_CHARS)!r}: {what}")
 
 
 def memories_of(found: Fields, today: datetime, now: datetime | None, *, mask: bool) -> Iterator[Memory | Remark]:
@@ -104,7 +103,9 @@ def _take_scope(entry: _Entry) -> None:
     scope = entry.values.pop("scope", None)
     given = {name: entry.values.pop(name) for name in _SCOPE if name in entry.values}
     if isinstance(scope, str) and scope.strip().lower() not in ("global", "public", "shared", "all", ""):
-        raise _Refused(f"scope: {scope[:MAX_SHOWN_CHARS]!r} does not say whose it is; set user, agent or project")
+        raise _Refused(
+            f"scope: {shortened(scope, MAX_SHOWN_CHARS)!r} does not say whose it is; set user, agent or project"
+        )
     if isinstance(scope, Mapping):
         given |= scope
     elif not isinstance(scope, str) and not _is_nothing(scope):

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Any, TextIO
 
 from worker.domain.memory import MemoryType
+from worker.text.excerpts import head
 
 from .dates import read_day
 from .entries import Fields, Found, LeftOut, Rejected, Remark, split_names
@@ -106,7 +107,7 @@ def _apply(front: FrontMatter, note: _Note) -> None:
         note.agent_file, note.whole = True, "description" in values or "name" in values
         values["type"] = AGENT_TYPES[kind].value
     title = next((values.pop(key) for key in ("title", "name") if isinstance(values.get(key), str)), None)
-    note.title = " ".join(title.split())[:MAX_CONTEXT_CHARS] if title else None
+    note.title = head(" ".join(title.split()), MAX_CONTEXT_CHARS) if title else None
     if note.agent_file:
         values.pop("description", None)
     given = {snake_case(key): value for key, value in values.items() if value not in ("", "~", "null", None)}
@@ -151,7 +152,7 @@ def _entry(block: Block, text: str, note: _Note) -> Fields:
     elif topics and _continues(block, text):
         text = f"{topics.pop()}:{chr(10) if block.kind is BlockKind.CODE else ' '}{text}"
     if topics:
-        own["context"] = " / ".join(topics)[:MAX_CONTEXT_CHARS]
+        own["context"] = head(" / ".join(topics), MAX_CONTEXT_CHARS)
     return Fields(block.line, {**note.fields, **own, "content": text, "source": note.name})
 
 

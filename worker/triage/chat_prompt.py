@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from hooks.contract import Reason
@@ -11,8 +10,9 @@ from worker.domain.errors import ModelError, PromptError
 from worker.domain.memory import Candidate, SelectionTask, is_superseded
 from worker.domain.model_calls import ChatRequest
 from worker.domain.model_profile import SchemaKind
+from worker.text.excerpts import excerpt
 from worker.text.names import passage_text
-from worker.text.rendering import OUTDATED
+from worker.text.rendering import OUTDATED, attributed
 from worker.text.tokens import estimate_tokens
 
 from .answer_parsing import Choice, parse_choice
@@ -129,7 +129,8 @@ class Conversation:
         self._prompt = prompt
         self._present = present
         self._shape = shape
-        self._now = task.now
+        self._task = task
+        self._sought = task.query
         self._values = {"now": task.now.date().isoformat(), "task": task_lines(task, present), "most": str(shape.most)}
         self._tokens_left = shape.window - prompt.max_tokens - _MARGIN_TOKENS
         self.offered: list[Candidate] = []
@@ -157,6 +158,7 @@ class Conversation:
 
         Calls are repeated as text, because some models' chat formats do not accept tool calls as input.
         """
+        self._sought = " ".join([self._task.query, *queries])
         calls = "\n".join(f"recall(query={quote(query)})" for query in queries)
         lines = self._offer(found)
         results = self._fill(self._prompt.section("results"), lines)
@@ -187,14 +189,18 @@ class Conversation:
         """Add the candidates that fit and return their numbered lines."""
         fitting: list[Candidate] = []
         for candidate in candidates:
-            cost = estimate_tokens(candidate_line(99, candidate, self._present, self._now)) + 1
+            cost = estimate_tokens(self._line(99, candidate)) + 1
             if cost > self._tokens_left:
                 break
             self._tokens_left -= cost
             fitting.append(candidate)
         start = len(self.offered) + 1
         self.offered += fitting
-        return [candidate_line(number, one, self._present, self._now) for number, one in enumerate(fitting, start)]
+        return [self._line(number, one) for number, one in enumerate(fitting, start)]
+
+    def _line(self, number: int, candidate: Candidate) -> str:
+        """Return `[3] 2026-02-11 "text"`."""
+        return f"[{number}] {candidate_text(candidate, self._present, self._task, self._sought)}"
 
     def _fill(self, template: str, lines: Sequence[str]) -> str:
         return self._prompt.fill(template, {**self._values, "candidates": "\n".join(lines) or "(none)"})
@@ -221,23 +227,18 @@ def _in_pattern(message: Message) -> Message:
     return assistant_message(json.dumps(written))
 
 
-def candidate_line(number: int, candidate: Candidate, present: Callable[[str], str], now: datetime) -> str:
-    """Return `[3] 2026-02-11 "text"`."""
-    return f"[{number}] {candidate_text(candidate, present, now)}"
-
-
-def candidate_text(candidate: Candidate, present: Callable[[str], str], now: datetime) -> str:
+def candidate_text(candidate: Candidate, present: Callable[[str], str], task: SelectionTask, sought: str) -> str:
     """Return `2026-02-11 "text"`: the day a memory is about or was noted, and its quoted text.
 
-    A mark between them says that the memory is superseded at `now`.
+    Of a long text, it is the part that says most of what is `sought`. A mark before it says that the memory is
+    superseded.
     """
     memory = candidate.memory
     moment = memory.occurred_at or memory.created_at
     day = f"{moment.date().isoformat()} " if moment else ""
-    text = present(passage_text(memory))
-    if len(text) > _CANDIDATE_CHARACTERS:
-        text = text[: _CANDIDATE_CHARACTERS - 1] + "…"
-    state = f"({OUTDATED}) " if is_superseded(memory, now) else ""
+    text = excerpt(present(passage_text(memory)), _CANDIDATE_CHARACTERS, sought)
+    text = attributed(text, memory.scope.user, task.user)
+    state = f"({OUTDATED}) " if is_superseded(memory, task.now) else ""
     return f"{day}{state}{quote(text)}"
 
 

@@ -110,7 +110,7 @@ def questions_about(
     """Return the task as the shared state, and one question per candidate."""
     values = {"now": task.now.date().isoformat(), "task": task_lines(task, present)}
     state = f"{prompt.system}\n\n{prompt.fill(prompt.section(STATE), values)}"
-    texts = (candidate_text(one, present, task.now) for one in candidates)
+    texts = (candidate_text(one, present, task, task.query) for one in candidates)
     return DecisionRequest(state, tuple(prompt.fill(prompt.user, {**values, "candidate": text}) for text in texts))
 
 

@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 
 TRIAGE_PROMPT = "triage"
 DECISION_PROMPT = "decision"
-TRIAGE_TEXT_CHARS = 4000
+TRIAGE_TEXT_CHARS = 40_000
 
 SHARE = 0.6
 """Share of the remaining time for a model if another one can be tried after it."""

@@ -33,6 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from worker import PACKAGE_ROOT
 from worker.domain.errors import PromptError
 from worker.domain.validation import describe_faults
+from worker.text.excerpts import head, tail
 from worker.text.tokens import estimate_tokens
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -330,8 +331,8 @@ def clip_middle(text: str, limit: int) -> str:
     """Shorten a text to `limit` characters, cutting the middle: tasks usually start or end with what they ask."""
     if len(text) <= limit:
         return text
-    head = (limit - 3) // 2
-    return f"{text[:head]} … {text[len(text) - (limit - 3 - head) :]}"
+    half = (limit - 3) // 2
+    return f"{head(text, half)} … {tail(text, limit - 3 - half)}"
 
 
 def estimate_messages(messages: tuple[Message, ...]) -> int:

@@ -19,8 +19,9 @@ import qdrant_edge
 from hooks.contract import clean_text
 from worker.domain.errors import SettingsError
 from worker.domain.memory import SparseVector
+from worker.text.excerpts import pieces
 
-RECIPE_VERSION = 3
+RECIPE_VERSION = 4
 """Version of this encoder and of its input, `worker.text.names.keyword_text`."""
 
 AVERAGE_LENGTH = 40.0
@@ -93,15 +94,22 @@ class Bm25Encoder:
         return SparseVector(indices, (1.0,) * len(indices))
 
     def passage(self, text: str) -> SparseVector:
-        """Return the terms of `text`, weighted by term frequency and length."""
+        """Return the terms of `text`, weighted by term frequency and length; of a long text, by the best piece."""
+        terms: dict[int, float] = {}
+        for piece in pieces(text[:MAX_CHARS]) or (text,):
+            for index, weight in self._weights(piece).items():
+                terms[index] = max(weight, terms.get(index, 0.0))
+        indices = tuple(sorted(terms))
+        return SparseVector(indices, tuple(terms[index] for index in indices))
+
+    def _weights(self, text: str) -> dict[int, float]:
         parts = _split(text)
         terms: dict[int, float] = {}
         for each in self._tokenizations:
             found = each.encoder.embed_document(each.part(parts))
             for index, value in zip(found.indices, found.values, strict=True):
                 terms[index] = terms.get(index, 0.0) + each.share * value
-        indices = tuple(sorted(terms))
-        return SparseVector(indices, tuple(terms[index] for index in indices))
+        return terms
 
 
 def _spaced_tokenizations(language: str) -> tuple[_Tokenization, ...]:

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from hooks.private_files import private_file
 from worker.cli.output import errors, printed_as_json, say, show_verbatim, wants_json
 from worker.domain.memory import Memory
+from worker.text.rendering import flatten
 from worker.transfer.entries import LeftOut, Noted, Rejected, Remark
 from worker.transfer.fields import to_fields
 
@@ -108,8 +109,7 @@ def _previewed(memory: Memory) -> str:
     scope = [f"{name} {value}" for name, value in memory.scope if value is not None]
     day = f"{memory.created_at:%Y-%m-%d}" if memory.created_at else "undated"
     place = [f"[{memory.context}]"] if memory.context else []
-    text = " ".join(memory.content.split())
-    text = text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…"
+    text = flatten(memory.content, MAX_TEXT_CHARS)
     return " · ".join([memory.type.value.replace("_", " "), day, ", ".join(scope) or "everybody", *place, text])
 
 

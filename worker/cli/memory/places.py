@@ -18,6 +18,7 @@ from worker.domain.errors import MeeseeksError
 from worker.operations.client import OperationClient
 from worker.operations.registry import SHOW, UPDATE
 from worker.settings.atomic_file import write_atomically
+from worker.text.rendering import flatten
 
 from .import_report import MAX_TEXT_CHARS, ImportReport
 
@@ -163,5 +164,4 @@ def _similar(text: str, others: Mapping[str, str]) -> str | None:
 
 
 def _told(known: Place, memory: Mapping[str, Any]) -> dict[str, Any]:
-    text = " ".join(memory["content"].split())
-    return {"file": Path(known.path).name, "id": memory["id"], "text": text[:MAX_TEXT_CHARS]}
+    return {"file": Path(known.path).name, "id": memory["id"], "text": flatten(memory["content"], MAX_TEXT_CHARS)}

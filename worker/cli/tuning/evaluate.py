@@ -17,6 +17,7 @@ from worker.cli.settings import value_of
 from worker.domain.errors import SettingsError
 from worker.operations.client import OperationClient
 from worker.settings.injection import Settings, Strategy
+from worker.text.excerpts import shortened
 from worker.tuning.evals.archive import FOLDER, EvaluationArchive
 from worker.tuning.evals.comparison import Difference, EvaluationComparison, compare
 from worker.tuning.evals.measures import Measure, Summary, summary
@@ -235,7 +236,7 @@ def _about(report: Report) -> str:
 
 def _texts(report: Report, world: str, keys: Sequence[str]) -> str:
     texts = report.memories.get(world, {})
-    return "; ".join(f"{key} {texts.get(key, '')[:SHOWN_CHARS]}" for key in keys)
+    return "; ".join(f"{key} {shortened(texts.get(key, ''), SHOWN_CHARS)}" for key in keys)
 
 
 def _comparison_fields(before: Report, after: Report, found: EvaluationComparison) -> dict[str, Any]:

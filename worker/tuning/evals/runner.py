@@ -18,6 +18,7 @@ from worker.domain.errors import MeeseeksError
 from worker.domain.operation import AnyOperation
 from worker.operations.registry import INJECT, PUT, RECEIPT
 from worker.settings.injection import Settings
+from worker.text.excerpts import head
 from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 from .archive import EvaluationArchive
@@ -241,7 +242,9 @@ def _report(evaluation: Evaluation, now: datetime) -> Report:
         at=now,
         setup=setup,
         runs=runs,
-        messages={one.name: {task.key: task.request.message[:TEXT_CHARS] for task in one.tasks} for one in plan.worlds},
+        messages={
+            one.name: {task.key: head(task.request.message, TEXT_CHARS) for task in one.tasks} for one in plan.worlds
+        },
         memories=_memories(plan, runs),
         missing=missing,
         stopped=f"spent {evaluation.cost_budget.spent:.4f} of {plan.max_cost} dollars" if missing else None,
@@ -254,7 +257,9 @@ def _memories(plan: EvaluationPlan, runs: Sequence[TaskRun]) -> dict[str, dict[s
     wanted = {(run.world, key) for run in runs for key in (*run.essential, *run.injected)}
     return {
         world.name: {
-            memory.id: memory.content[:TEXT_CHARS] for memory in world.memories if (world.name, memory.id) in wanted
+            memory.id: head(memory.content, TEXT_CHARS)
+            for memory in world.memories
+            if (world.name, memory.id) in wanted
         }
         for world in plan.worlds
     }
