@@ -1,12 +1,14 @@
 """The first minutes of a user of Claude Code: set up, remember, ask through the installed hook, why, and away again."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.service_managers import ScriptedManager
 from tests.support.stack import command, environment
 
 pytestmark = pytest.mark.timeout(240)
@@ -17,7 +19,8 @@ QUESTION = "The login page needs a session timeout warning. After how many minut
 
 
 def run(folder: Path, *arguments: str, exit_code: int = 0) -> dict[str, Any]:
-    variables = {"HOME": str(folder / "home"), "MEESEEKS_MODEL": "none"}
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    variables = {"HOME": str(folder / "home"), "PATH": path, "MEESEEKS_MODEL": "none"}
     done = command(folder, *arguments, "--json", variables=variables, seconds=120)
     assert done.returncode == exit_code, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -36,7 +39,23 @@ def prompt(folder: Path, text: str) -> str:
     return output
 
 
+def test_systemd_keeps_the_service_until_it_is_uninstalled(tmp_path: Path) -> None:
+    """A service that runs already goes on; systemd has it from the next login on, which here is a restart."""
+    systemd = ScriptedManager(tmp_path, "systemctl")
+    started = run(tmp_path, "start")
+    try:
+        done = run(tmp_path, "setup", "--yes")
+        assert (done["pid"], done["kept_by"], systemd.running) == (started["pid"], "systemd", [])
+        run(tmp_path, "restart")
+        (unit,) = (tmp_path / "home/.config/systemd/user").glob("*.service")
+        assert systemd.running == [unit.name]
+    finally:
+        run(tmp_path, "setup", "--uninstall", "--yes")
+    assert (systemd.running, list(unit.parent.rglob("*.service"))) == ([], [])
+
+
 def test_a_newcomer_gets_memory_and_can_leave(tmp_path: Path) -> None:
+    systemd = ScriptedManager(tmp_path, "systemctl")
     settings = tmp_path / "home/.claude/settings.json"
     settings.parent.mkdir(parents=True)
     before = json.dumps(MINE, indent=2) + "\n"
@@ -49,9 +68,18 @@ def test_a_newcomer_gets_memory_and_can_leave(tmp_path: Path) -> None:
         done = run(tmp_path, "setup", "--yes")
         assert done["works"] is True
         assert list(done["hosts"]) == ["claude-code"]
+        (unit,) = (tmp_path / "home/.config/systemd/user").glob("*.service")
+        assert "MEESEEKS_MODEL=none" in unit.read_text(encoding="utf-8")
+        assert (done["kept_by"], systemd.running) == ("systemd", [unit.name])
         assert done["notes"] == [str(tmp_path / "home/.claude/CLAUDE.md")]
         again = run(tmp_path, "setup", "--yes")
         assert (again["pid"], again["works"]) == (done["pid"], True)
+        restarted = run(tmp_path, "restart")
+        status = run(tmp_path, "status")
+        assert (status["pid"], status["kept_by"]) == (restarted["pid"], "systemd")
+        assert restarted["pid"] != done["pid"]
+        alone = run(tmp_path, "setup", "--yes", "--background")
+        assert (alone["kept_by"], systemd.running, unit.exists()) == (None, [], False)
 
         run(tmp_path, "remember", FACT)
         assert FACT in prompt(tmp_path, QUESTION)
@@ -59,7 +87,7 @@ def test_a_newcomer_gets_memory_and_can_leave(tmp_path: Path) -> None:
         assert why["near"][0].startswith(f"{FACT} - injected")
     finally:
         left = run(tmp_path, "setup", "--uninstall", "--yes")
-    assert (left["disconnected"], left["stopped"]) == (["claude-code"], done["pid"])
+    assert (left["disconnected"], left["stopped"]) == (["claude-code"], alone["pid"])
     assert json.loads(settings.read_text(encoding="utf-8")) == MINE
     run(tmp_path, "status", exit_code=1)
     assert run(tmp_path, "list")["memories"][0]["content"] == FACT

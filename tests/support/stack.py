@@ -116,7 +116,7 @@ async def exported(url: str, tenant: str = "acme") -> dict[str, str]:
 
 def environment(**variables: str) -> dict[str, str]:
     """This process' variables without any that concern the service, and `variables`; HTTP is off unless they say so."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEESEEKS_", "XDG_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEESEEKS_", "XDG_", "DBUS_"))}
     usual = {"MEESEEKS_LOG_FORMAT": "json", "MEESEEKS_LOG_LEVEL": "info", "MEESEEKS_HTTP_ENABLED": "false"}
     return {**kept, "PYTHONPATH": str(ROOT), **usual, **variables}
 

@@ -4,9 +4,9 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +18,10 @@ from worker.operations.registry import HEALTH
 from worker.settings.injection import Settings
 
 from .backend import open_client
-from .common import Common
 from .options import settings_of
 from .output import answer, fail
+from .supervision import keeper_of, log_file, service_command
 
-LOG_FILE = "service.log"
 MOST_LOG_BYTES = 10_000_000
 """Size from which the next start sets the log aside as `service.log.1`."""
 
@@ -34,7 +33,7 @@ NOT_RUNNING = "meeseeks is not running; start it with `meeseeks start`"
 
 
 def start(context: typer.Context) -> None:
-    """Run the service in the background, until `stop` or the end of the session."""
+    """Run the service in the background, until `stop`."""
     settings = own_settings(context)
     if embedded_is_up(settings.service):
         fail(f"already running (pid {health_of(settings)['pid']}) on {settings.service.home}")
@@ -45,6 +44,8 @@ def stop(context: typer.Context) -> None:
     """Stop the service of this data folder; requests in progress are finished."""
     settings = own_settings(context)
     if not embedded_is_up(settings.service):
+        if (keeper := keeper_of(settings)) is not None:
+            keeper.stop()  # it may be about to try again
         fail(NOT_RUNNING)
     pid = halt(settings)
     answer({"stopped": pid}, f"stopped (pid {pid})")
@@ -66,7 +67,7 @@ def status(context: typer.Context) -> None:
     settings = settings_of(context)
     if settings.service.redis_url is None and not embedded_is_up(settings.service):
         fail(NOT_RUNNING)
-    health = health_of(settings)
+    health, keeper = health_of(settings), keeper_of(settings)
     store = health["store"]
     fields = {
         "running": True,
@@ -75,10 +76,12 @@ def status(context: typer.Context) -> None:
         "store": health["store_at"],
         "embedder": health["embedder"],
         "model": health["model"],
-        "log": str(_log_file(settings)),
+        "log": str(log_file(settings)),
+        "kept_by": keeper.title if keeper is not None else None,
     }
     deciding = health["model"] or "the relevance model"
-    answer(fields, f"running (pid {health['pid']}): {store['points']} memories, {deciding} decides")
+    kept = f", and {keeper.title} keeps it running" if keeper is not None else ""
+    answer(fields, f"running (pid {health['pid']}): {store['points']} memories, {deciding} decides{kept}")
 
 
 def logs(
@@ -86,7 +89,7 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines.")] = 50,
 ) -> None:
     """Show the last lines that the service in the background has logged."""
-    path = _log_file(settings_of(context))
+    path = log_file(settings_of(context))
     if not path.is_file():
         fail(f"there is no log at {path}; only services that `meeseeks start` started write it")
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -107,29 +110,39 @@ def _answer_started(fields: dict[str, Any]) -> None:
 
 
 def launch(context: typer.Context, settings: Settings) -> dict[str, Any]:
-    """Run the service in the background, and return what it is once it answers."""
-    path = _log_file(settings)
-    process = _spawned(context, path)
+    """Start the service, by its service manager if it has one, and return what it is once it answers."""
+    path = log_file(settings)
+    _prepare(path)
+    keeper = keeper_of(settings)
+    process = _spawned(context, settings, path) if keeper is None else None
+    if keeper is not None:
+        keeper.start()
     end = time.monotonic() + START_S
     while (health := _answering(settings)) is None:
-        if process.poll() is not None:
+        if process is not None and process.poll() is not None:
             fail(f"the service ended at once: {_last_line(path)}; see `meeseeks logs`")
         if time.monotonic() > end:
-            process.terminate()
+            if process is not None:
+                process.terminate()
+            elif keeper is not None:
+                keeper.stop()
             fail(f"the service did not answer within {START_S:.0f} s and was stopped; see `meeseeks logs`")
         time.sleep(LOOK_S)
     return {"pid": health["pid"], "memories": health["store"]["points"], "log": str(path)}
 
 
-def _spawned(context: typer.Context, path: Path) -> "subprocess.Popen[bytes]":
+def _prepare(log: Path) -> None:
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if log.is_file() and log.stat().st_size > MOST_LOG_BYTES:
+        log.replace(log.with_suffix(".log.1"))
+
+
+def _spawned(context: typer.Context, settings: Settings, log: Path) -> "subprocess.Popen[bytes]":
     """Run `meeseeks up` with the options of this command, in a session of its own."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.is_file() and path.stat().st_size > MOST_LOG_BYTES:
-        path.replace(path.with_suffix(".log.1"))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return subprocess.Popen(  # noqa: S603 - the program is this one
-            [sys.executable, "-P", "-m", "worker", *_options(context.obj), "up"],
+            service_command(context.obj, settings),
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
@@ -139,19 +152,13 @@ def _spawned(context: typer.Context, path: Path) -> "subprocess.Popen[bytes]":
         os.close(descriptor)
 
 
-def _options(given: Common) -> list[str]:
-    values = {"config": given.config, **given.overrides}
-    return [part for name, value in values.items() if value is not None for part in (_flag(name), str(value))]
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
 def halt(settings: Settings) -> int:
     """Stop the service of this data folder, and return the id that its process had."""
     pid = int(health_of(settings)["pid"])
-    os.kill(pid, signal.SIGTERM)
+    if (keeper := keeper_of(settings)) is not None:
+        keeper.stop()
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
     end = time.monotonic() + STOP_S
     while embedded_is_up(settings.service) or _exists(pid):
         if time.monotonic() > end:
@@ -181,10 +188,6 @@ def _answering(settings: Settings) -> dict[str, Any] | None:
         return health_of(settings) if embedded_is_up(settings.service) else None
     except MeeseeksError:
         return None
-
-
-def _log_file(settings: Settings) -> Path:
-    return settings.service.home / LOG_FILE
 
 
 def _last_line(path: Path) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 COMMANDS: Mapping[str, tuple[str | None, str]] = {
     "setup": (
         "hosts.setup:setup",
-        "Start the service, connect the hosts on this machine, and test each with a real prompt. Safe to run again.",
+        "Start the service and keep it running, connect the hosts on this machine, and test each with a real prompt.",
     ),
     "status": ("background:status", "Show whether the service runs, and with what."),
     "remember": ("memory.memories:remember", "Store a memory. The same text is stored only once."),
@@ -44,7 +44,7 @@ COMMANDS: Mapping[str, tuple[str | None, str]] = {
         "serving:up",
         "Run everything: a worker, the embedded store, HTTP, and an embedded Valkey unless --redis-url is given.",
     ),
-    "start": ("background:start", "Run the service in the background, until `stop` or the end of the session."),
+    "start": ("background:start", "Run the service in the background, until `stop`."),
     "stop": ("background:stop", "Stop the service of this data folder; requests in progress are finished."),
     "restart": ("background:restart", "Stop the service of this data folder if it runs, and start it again."),
     "logs": ("background:logs", "Show the last lines that the service in the background has logged."),

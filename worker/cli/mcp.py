@@ -20,7 +20,7 @@ from worker.triage.prompt_files import default_prompts_dir
 
 from .backend import is_served, open_client
 from .common import Common
-from .options import Agent, Project, Tenant, User, settings_of
+from .options import Agent, Project, Tenant, User, portable_options, settings_of
 from .output import answer, choose_json, fail, printed_as_json, warn
 from .stored_user import difference
 
@@ -75,26 +75,12 @@ class ReconnectingClient:
 
 
 def configuration(common: Common, settings: Settings, scope: ToolScope) -> dict[str, Any]:
-    """Return the MCP server entry with which a host starts this command, from any folder, on the same store.
-
-    URLs come from the options only: those of variables and the settings file may hold passwords.
-    """
-    default, service = ToolScope(), settings.service
-    file = settings.file.path if settings.file.path.is_file() else None
-    home = None if service.home == ServiceSettings().home else service.home.absolute()
-    urls = {f"--{name.replace('_', '-')}": at for name, at in common.overrides.items() if name != "data_dir"}
-    before = {"--config": file and file.absolute(), "--data-dir": home, **urls}
-    after = {
-        f"--{name}": getattr(scope, name)
-        for name in ("tenant", "user", "agent", "project")
-        if getattr(scope, name) != getattr(default, name)
-    }
-    arguments = [*_words(before), "mcp", *_words(after), *(["--shared"] if scope.shared else [])]
+    """Return the MCP server entry with which a host starts this command, from any folder, on the same store."""
+    default = ToolScope()
+    after = {name: getattr(scope, name) for name in ("tenant", "user", "agent", "project")}
+    words = [word for name, said in after.items() if said != getattr(default, name) for word in (f"--{name}", said)]
+    arguments = [*portable_options(common, settings), "mcp", *words, *(["--shared"] if scope.shared else [])]
     return {"mcpServers": {"meeseeks": {"command": "meeseeks", "args": arguments}}}
-
-
-def _words(options: Mapping[str, object]) -> list[str]:
-    return [word for option, value in options.items() if value is not None for word in (option, str(value))]
 
 
 def mounts(backend: Backend, tenant_of: Callable[[Mapping[str, Any]], str | None]) -> Any:

@@ -8,6 +8,7 @@ import typer
 from hooks.protocol.wire import stored_user
 from worker.domain.errors import MeeseeksError
 from worker.settings.injection import Settings, load_settings
+from worker.settings.service import ServiceSettings
 
 from .common import Common
 
@@ -46,6 +47,18 @@ def settings_of(context: typer.Context, **more: Any) -> Settings:
     """Return the settings. Raise `SettingsError` if they are invalid."""
     given: Common = context.obj
     return load_settings(given.config, **given.overrides, **more)
+
+
+def portable_options(given: Common, settings: Settings) -> list[str]:
+    """Return the options with which a command finds the same settings file and store from any folder.
+
+    URLs come from the options only: those of variables and the settings file may hold passwords.
+    """
+    service, file = settings.service, settings.file.path
+    home = None if service.home == ServiceSettings().home else service.home.absolute()
+    urls = {name: at for name, at in given.overrides.items() if name != "data_dir"}
+    values = {"config": file.absolute() if file.is_file() else None, "data_dir": home, **urls}
+    return [word for name, at in values.items() if at is not None for word in (f"--{name.replace('_', '-')}", str(at))]
 
 
 def settings_or_fault(context: typer.Context) -> tuple[Settings, str | None]:
