@@ -6,6 +6,9 @@ DEV := .venv/.installed-dev
 LOCAL_LLM := .venv/.installed-local-llm
 LOCKED := pyproject.toml requirements/build.txt
 
+# onnxruntime reports to its maker otherwise
+export ORT_DISABLE_TELEMETRY := 1
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run run-local-llm test fuzz packaging lint contracts types bench ci lock clean
 

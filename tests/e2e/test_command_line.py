@@ -166,3 +166,13 @@ async def test_bad_input_is_named(tmp_path: Path) -> None:
         assert words in told
         assert "Traceback" not in told
         assert len(told) < 600
+
+
+def test_nothing_is_written_outside_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library that runs the embedder would note a device id in the home folder, and report to its maker."""
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
+    home = tmp_path / "home"
+    home.mkdir()
+    done = command(tmp_path, "remember", "Lunch is at noon", variables={**DIRECT, "HOME": str(home)})
+    assert done.returncode == 0, done.stderr
+    assert list(home.rglob("*")) == []
