@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,13 @@ def prompt(folder: Path, text: str) -> str:
     return output
 
 
+def tree(folder: Path) -> dict[str, str]:
+    """The folders and files below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_text("utf-8") if path.is_file() else "" for path in folder.rglob("*")
+    }
+
+
 def test_systemd_keeps_the_service_until_it_is_uninstalled(tmp_path: Path) -> None:
     """A service that runs already goes on; systemd has it from the next login on, which here is a restart."""
     systemd = ScriptedManager(tmp_path, "systemctl")
@@ -56,38 +65,67 @@ def test_systemd_keeps_the_service_until_it_is_uninstalled(tmp_path: Path) -> No
 
 def test_a_newcomer_gets_memory_and_can_leave(tmp_path: Path) -> None:
     systemd = ScriptedManager(tmp_path, "systemctl")
-    settings = tmp_path / "home/.claude/settings.json"
+    home = tmp_path / "home"
+    settings = home / ".claude/settings.json"
     settings.parent.mkdir(parents=True)
-    before = json.dumps(MINE, indent=2) + "\n"
-    settings.write_text(before, encoding="utf-8")
-    (tmp_path / "home/.claude/CLAUDE.md").write_text("- Answer briefly\n", encoding="utf-8")
+    settings.write_text(json.dumps(MINE, indent=2) + "\n", encoding="utf-8")
+    (home / ".claude/CLAUDE.md").write_text("- Answer briefly\n", encoding="utf-8")
+    before = tree(home)
     assert "--yes" in run(tmp_path, "setup", exit_code=1)["error"]
-    assert settings.read_text(encoding="utf-8") == before
+    assert tree(home) == before
 
     try:
-        done = run(tmp_path, "setup", "--yes")
+        done = run(tmp_path, "setup", "--yes", "--user", "ada")
         assert done["works"] is True
         assert list(done["hosts"]) == ["claude-code"]
-        (unit,) = (tmp_path / "home/.config/systemd/user").glob("*.service")
+        assert 0 < done["ms"]["claude-code"] < 2000
+        (unit,) = (home / ".config/systemd/user").glob("*.service")
         assert "MEESEEKS_MODEL=none" in unit.read_text(encoding="utf-8")
         assert (done["kept_by"], systemd.running) == ("systemd", [unit.name])
-        assert done["notes"] == [str(tmp_path / "home/.claude/CLAUDE.md")]
-        again = run(tmp_path, "setup", "--yes")
+        assert (done["notes"], done["imported"]) == ([str(home / ".claude/CLAUDE.md")], None)
+        assert run(tmp_path, "list")["memories"] == []
+        server = json.loads((home / ".claude.json").read_text(encoding="utf-8"))["mcpServers"]["meeseeks"]
+        assert server["args"] == ["--data-dir", str(tmp_path / "data"), "mcp"]
+
+        again = run(tmp_path, "setup", "--yes", "--import")
         assert (again["pid"], again["works"]) == (done["pid"], True)
-        restarted = run(tmp_path, "restart")
-        status = run(tmp_path, "status")
-        assert (status["pid"], status["kept_by"]) == (restarted["pid"], "systemd")
-        assert restarted["pid"] != done["pid"]
-        alone = run(tmp_path, "setup", "--yes", "--background")
-        assert (alone["kept_by"], systemd.running, unit.exists()) == (None, [], False)
+        assert again["imported"].startswith("1 created")
+        assert run(tmp_path, "setup", "--yes", "--import")["imported"] is None
 
         run(tmp_path, "remember", FACT)
         assert FACT in prompt(tmp_path, QUESTION)
         why = run(tmp_path, "why", "session timeout")
         assert why["near"][0].startswith(f"{FACT} - injected")
+
+        alone = run(tmp_path, "setup", "--yes", "--background")
+        assert (alone["kept_by"], systemd.running, unit.exists()) == (None, [], False)
     finally:
         left = run(tmp_path, "setup", "--uninstall", "--yes")
     assert (left["disconnected"], left["stopped"]) == (["claude-code"], alone["pid"])
-    assert json.loads(settings.read_text(encoding="utf-8")) == MINE
+    assert tree(home) == before
+    assert left["kept"] == str(tmp_path / "data")
     run(tmp_path, "status", exit_code=1)
-    assert run(tmp_path, "list")["memories"][0]["content"] == FACT
+    assert FACT in [one["content"] for one in run(tmp_path, "list")["memories"]]
+    gone = run(tmp_path, "setup", "--uninstall", "--delete-memories", "--yes")
+    assert (gone["kept"], (tmp_path / "data").exists()) == (None, False)
+
+
+def test_without_a_host_and_memories_nothing_is_left(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    inside = {"HOME": str(home), "MEESEEKS_MODEL": "none", "MEESEEKS_DATA_DIR": str(home / ".local/share/meeseeks")}
+    words = [sys.executable, "-m", "worker"]
+
+    def said(*arguments: str) -> str:
+        done = subprocess.run(
+            [*words, *arguments], cwd=home, env=environment(**inside), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    try:
+        assert re.search(r"^hook works: \d+ ms", said("setup", "--yes", "--background"), re.MULTILINE)
+    finally:
+        left = said("setup", "--uninstall", "--yes")
+    assert left.endswith("nothing is left\n")
+    assert tree(home) == {}

@@ -10,9 +10,12 @@ from .output import printed_as_json, say, show, table
 
 @dataclass(frozen=True, slots=True)
 class Check:
+    """One finding; `ms` is how long a hook usually takes."""
+
     name: str
     ok: bool
     detail: str
+    ms: float | None = None
 
 
 def report(checks: Sequence[Check]) -> None:

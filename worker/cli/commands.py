@@ -87,11 +87,11 @@ COMMANDS: Mapping[str, tuple[str | None, str]] = {
     "hosts": (None, "Connect the hosts of agents: hooks, MCP tools, the skill, and automations."),
     "hosts install": (
         "hosts.install:install",
-        "Add the hooks to a host's settings file, or print the snippet to paste. Safe to run again.",
+        "Add the hooks and the MCP server to a host's settings, or print the snippet to paste. Safe to run again.",
     ),
     "hosts uninstall": (
         "hosts.install:uninstall",
-        "Remove the hooks from a host's settings file and restore it as it was.",
+        "Remove the hooks and the MCP server from a host's settings and restore them as they were.",
     ),
     "hosts mcp": ("mcp:mcp", "Serve memory as MCP tools on standard input and output."),
     "hosts skill": ("mcp:skill", "Install the Memory Search skill in a host's skills folder, or print where it is."),

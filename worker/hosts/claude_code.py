@@ -9,7 +9,7 @@ from hooks.contract import RenderOptions, Retention
 from worker.text.tokens import utf16_length
 
 from . import hook_json
-from .profile import HookCaller, HostEvent, HostProfile, HostRequest, Native, Role, SettingsFiles
+from .profile import HookCaller, HostEvent, HostProfile, HostRequest, McpFiles, Native, Role, SettingsFiles, Syntax
 
 MOST_CHARS = 10_000
 RENDER = RenderOptions(max_chars=9_000)
@@ -86,5 +86,6 @@ PROFILE = HostProfile(
         others=(".claude/settings.local.json",),
         over_http=True,
         plugins=True,
+        mcp=McpFiles(user=".claude.json", project=".mcp.json", syntax=Syntax.JSON, over_http=True),
     ),
 )

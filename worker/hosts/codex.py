@@ -9,7 +9,7 @@ from typing import Any
 from hooks.contract import RenderOptions, Retention
 
 from . import hook_json
-from .profile import HookCaller, HostEvent, HostProfile, HostRequest, Native, Role, SettingsFiles
+from .profile import HookCaller, HostEvent, HostProfile, HostRequest, McpFiles, Native, Role, SettingsFiles, Syntax
 
 MOST_TOKENS = 2_500
 BYTES_PER_TOKEN = 4
@@ -81,5 +81,6 @@ PROFILE = HostProfile(
         project=".codex/hooks.json",
         login_shell=True,
         note="Codex must be allowed once to run new or changed hooks: open it and approve them under /hooks.",
+        mcp=McpFiles(user=".codex/config.toml", project=".codex/config.toml", syntax=Syntax.TOML),
     ),
 )

@@ -102,7 +102,8 @@ class SettingsFiles:
     """Where a host reads its hooks: `user` in the home folder and `project` in the project folder.
 
     `others` are files that may duplicate a hook; `plugins` tells whether the files list plugins that may do so.
-    Commands run in the user's login shell or in plain `sh`. `note` tells the user what remains to be done.
+    Commands run in the user's login shell or in plain `sh`. `note` tells the user what remains to be done. `mcp` says
+    where MCP servers go.
     """
 
     user: str
@@ -112,6 +113,24 @@ class SettingsFiles:
     plugins: bool = False
     login_shell: bool = False
     note: str = ""
+    mcp: "McpFiles | None" = None
+
+
+class Syntax(StrEnum):
+    """How a file with MCP servers is written."""
+
+    JSON = "json"
+    TOML = "toml"
+
+
+@dataclass(frozen=True, slots=True)
+class McpFiles:
+    """Where a host reads its MCP servers, like `SettingsFiles`."""
+
+    user: str
+    project: str
+    syntax: Syntax
+    over_http: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,60 @@ def test_the_user_is_stored_once_for_hooks_mcp_and_commands(desk: Desk, monkeypa
     done = desk.line.run("doctor", "codex", "--quick")
     assert "MEESEEKS_USER says user 'bo', but 'oscar' is stored" in " ".join(done.stdout.split())
     assert "printable" in desk.line.json("install", "codex", "--user", "a\nb", exit_code=1)["error"]
+
+
+MCP_FILES = {"claude-code": (".claude.json", ".mcp.json"), "codex": (".codex/config.toml", ".codex/config.toml")}
+
+
+def server(path: Path) -> dict[str, Any]:
+    text = path.read_text("utf-8")
+    document = json.loads(text)["mcpServers"] if path.suffix == ".json" else tomllib.loads(text)["mcp_servers"]
+    found: dict[str, Any] = document["meeseeks"]
+    return found
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_the_mcp_server_comes_and_goes_with_the_hooks(desk: Desk, host: str) -> None:
+    user, project = desk.home / MCP_FILES[host][0], desk.project / MCP_FILES[host][1]
+    theirs = '{"numStartups": 1}' if user.suffix == ".json" else 'model = "gpt"  # mine\n'
+    desk.write(user, theirs)
+    done = desk.line.json("install", host)
+    assert (done["mcp"]["path"], done["mcp"]["changed"]) == (str(user), True)
+    entry = {"command": command_path("meeseeks"), "args": ["--data-dir", str(desk.line.folder / "data"), "mcp"]}
+    assert server(user) == entry
+    assert Path(entry["command"]).is_file()
+    assert desk.line.json("install", host)["mcp"]["changed"] is False
+    assert desk.line.json("uninstall", host)["mcp"]["changed"] is True
+    assert user.read_text("utf-8") == theirs
+    desk.line.ok("install", host, "--project")
+    assert server(project) == {"command": "meeseeks", "args": ["mcp"]}
+    desk.line.ok("uninstall", host, "--project")
+    assert not project.exists()
+    assert desk.line.json("install", host, "--no-mcp")["mcp"] is None
+    assert user.read_text("utf-8") == theirs
+
+
+def test_the_mcp_server_reaches_what_the_hooks_reach(desk: Desk) -> None:
+    variables = {"MEESEEKS_REDIS_URL": "redis://h:1", "MEESEEKS_DATA_DIR": str(desk.home / "mem")}
+    CommandLine(desk.line.folder, variables).ok("install", "codex")
+    assert server(desk.home / MCP_FILES["codex"][0])["env"] == {"MEESEEKS_REDIS_URL": "redis://h:1"}
+    desk.line.ok("install", "claude-code", "--url", "https://memory.example/base/", "--user", "Ada Ö")
+    assert server(desk.home / ".claude.json") == {
+        "type": "http",
+        "url": "https://memory.example/base/mcp",
+        "headers": {"Authorization": "Bearer ${MEESEEKS_TOKEN:-}", "Meeseeks-User": "Ada%20%C3%96"},
+    }
+
+
+def test_a_file_of_mcp_servers_that_cannot_be_edited_does_not_keep_the_hooks_out(desk: Desk) -> None:
+    path = desk.write(desk.home / ".claude.json", '{"mcpServers": {"meeseeks": {"command": "uvx"}}}')
+    before = path.read_text("utf-8")
+    done = desk.line.run("install", "claude-code")
+    assert done.exit_code == 0
+    assert "is another server; rename it first" in " ".join(done.stderr.split())
+    assert desk.file("claude-code").is_file()
+    desk.line.ok("uninstall", "claude-code")
+    assert path.read_text("utf-8") == before
 
 
 def test_the_entry_for_mcp_names_the_store_wherever_it_is_started(desk: Desk) -> None:

@@ -19,7 +19,7 @@ from worker.cli.checks import Check
 from worker.cli.stored_user import difference
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import MeeseeksError
-from worker.hosts import HostProfile
+from worker.hosts import HOSTS, HostProfile
 from worker.hosts.settings_edit import Handler, HandlerKind, InstalledHandler
 from worker.operations.client import OperationClient
 from worker.operations.hosts import DOCTOR_SESSION, DOCTOR_TENANT
@@ -81,13 +81,23 @@ def _handlers(host: HostProfile, settings: Settings, environment: HostEnvironmen
     """Return the distinct handlers that the host runs: from its settings, a plugin or a pasted snippet."""
     in_settings = [one for found in installed(host, environment).values() for one in found]
     handlers = {json.dumps(one.handler, sort_keys=True): one.handler for one in in_settings}
-    deadline = DEFAULT_HOOK_DEADLINE_MS
     if plugins(host, environment) or host.settings is None:
-        by_plugin = host.settings is not None
-        command = command_line(host, settings.service, deadline_ms=deadline, project=by_plugin)
-        handler = {"type": "command", "command": command, "timeout": HandlerKind(command, None, deadline).timeout_s}
+        handler = _handler(host, settings, by_plugin=host.settings is not None)
         handlers.setdefault(json.dumps(handler, sort_keys=True), handler)
     return list(handlers.values())
+
+
+def _handler(host: HostProfile, settings: Settings, *, by_plugin: bool) -> Handler:
+    deadline = DEFAULT_HOOK_DEADLINE_MS
+    command = command_line(host, settings.service, deadline_ms=deadline, project=by_plugin)
+    return {"type": "command", "command": command, "timeout": HandlerKind(command, None, deadline).timeout_s}
+
+
+async def examine_command(settings: Settings) -> list[Check]:
+    """Return the findings about the hook's command, as a host would call it that is not here."""
+    host = HOSTS["claude-code"]
+    async with open_client(settings) as backend:
+        return await _run_handlers(host, [_handler(host, settings, by_plugin=False)], backend)
 
 
 @asynccontextmanager
@@ -99,7 +109,7 @@ async def stored_test_memory(backend: OperationClient) -> AsyncIterator[str]:
     try:
         yield code
     finally:
-        await backend.call(FORGET, {"tenant": DOCTOR_TENANT, "ids": [code]})
+        await backend.call(FORGET, {"tenant": DOCTOR_TENANT, "ids": [code], "permanent": True})
 
 
 async def _run_handlers(host: HostProfile, handlers: Sequence[Handler], backend: OperationClient) -> list[Check]:
@@ -119,7 +129,8 @@ async def _injects(host: HostProfile, handler: Handler, code: str) -> Check:
             why = await _debug_message(host, handler, runs[-1])
             return Check(_name(handler), False, "; ".join([*faults, *why]))
     cold, *warm = [run.seconds * 1000 for run in runs]
-    return Check(_name(handler), True, f"first run {cold:.0f} ms, then {statistics.median(warm):.0f} ms")
+    usual = statistics.median(warm)
+    return Check(_name(handler), True, f"first run {cold:.0f} ms, then {usual:.0f} ms", usual)
 
 
 async def _stays_silent(host: HostProfile, handler: Handler) -> Check:

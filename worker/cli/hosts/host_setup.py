@@ -1,6 +1,5 @@
-"""Finds, adds and removes the hooks in a host's settings files, for `install`, `uninstall` and `doctor HOST`."""
+"""Finds the hooks in a host's settings files, and what a host is to call, for `install`, `setup` and `doctor HOST`."""
 
-import difflib
 import json
 import shlex
 import shutil
@@ -13,28 +12,23 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from worker.adapters.local.host_files import HostFile
+from worker.cli.common import Common
+from worker.cli.options import portable_options
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import SettingsError
 from worker.hosts import HostProfile
-from worker.hosts.json_edit import is_empty, parsed
-from worker.hosts.profile import SettingsFiles
-from worker.hosts.settings_edit import (
-    EMPTY,
-    HandlerKind,
-    InstalledHandler,
-    found,
-    install,
-    plugin_names,
-    same_but_for_ours,
-    uninstall,
-)
+from worker.hosts.json_edit import parsed
+from worker.hosts.profile import McpFiles, SettingsFiles
+from worker.hosts.settings_edit import EMPTY, HandlerKind, InstalledHandler, found, plugin_names
+from worker.settings.injection import Settings
 from worker.settings.service import ServiceSettings
-from worker.text.masking import mask_secrets
 
 PLUGIN = "meeseeks"
 """Name of the plugin in every host."""
 
 COMMAND = "meeseeks-hook"
+PROGRAM = "meeseeks"
+REDIS_VARIABLE = "MEESEEKS_REDIS_URL"
 CODEX_CONFIG = ".codex/config.toml"
 
 
@@ -45,7 +39,7 @@ class HostEnvironment:
     home: Path
     project: Path
 
-    def target(self, files: SettingsFiles, *, project: bool) -> HostFile:
+    def target(self, files: SettingsFiles | McpFiles, *, project: bool) -> HostFile:
         return HostFile(self.project / files.project if project else self.home / files.user)
 
     def all(self, files: SettingsFiles) -> list[HostFile]:
@@ -53,61 +47,6 @@ class HostEnvironment:
         folders = [self.home / files.user, self.project / files.project]
         paths = [*folders, *(self.project / other for other in files.others)]
         return [HostFile(path) for path in {path.resolve(): path for path in paths}.values()]
-
-
-@dataclass(frozen=True, slots=True)
-class SettingsFileChange:
-    """The text of a file before and after; `None` if the file does not exist."""
-
-    file: HostFile
-    before: str | None
-    after: str | None
-
-    @property
-    def changes(self) -> bool:
-        return self.before != self.after
-
-    def diff(self) -> str:
-        """Return a unified diff without context lines, which may hold private settings."""
-        old, new = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
-        name = str(self.file.path)
-        return mask_secrets("".join(difflib.unified_diff(old, new, name, name, n=0)))
-
-
-def plan_install(host: HostProfile, file: HostFile, kind: HandlerKind) -> SettingsFileChange:
-    before = file.read()
-    text = before if before and before.strip() else EMPTY
-    return SettingsFileChange(file, before, install(text, host, kind, str(file.path)))
-
-
-def apply_install(change: SettingsFileChange, host: HostProfile) -> None:
-    """Write the file; back up its text before the first installation."""
-    if change.before is not None and not found(change.before or EMPTY, host, str(change.file.path)):
-        change.file.forget_backup()
-        change.file.keep()
-    change.file.write(change.after or "")
-
-
-def plan_uninstall(host: HostProfile, file: HostFile) -> SettingsFileChange:
-    """Plan to restore the backup, or only to remove the hooks if the file was edited since."""
-    before, kept = file.read(), file.read_backup()
-    if before is None or not found(before or EMPTY, host, str(file.path)):
-        return SettingsFileChange(file, before, before)
-    if kept is not None and same_but_for_ours(before, kept if kept.strip() else EMPTY, host, str(file.path)):
-        return SettingsFileChange(file, before, kept)
-    after = uninstall(before, host, str(file.path))
-    return SettingsFileChange(file, before, None if kept is None and is_empty(after) else after)
-
-
-def apply_uninstall(change: SettingsFileChange) -> None:
-    """Write, restore or delete the file, and delete its backup."""
-    if change.after is None:
-        change.file.delete()
-    elif change.after == change.file.read_backup():
-        change.file.restore()
-    else:
-        change.file.write(change.after)
-    change.file.forget_backup()
 
 
 def installed(host: HostProfile, environment: HostEnvironment) -> dict[HostFile, list[InstalledHandler]]:
@@ -194,15 +133,47 @@ def handler_kind(
 
 def endpoint(host: HostProfile, service: ServiceSettings, url: str | None, deadline_ms: int, user: str = "") -> str:
     """Return the URL of the host's endpoint. Raise `SettingsError` if the service has no fixed one."""
+    asked = {} if deadline_ms == DEFAULT_HOOK_DEADLINE_MS else {"deadline_ms": str(deadline_ms)}
+    query = urlencode({**asked, **({"user": user} if user else {})}, quote_via=quote)
+    return f"{_base_url(service, url)}/v1/hooks/{host.name}{'?' if query else ''}{query}"
+
+
+def _base_url(service: ServiceSettings, url: str | None) -> str:
     if url is None and (not service.http_enabled or service.http_port == 0):
         raise SettingsError("the service has no fixed HTTP address; set http_port or use --url")
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(service.http_host, service.http_host)  # noqa: S104 - not bound
     base = url or f"http://{f'[{reached}]' if ':' in reached else reached}:{service.http_port}"
     if not base.startswith(("http://", "https://")):
         raise SettingsError(f"--url: {base!r} must start with http:// or https://")
-    asked = {} if deadline_ms == DEFAULT_HOOK_DEADLINE_MS else {"deadline_ms": str(deadline_ms)}
-    query = urlencode({**asked, **({"user": user} if user else {})}, quote_via=quote)
-    return f"{base.rstrip('/')}/v1/hooks/{host.name}{'?' if query else ''}{query}"
+    return base.rstrip("/")
+
+
+def mcp_entry(
+    given: Common,
+    settings: Settings,
+    *,
+    url: str | None = None,
+    http: bool = False,
+    project: bool = False,
+    user: str = "",
+) -> dict[str, Any]:
+    """Return the MCP server with which a host reaches the same memories as its hooks do.
+
+    The command finds the stored user by itself; a URL names it, like that of the hooks.
+    """
+    service = settings.service
+    if http or url is not None:
+        said = {"Meeseeks-User": quote(user)} if user and not project else {}
+        headers = {"Authorization": "Bearer ${MEESEEKS_TOKEN:-}", **said}
+        return {"type": "http", "url": f"{_base_url(service, url)}/mcp", "headers": headers}
+    if project:
+        return {"command": PROGRAM, "args": ["mcp"]}
+    address = _address(service)
+    redis = {
+        name: at for name, at in address.items() if name == REDIS_VARIABLE and not given.overrides.get("redis_url")
+    }
+    entry = {"command": command_path(PROGRAM), "args": [*portable_options(given, settings), "mcp"]}
+    return {**entry, **({"env": redis} if redis else {})}
 
 
 def command_line(host: HostProfile, service: ServiceSettings, *, deadline_ms: int, project: bool) -> str:
@@ -226,10 +197,10 @@ def snippet(host: HostProfile, service: ServiceSettings) -> str:
     return host.paste.replace(f"{called}, {named}", f'"env", {variables}{called}, {named}')
 
 
-def command_path() -> str:
+def command_path(name: str = COMMAND) -> str:
     """Return the command of this installation, else the one on `PATH`, else its name."""
-    beside = Path(sys.executable).with_name(COMMAND)
-    return str(beside) if beside.is_file() else shutil.which(COMMAND) or COMMAND
+    beside = Path(sys.executable).with_name(name)
+    return str(beside) if beside.is_file() else shutil.which(name) or name
 
 
 def _address(service: ServiceSettings) -> dict[str, str]:
@@ -245,4 +216,4 @@ def _address(service: ServiceSettings) -> dict[str, str]:
             "the Redis URL contains a password, which must not be written to a settings file; use --http, or omit"
             " redis_url here and set MEESEEKS_REDIS_URL in the environment of the host"
         )
-    return {"MEESEEKS_REDIS_URL": service.redis_url, **folder}
+    return {REDIS_VARIABLE: service.redis_url, **folder}

@@ -15,21 +15,14 @@ from worker.domain.errors import SettingsError
 from worker.hosts import HOSTS, HostProfile
 from worker.operations.hosts import profile_of
 
-from .host_setup import (
-    HostEnvironment,
-    SettingsFileChange,
-    apply_install,
-    apply_uninstall,
-    handler_kind,
-    installed,
-    plan_install,
-    plan_uninstall,
-    plugins,
-    snippet,
-)
+from .host_changes import HostChange, SettingsFileChange, plan_install, plan_uninstall
+from .host_setup import HostEnvironment, handler_kind, installed, mcp_entry, plugins, snippet
 
 HostName = Annotated[str, typer.Argument(metavar="HOST", help=f"One of {', '.join(sorted(HOSTS))}.")]
 InProject = Annotated[bool, typer.Option("--project", help="Use the project's settings file in this folder.")]
+WithMcp = Annotated[
+    bool, typer.Option("--mcp/--no-mcp", help="Add memory as MCP tools, too, where the host has a place.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the change without making it.")]
 
 
@@ -49,11 +42,13 @@ def install(
         str | None,
         typer.Option(help="Store whose memories hosts, MCP servers and commands on this machine use."),
     ] = None,
+    mcp: WithMcp = True,
     force: Annotated[bool, typer.Option("--force", help="Install even if already installed elsewhere.")] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Add the hooks to a host's settings file, or print the snippet to paste. Safe to run again."""
-    service = settings_of(context).service
+    """Add the hooks and the MCP server to a host's settings, or print the snippet to paste. Safe to run again."""
+    settings = settings_of(context)
+    service = settings.service
     environment = HostEnvironment(Path.home(), Path.cwd())
     profile = profile_of(host)
     if user is not None and not dry_run:
@@ -65,26 +60,26 @@ def install(
         _print_snippet(profile, snippet(profile, service))
         return
     kind = handler_kind(profile, service, url=url, http=http, deadline_ms=deadline_ms, project=project, user=stored)
-    file = environment.target(profile.settings, project=project)
     if not force:
-        _refuse_second_copy(profile, environment, file.path)
-    change = plan_install(profile, file, kind)
-    if change.changes and not dry_run:
-        apply_install(change, profile)
-    _print(profile, change, dry_run=dry_run, done="installed", unchanged="already installed")
+        _refuse_second_copy(profile, environment, environment.target(profile.settings, project=project).path)
+    entry = mcp_entry(context.obj, settings, url=url, http=http, project=project, user=stored) if mcp else None
+    change = plan_install(profile, environment, kind, entry, project=project)
+    if not dry_run:
+        change.apply_install()
+    _print(change, dry_run=dry_run, done="installed", unchanged="already installed")
 
 
 def uninstall(context: typer.Context, host: HostName, project: InProject = False, dry_run: DryRun = False) -> None:
-    """Remove the hooks from a host's settings file and restore it as it was."""
+    """Remove the hooks and the MCP server from a host's settings and restore them as they were."""
     settings_of(context)
     environment = HostEnvironment(Path.home(), Path.cwd())
     profile = profile_of(host)
     if profile.settings is None:
         raise SettingsError(f"{profile.title} has no settings file; remove the pasted snippet manually")
-    change = plan_uninstall(profile, environment.target(profile.settings, project=project))
-    if change.changes and not dry_run:
-        apply_uninstall(change)
-    _print(profile, change, dry_run=dry_run, done="uninstalled", unchanged="not installed")
+    change = plan_uninstall(profile, environment, project=project)
+    if not dry_run:
+        change.apply_uninstall()
+    _print(change, dry_run=dry_run, done="uninstalled", unchanged="not installed")
 
 
 def _refuse_second_copy(host: HostProfile, environment: HostEnvironment, path: Path) -> None:
@@ -104,24 +99,35 @@ def _print_snippet(host: HostProfile, paste: str) -> None:
         show_verbatim(paste)
 
 
-def _print(host: HostProfile, change: SettingsFileChange, *, dry_run: bool, done: str, unchanged: str) -> None:
-    path, note = str(change.file.path), host.settings.note if host.settings else ""
-    fields: dict[str, Any] = {"host": host.name, "path": path, "changed": change.changes and not dry_run}
-    if printed_as_json({**fields, "diff": change.diff(), "backup": _backup(change), "note": note or None}):
+def _print(change: HostChange, *, dry_run: bool, done: str, unchanged: str) -> None:
+    host, note = change.host, change.host.settings.note if change.host.settings else ""
+    fields = _fields(change.hooks, dry_run=dry_run)
+    mcp = None if change.mcp is None else _fields(change.mcp, dry_run=dry_run)
+    if printed_as_json({"host": host.name, **fields, "note": note or None, "mcp": mcp}):
         return
-    if not change.changes:
-        say(f"{unchanged}: {path}")
+    if not change.changed:
+        say(f"{unchanged}: {change.hooks.file.path}")
         return
-    if dry_run:
-        show_verbatim(change.diff().rstrip("\n"))
-        return
-    say(f"{done}: {path}")
-    if _backup(change):
-        say(f"backup: {_backup(change)}")
-    if done == "installed":
+    for file in change.changed:
+        _print_file(file, dry_run=dry_run, done=done)
+    if done == "installed" and not dry_run:
         if note:
             say(note)
         say(f"try it: meeseeks doctor {host.name}")
+
+
+def _print_file(change: SettingsFileChange, *, dry_run: bool, done: str) -> None:
+    if dry_run:
+        show_verbatim(change.diff().rstrip("\n"))
+        return
+    say(f"{done}: {change.file.path}")
+    if _backup(change):
+        say(f"backup: {_backup(change)}")
+
+
+def _fields(change: SettingsFileChange, *, dry_run: bool) -> dict[str, Any]:
+    changed = change.changes and not dry_run
+    return {"path": str(change.file.path), "changed": changed, "diff": change.diff(), "backup": _backup(change)}
 
 
 def _backup(change: SettingsFileChange) -> str | None:

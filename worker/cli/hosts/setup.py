@@ -3,89 +3,35 @@
 import asyncio
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hooks.protocol.wire import stored_user
-from worker.adapters.local.service_managers import ManagedService
 from worker.bootstrap.embedded import embedded_is_up
-from worker.cli.background import halt, health_of, launch, own_settings
+from worker.cli.background import halt, health_of, own_settings
 from worker.cli.checks import Check
 from worker.cli.output import fail, printed_as_json, say, show_verbatim, wants_json, warn
 from worker.cli.stored_user import store_user
-from worker.cli.supervision import Keeper, keeper_of, managed_service, possible_keeper, secrets_left_out
+from worker.cli.supervision import keeper_of
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
-from worker.domain.errors import SettingsError
+from worker.domain.errors import MeeseeksError, SettingsError
 from worker.hosts import HOSTS, HostProfile
 from worker.operations.hosts import profile_of
 from worker.settings.injection import Settings
 
-from .host_doctor import examine_host
-from .host_setup import (
-    HostEnvironment,
-    SettingsFileChange,
-    apply_install,
-    apply_uninstall,
-    handler_kind,
-    installed,
-    plan_install,
-    plan_uninstall,
-    plugins,
-)
+from .host_changes import HostChange, plan_install, plan_uninstall
+from .host_doctor import examine_command, examine_host
+from .host_setup import HostEnvironment, handler_kind, mcp_entry, plugins
+from .notes import Notes, find_notes, import_notes
+from .service_plan import ServicePlan, dismiss, plan_service
+from .traces import missing_folders, remember_folders, remove_traces
 
-NOTES = ("CLAUDE.md", "AGENTS.md", ".claude/CLAUDE.md", ".codex/AGENTS.md")
-"""Files with notes for agents, in the home folder or in this one."""
+NO_HOST = "hook"
+"""The name of the test if no host is connected."""
 
-Plan = list[tuple[HostProfile, SettingsFileChange]]
-
-
-@dataclass(frozen=True, slots=True)
-class ServicePlan:
-    """What happens to the service: it runs already, or is started; `keeper` is told to keep it running.
-
-    `former` kept it running until now and is not to do so any more.
-    """
-
-    running: bool
-    keeper: Keeper | None
-    managed: ManagedService | None
-    former: Keeper | None
-
-    @property
-    def file_changes(self) -> bool:
-        """Return whether the service manager's file has to be written."""
-        return self.keeper is not None and self.managed is not None and _text(self.keeper.file) != self.definition
-
-    @property
-    def definition(self) -> str:
-        return "" if self.keeper is None or self.managed is None else self.keeper.manager.definition(self.managed)
-
-    @property
-    def changes(self) -> bool:
-        return self.file_changes or not self.running
-
-    def show(self, home: Path) -> None:
-        keeper = self.keeper
-        if self.former is not None:
-            say(f"- stop the service, and delete {self.former.file}")
-        if keeper is not None and self.file_changes:
-            say(f"- write {keeper.file}, so that {keeper.title} keeps the service running:")
-            show_verbatim("\n".join(f"+{line}" for line in self.definition.splitlines()))
-        if not self.running:
-            say(f"- start the service {f'with {keeper.title}' if keeper else 'in the background'} on {home}")
-        elif self.file_changes and keeper is not None:
-            say(f"- let the running service go on; {keeper.title} starts it from the next login on")
-
-    def apply(self, context: typer.Context, settings: Settings) -> int:
-        """Return the id of the service's process."""
-        if self.former is not None:
-            _dismiss(self.former, settings)
-        if self.keeper is not None and self.managed is not None and self.file_changes:
-            self.keeper.manager.install(self.managed)
-        return int((health_of(settings) if self.running else launch(context, settings))["pid"])
+Checks = dict[str, list[Check]]
 
 
 def setup(
@@ -94,12 +40,21 @@ def setup(
         list[str] | None, typer.Option("--host", help="Connect this host; repeatable. Default: those on this machine.")
     ] = None,
     user: Annotated[str | None, typer.Option(help="Whose memories hosts and commands on this machine use.")] = None,
+    mcp: Annotated[
+        bool, typer.Option("--mcp/--no-mcp", help="Add memory as MCP tools, too, where the host has a place.")
+    ] = True,
+    wanted: Annotated[
+        bool | None, typer.Option("--import/--no-import", help="Import notes for agents without asking, or do not ask.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before changing anything.")] = False,
     background: Annotated[
         bool, typer.Option("--background", help="Run the service without systemd or launchd.")
     ] = False,
     uninstall: Annotated[
         bool, typer.Option("--uninstall", help="Disconnect the hosts and stop the service; memories are kept.")
+    ] = False,
+    delete_memories: Annotated[
+        bool, typer.Option("--delete-memories", help="With --uninstall: delete all memories and other data, too.")
     ] = False,
 ) -> None:
     """Start the service and keep it running, connect the hosts on this machine, and test each with a real prompt.
@@ -108,70 +63,23 @@ def setup(
     """
     settings = own_settings(context)
     environment = HostEnvironment(Path.home(), Path.cwd())
+    if delete_memories and (not uninstall or settings.service.qdrant_url):
+        fail("--delete-memories needs --uninstall, and the embedded store; delete a Qdrant server's collection there")
     if uninstall:
-        _uninstall(settings, environment, yes=yes)
+        _uninstall(settings, environment, yes=yes, everything=delete_memories)
         return
     profiles = [profile_of(name) for name in hosts] if hosts else list(_present(environment))
-    service = _service_plan(context, settings, background=background)
-    plan = _plan(profiles, environment, settings, user)
-    if not wants_json():
-        service.show(settings.service.home)
-        _show(plan)
-    _confirm(changes=service.changes or _changes(plan), yes=yes)
-    pid = service.apply(context, settings)
-    if user is not None:
-        store_user(settings.service.home, user)
-    for profile, change in plan:
-        if change.changes:
-            apply_install(change, profile)
-    checks = {profile.name: asyncio.run(examine_host(profile, settings, quick=False)) for profile in profiles}
-    keeper = keeper_of(settings)
-    _report({"pid": pid, "kept_by": keeper.title if keeper else None}, checks, list(_notes(environment)))
-
-
-def _service_plan(context: typer.Context, settings: Settings, *, background: bool) -> ServicePlan:
-    keeper = None if background else possible_keeper(settings)
-    former = keeper_of(settings) if background else None
-    managed = None if keeper is None else managed_service(context.obj, settings)
-    if managed is not None and (left_out := secrets_left_out(settings)):
-        warn(
-            f"the service does not get {', '.join(left_out)}, because the file that starts it would show it; put the"
-            " key into a settings file (model_api_key of [service]) and name that with --config"
-        )
-    return ServicePlan(former is None and embedded_is_up(settings.service), keeper, managed, former)
-
-
-def _dismiss(keeper: Keeper, settings: Settings) -> None:
-    if embedded_is_up(settings.service):
-        halt(settings)
-    keeper.stop()
-    keeper.remove()
-
-
-def _uninstall(settings: Settings, environment: HostEnvironment, *, yes: bool) -> None:
-    plan: Plan = []
-    for profile in HOSTS.values():
-        if profile.settings is not None and installed(profile, environment):
-            plan.append((profile, plan_uninstall(profile, environment.target(profile.settings, project=False))))
-    running, keeper = embedded_is_up(settings.service), keeper_of(settings)
-    if not wants_json():
-        if running:
-            say(f"- stop the service on {settings.service.home}")
-        if keeper is not None:
-            say(f"- delete {keeper.file}")
-        _show(plan)
-    _confirm(changes=running or keeper is not None or _changes(plan), yes=yes)
-    for _, change in plan:
-        if change.changes:
-            apply_uninstall(change)
-    stopped = halt(settings) if running else None
-    if keeper is not None:
-        _dismiss(keeper, settings)
-    names = [profile.name for profile, change in plan if change.changes]
-    kept = str(settings.service.home)
-    if not printed_as_json({"disconnected": names, "stopped": stopped, "kept": kept}):
-        say(f"disconnected: {', '.join(names) or 'nothing'}{'; the service is stopped' if stopped else ''}")
-        say(f"memories are kept in {kept}; delete this folder to delete them")
+    plan = list(_plan(context, profiles, environment, settings, user, mcp=mcp))
+    service = plan_service(context, settings, background=background)
+    notes = find_notes(environment, settings)
+    _show_plan(service, plan, settings)
+    _confirm(changes=service.changes or any(one.changed for one in plan), yes=yes)
+    imports = _wants_import(notes, wanted=wanted, yes=yes)
+    pid = _apply(context, service, plan, settings, user)
+    imported = import_notes(notes, settings).summary() if imports else None
+    keeper, checks = keeper_of(settings), asyncio.run(_test(profiles, settings))
+    fields = {"pid": pid, "kept_by": keeper.title if keeper else None, "imported": imported}
+    _report(fields, checks, notes.paths if not imports else [])
 
 
 def _present(environment: HostEnvironment) -> Iterator[HostProfile]:
@@ -183,31 +91,36 @@ def _present(environment: HostEnvironment) -> Iterator[HostProfile]:
             yield profile
 
 
-def _plan(profiles: Sequence[HostProfile], environment: HostEnvironment, settings: Settings, user: str | None) -> Plan:
-    """Return the change of each host's settings file; those with a plugin need none."""
-    service, plan = settings.service, Plan()
-    stored = user or stored_user(str(service.home.absolute()))
+def _plan(
+    context: typer.Context,
+    profiles: Sequence[HostProfile],
+    environment: HostEnvironment,
+    settings: Settings,
+    user: str | None,
+    *,
+    mcp: bool,
+) -> Iterator[HostChange]:
+    """Yield the changes of each host's files; a plugin brings everything that a host needs."""
+    service = settings.service
+    stored, deadline = user or stored_user(str(service.home.absolute())), DEFAULT_HOOK_DEADLINE_MS
+    entry = mcp_entry(context.obj, settings) if mcp else None
     for profile in profiles:
-        if profile.settings is None:
-            raise SettingsError(f"{profile.title} has no settings file; run `meeseeks hosts install {profile.name}`")
         if plugins(profile, environment):
             continue
-        kind = handler_kind(
-            profile, service, url=None, http=False, deadline_ms=DEFAULT_HOOK_DEADLINE_MS, project=False, user=stored
-        )
-        plan.append((profile, plan_install(profile, environment.target(profile.settings, project=False), kind)))
-    return plan
+        kind = handler_kind(profile, service, url=None, http=False, deadline_ms=deadline, project=False, user=stored)
+        yield plan_install(profile, environment, kind, entry)
 
 
-def _changes(plan: Plan) -> bool:
-    return any(change.changes for _, change in plan)
+def _show_plan(service: ServicePlan, plan: Sequence[HostChange], settings: Settings) -> None:
+    if not wants_json():
+        service.show(settings.service.home)
+        _show(plan)
 
 
-def _show(plan: Plan) -> None:
-    for _, change in plan:
-        if change.changes:
-            say(f"- change {change.file.path}:")
-            show_verbatim(change.diff().rstrip("\n"))
+def _show(plan: Sequence[HostChange]) -> None:
+    for change in [change for host in plan for change in host.changed]:
+        say(f"- change {change.file.path}:")
+        show_verbatim(change.diff().rstrip("\n"))
 
 
 def _confirm(*, changes: bool, yes: bool) -> None:
@@ -220,37 +133,122 @@ def _confirm(*, changes: bool, yes: bool) -> None:
         raise typer.Exit(1)
 
 
-def _notes(environment: HostEnvironment) -> Iterator[Path]:
-    for folder in dict.fromkeys((environment.home, environment.project)):
-        yield from (folder / name for name in NOTES if (folder / name).is_file())
+def _wants_import(notes: Notes, *, wanted: bool | None, yes: bool) -> bool:
+    """Show what could be imported, and ask unless it was said."""
+    if not notes.count or wanted is False:
+        return False
+    if not wants_json():
+        for line in notes.lines():
+            show_verbatim(line)
+    if wanted or yes or wants_json() or not sys.stdin.isatty():
+        return bool(wanted)
+    return typer.confirm("Import them?", default=False)
 
 
-def _text(path: Path) -> str | None:
+def _apply(
+    context: typer.Context, service: ServicePlan, plan: Sequence[HostChange], settings: Settings, user: str | None
+) -> int:
+    """Make the changes, note which folders did not exist before, and return the id of the service's process."""
+    home = settings.service.home
+    files = [home / "any", *([service.file] if service.file else [])]
+    files += [change.file.path for host in plan for change in host.changed]
+    remember_folders(home, missing_folders(files))
+    pid = service.apply(context, settings)
+    if user is not None:
+        store_user(home, user)
+    for change in plan:
+        change.apply_install()
+    return pid
+
+
+async def _test(profiles: Sequence[HostProfile], settings: Settings) -> Checks:
+    """Send a test memory through the hook of each host, or through the command if there is none."""
+    if not profiles:
+        return {NO_HOST: await examine_command(settings)}
+    return {profile.name: await examine_host(profile, settings, quick=False) for profile in profiles}
+
+
+def _report(service: dict[str, Any], checks: Checks, notes: Sequence[str]) -> None:
+    works = all(check.ok for found in checks.values() for check in found)
+    hosts = {name: [[one.name, one.ok, one.detail] for one in found] for name, found in checks.items()}
+    times = {name: _usual_ms(found) for name, found in checks.items()}
+    fields = {"hosts": {name: found for name, found in hosts.items() if name != NO_HOST}, "works": works, "ms": times}
+    if not printed_as_json({**service, **fields, "notes": list(notes)}):
+        kept = f", and {service['kept_by']} keeps it running" if service["kept_by"] else ""
+        say(f"the service runs (pid {service['pid']}){kept}")
+        if service["imported"]:
+            say(f"imported: {service['imported']}")
+        for name, found in checks.items():
+            _say_checks(name, found)
+        if NO_HOST in checks:
+            say("no host was found; see `meeseeks hosts install --help`, or docs/hosts.md for others")
+        if notes:
+            say("to import the notes: meeseeks setup --import")
+    if not works:
+        raise typer.Exit(1)
+
+
+def _say_checks(name: str, found: Sequence[Check]) -> None:
+    """Say that it works, or everything that was found."""
+    if all(check.ok for check in found):
+        say(f"{name} works: {_usual_ms(found):.0f} ms, and the test memory is deleted")
+        return
+    for check in found:
+        say(f"{name}: {'ok' if check.ok else 'FAILED'}: {check.name}: {check.detail}")
+
+
+def _usual_ms(found: Sequence[Check]) -> float:
+    return round(max((check.ms for check in found if check.ms is not None), default=0.0), 1)
+
+
+def _uninstall(settings: Settings, environment: HostEnvironment, *, yes: bool, everything: bool) -> None:
+    plan = list(_plan_uninstall(environment))
+    home, running, keeper = settings.service.home, embedded_is_up(settings.service), keeper_of(settings)
+    memories = _memories(settings)
+    if not wants_json():
+        if running:
+            say(f"- stop the service on {home}")
+        if keeper is not None:
+            say(f"- delete {keeper.file}")
+        if everything and memories:
+            say(f"- delete {memories} memories in {home}")
+        _show(plan)
+    _confirm(changes=running or keeper is not None or bool(plan) or (everything and home.is_dir()), yes=yes)
+    for change in plan:
+        change.apply_uninstall()
+    stopped = halt(settings) if running else None
+    if keeper is not None:
+        dismiss(keeper, settings)
+    remove_traces(home, data=everything or memories == 0, everything=everything)
+    kept = str(home) if home.exists() else None
+    names = [change.host.name for change in plan]
+    if not printed_as_json({"disconnected": names, "stopped": stopped, "kept": kept}):
+        say(f"disconnected: {', '.join(names) or 'nothing'}{'; the service is stopped' if stopped else ''}")
+        say(_kept(kept, memories))
+
+
+def _plan_uninstall(environment: HostEnvironment) -> Iterator[HostChange]:
+    for profile in HOSTS.values():
+        try:
+            if profile.settings is not None and (change := plan_uninstall(profile, environment)).changed:
+                yield change
+        except SettingsError as error:
+            warn(str(error))
+
+
+def _memories(settings: Settings) -> int | None:
+    """Return the number of memories in the data folder, `None` if it is not known."""
+    if not settings.service.home.is_dir():
+        return 0
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
+        return int(health_of(settings)["store"]["points"])
+    except MeeseeksError:
         return None
 
 
-def _report(service: dict[str, Any], checks: dict[str, list[Check]], notes: Sequence[Path]) -> None:
-    failed = [check for found in checks.values() for check in found if not check.ok]
-    fields: dict[str, Any] = {
-        **service,
-        "hosts": {name: [[one.name, one.ok, one.detail] for one in found] for name, found in checks.items()},
-        "works": not failed,
-        "notes": [str(path) for path in notes],
-    }
-    if not printed_as_json(fields):
-        kept = f", and {service['kept_by']} keeps it running" if service["kept_by"] else ""
-        say(f"the service runs (pid {service['pid']}){kept}")
-        for name, found in checks.items():
-            for check in found:
-                say(f"{name}: {'ok' if check.ok else 'FAILED'}: {check.name}: {check.detail}")
-            if all(check.ok for check in found):
-                say(f"{name} works")
-        if not checks:
-            say("no host was found; see `meeseeks hosts install --help`, or docs/hosts.md for others")
-        for path in notes:
-            say(f"notes to import: meeseeks import --dry-run {path}")
-    if failed:
-        raise typer.Exit(1)
+def _kept(kept: str | None, memories: int | None) -> str:
+    if kept is None:
+        return "nothing is left"
+    if memories == 0:
+        return f"there are no memories; other files are left in {kept}"
+    return f"memories are kept in {kept}; to delete them, use `meeseeks setup --uninstall --delete-memories`"

@@ -50,7 +50,7 @@ class ImportReport:
     def preview(self, name: str, memory: Memory) -> None:
         """Show a memory as it would be stored."""
         if not wants_json():
-            show_verbatim(_previewed(memory))
+            show_verbatim(previewed(memory))
         elif len(self.memories) < MOST_MEMORIES:
             self.memories.append({"file": name, **to_fields(memory)})
 
@@ -72,7 +72,7 @@ class ImportReport:
     def print(self, report: Path | None, *, dry_run: bool) -> None:
         if printed_as_json(self._as_json(dry_run=dry_run)):
             return
-        say(self._summary())
+        say(self.summary())
         if self.types:
             say("types: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self.types.items()))
         for kind, word in _WORDS.items():
@@ -90,7 +90,8 @@ class ImportReport:
         more = {"memories": self.memories} if dry_run else {"outdated": self.outdated, "gone": self.gone}
         return {**self.counts, "types": self.types, **totals, **remarks, **more}
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """Return the counts as one line."""
         done = [f"{count} {name.replace('_', ' ')}" for name, count in self.counts.items() if count]
         totals = [f"{self.totals[kind]} {_WORDS[kind]}" for kind in (LeftOut, Rejected) if self.totals[kind]]
         said = ", ".join([*done, *totals])
@@ -105,7 +106,8 @@ class ImportReport:
             errors.print(f"and {more} more: {report or 'see --rejected'}", markup=False)
 
 
-def _previewed(memory: Memory) -> str:
+def previewed(memory: Memory) -> str:
+    """Return a memory as one line: its type, day, scope and text."""
     scope = [f"{name} {value}" for name, value in memory.scope if value is not None]
     day = f"{memory.created_at:%Y-%m-%d}" if memory.created_at else "undated"
     place = [f"[{memory.context}]"] if memory.context else []

@@ -47,13 +47,10 @@ def import_memories(
     Whatever is not taken is reported. Nothing is stored twice, and an edited file updates what came from it.
     """
     settings = settings_of(context)
-    options = _Options(mask or settings.service.mask_secrets_at_write, dry_run, outdated)
+    options = ImportOptions(mask or settings.service.mask_secrets_at_write, dry_run, outdated)
     try:
         with reporting(report) as found:
-            selection = sources(paths, wanted)
-            for name, remark in selection.left_out:
-                found.remark(name, remark)
-            asyncio.run(_Import(tenant, selection, found, options).run(settings))
+            import_into(found, settings, sources(paths, wanted), tenant, options)
     except OSError as error:
         fail(str(error))
     found.print(report, dry_run=dry_run)
@@ -62,16 +59,25 @@ def import_memories(
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class ImportOptions:
     mask: bool
-    dry_run: bool
-    outdated: bool
+    dry_run: bool = False
+    outdated: bool = False
+
+
+def import_into(
+    report: ImportReport, settings: Settings, selection: Selection, tenant: str, options: ImportOptions
+) -> None:
+    """Import the files, and report what was done and what was not taken. Raise `OSError`."""
+    for name, remark in selection.left_out:
+        report.remark(name, remark)
+    asyncio.run(_Import(tenant, selection, report, options).run(settings))
 
 
 class _Import:
     """One import. It keeps the texts of each file's memories, unless there are too many to compare."""
 
-    def __init__(self, tenant: str, selection: Selection, report: ImportReport, options: _Options) -> None:
+    def __init__(self, tenant: str, selection: Selection, report: ImportReport, options: ImportOptions) -> None:
         self._tenant = tenant
         self._selection = selection
         self._report = report
