@@ -21,7 +21,8 @@ class Check:
 def report(checks: Sequence[Check]) -> None:
     """Print the findings; exit with code 1 if a check failed."""
     healthy = all(check.ok for check in checks)
-    if not printed_as_json({"healthy": healthy, "checks": [asdict(check) for check in checks]}):
+    found = [{name: said for name, said in asdict(check).items() if said is not None} for check in checks]
+    if not printed_as_json({"healthy": healthy, "checks": found}):
         show(table(None, ["check", "", "finding"], [[c.name, "ok" if c.ok else "FAILED", c.detail] for c in checks]))
         say("all checks passed" if healthy else "some checks failed; see the findings above")
     if not healthy:
