@@ -18,7 +18,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.memory import Memory
 from worker.domain.receipt import Receipt
 from worker.injection.search_only import SearchOnlySelector
-from worker.injection.service import Injection, InjectionParts, InjectionService
+from worker.injection.service import Injection, InjectionParts, InjectionService, NoteUse
 from worker.injection.strategies import Strategies
 from worker.ports.models import ChatModel, Embedder, Selector
 from worker.ports.state import Ledger
@@ -90,6 +90,7 @@ async def open_service(
     relevance_model: Selector | None = None,
     triage: Selector | None = None,
     decision: Selector | None = None,
+    chosen: NoteUse | None = None,
     **config: Any,
 ) -> AsyncIterator[Service]:
     """A service on a store in `folder`; `config` are settings of `[memory_injection]`.
@@ -117,6 +118,7 @@ async def open_service(
             config_for=lambda _: settings,
             clock=lambda: NOW,
             profile=used.profile,
+            chosen=chosen,
         )
     )
     try:

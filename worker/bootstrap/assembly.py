@@ -23,6 +23,7 @@ from worker.injection.sessions import SessionService
 from worker.injection.strategies import Strategies
 from worker.operations.health import health_handler
 from worker.operations.injection import InjectionOperations
+from worker.operations.learning import CueLearning
 from worker.operations.listing import ListingOperations
 from worker.operations.memories import MemoryOperations
 from worker.operations.receipts import ReceiptOperations
@@ -71,6 +72,7 @@ class Parts:
     answered: Callable[[InjectionResult], None] | None
     usage: UsageStore
     deleted: DeletedMemories | None
+    learning: CueLearning | None
 
 
 async def _assemble(
@@ -96,6 +98,7 @@ async def _assemble(
         clock=utc_now,
         profile=profile,
         answered=parts.answered,
+        chosen=parts.learning,
     )
     injection = InjectionService(injecting)
     stack.push_async_callback(injection.drain)
@@ -122,7 +125,7 @@ def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, i
         choosing = replace(parts, prompts=parts.prompts.with_prompt(prompt))
         strategies = _strategies(service, choosing, usable, SearchOnlySelector(injecting.profile))
         own = replace(injecting, strategies=strategies, ledger=ledger, receipts=receipts)
-        return InjectionService(replace(own, config_for=lambda _: config, answered=None, logs=False))
+        return InjectionService(replace(own, config_for=lambda _: config, answered=None, chosen=None, logs=False))
 
     return build
 
@@ -144,7 +147,9 @@ def _receipts(service: ServiceSettings, parts: Parts, store: WholeStore, build: 
 
 
 def _usage(parts: Parts, store: WholeStore) -> UsageOperations:
-    answers = AnswerUsageParts(parts.receipts, parts.ledger, parts.usage, store, parts.live.for_agent, utc_now)
+    answers = AnswerUsageParts(
+        parts.receipts, parts.ledger, parts.usage, store, parts.live.for_agent, utc_now, parts.learning
+    )
     return UsageOperations(AnswerUsage(answers), parts.usage, store)
 
 

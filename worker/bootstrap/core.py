@@ -20,6 +20,8 @@ from worker.adapters.redis.overrides import RedisOverrides
 from worker.domain.errors import QueueError
 from worker.domain.operation import Handlers, by_name
 from worker.operations.hosts import HostOperations, OwnHandlers
+from worker.operations.learning import CueLearning
+from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import INJECT, SESSION_EVENT
 from worker.operations.store import StoreOperations
 from worker.ports.models import Embedder
@@ -88,7 +90,8 @@ async def open_core(
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
         state = ledger, receipts, ChangeLog(), answered, open_usage(service, redis)
         deleted = open_deleted(redis, shared=generation_store.shared)
-        parts = Parts(sparse, models, relevance_model, live, prompts, *state, deleted)
+        learning = CueLearning() if redis is not None else None  # a command without a service ends at once
+        parts = Parts(sparse, models, relevance_model, live, prompts, *state, deleted, learning)
         assemble = partial(_assemble, service, parts, stack)
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
@@ -100,6 +103,9 @@ async def open_core(
         stack.push_async_callback(jobs.aclose)
         about = _about(service, generation_store.live_name, embedder, parts)
         handlers = host.handlers() | by_name(jobs.handlers())
+        if learning is not None:
+            learning.start(LocalOperationClient(handlers))
+            stack.push_async_callback(learning.aclose)
         await _share_block_key(redis)
         own = OwnHandlers(INJECT.handler_in(handlers), SESSION_EVENT.handler_in(handlers))
         names = ProjectFile(service.home / PROJECTS_FILE).name_of

@@ -17,6 +17,7 @@ MOST_LEARNED = 8
 """Maximum cues of a memory that were learned from messages."""
 
 MAX_CUE_CHARS = 200
+"""Maximum characters of a cue."""
 
 
 class CueOrigin(StrEnum):
@@ -25,6 +26,10 @@ class CueOrigin(StrEnum):
     GIVEN = "given"
     MODEL = "model"
     LEARNED = "learned"
+
+
+_MAKING_ROOM = (CueOrigin.LEARNED, CueOrigin.MODEL, CueOrigin.GIVEN)
+"""Origins in the order in which cues make room for others."""
 
 
 def _on_one_line(text: str) -> str:
@@ -86,16 +91,24 @@ def distinct(cues: Iterable[Cue]) -> tuple[Cue, ...]:
 
 
 def with_more(cues: Sequence[Cue], added: Sequence[Cue]) -> tuple[Cue, ...]:
-    """Return `cues` with what `added` says beside them. The maximum holds: a model's cues make room first, then the
-    oldest ones."""
+    """Return `cues` with what `added` says beside them.
+
+    The maximums hold: learned cues make room first, then a model's, then given ones, each time the oldest.
+    """
     known = {cue_key(cue.text) for cue in cues}
-    new = [cue for cue in distinct(added) if cue_key(cue.text) not in known]
-    over = len(cues) + len(new) - MOST_CUES
-    if over <= 0:
-        return (*cues, *new)
-    order = sorted(range(len(cues)), key=lambda place: (cues[place].origin is not CueOrigin.MODEL, place))
-    gone = set(order[:over])
-    return (*(cue for place, cue in enumerate(cues) if place not in gone), *new)[-MOST_CUES:]
+    both = (*cues, *(cue for cue in distinct(added) if cue_key(cue.text) not in known))
+    learned = [place for place, cue in enumerate(both) if cue.origin is CueOrigin.LEARNED]
+    gone = set(learned[: max(0, len(learned) - MOST_LEARNED)])
+    left = (place for place in range(len(both)) if place not in gone)
+    order = sorted(left, key=lambda place: (_MAKING_ROOM.index(both[place].origin), place))
+    gone.update(order[: max(0, len(order) - MOST_CUES)])
+    return tuple(cue for place, cue in enumerate(both) if place not in gone)
+
+
+def of_owner(cues: tuple[Cue, ...], user: str | None) -> tuple[Cue, ...]:
+    """Return the cues without those that were learned from messages of another user than the memory's."""
+    kept = tuple(cue for cue in cues if cue.origin is not CueOrigin.LEARNED or cue.user == user)
+    return cues if len(kept) == len(cues) else kept
 
 
 def _listed(value: Any) -> Any:

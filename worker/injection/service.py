@@ -2,17 +2,18 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
 
-from hooks.contract import InjectionRequest, InjectionResult, ItemSource, Outcome, Reason
+from hooks.contract import Engine, InjectionRequest, InjectionResult, ItemSource, Outcome, Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import QueueError, StoreError
 from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView
 from worker.domain.memory import Candidate, Dropped, EmbedderProfile, Recalled, RecallQuery, Selection, visible_to
+from worker.domain.receipt import Receipt
 from worker.ports.state import Ledger, ReceiptStore
 from worker.query.skipping import effective_mode, skip_reason
 from worker.recall.ranking import within_pool
@@ -41,6 +42,9 @@ MOST_OFFERS = 5
 
 Shown = dict[str, LedgerEntry]
 
+NoteUse = Callable[[Receipt, Sequence[str], InjectionConfig], None]
+"""Is told at once which memories were chosen by a chat model, or used by an answer, for the request of a receipt."""
+
 OPENINGS = frozenset({Reason.EMPTY_MESSAGE, Reason.ATTACHMENT_ONLY, Reason.EMOJI_ONLY, Reason.GREETING})
 """Messages that are not searched with, but still bring pinned memories if they open a session."""
 
@@ -65,8 +69,8 @@ class Injection:
 class InjectionParts:
     """What the service needs.
 
-    `profile` is the embedder's, `None` if vectors are not used. `answered` is called with every new result. `logs`
-    writes a log line per answer; replays turn it off.
+    `profile` is the embedder's, `None` if vectors are not used. `answered` is called with every new result, `chosen`
+    with what a chat model chose. `logs` writes a log line per answer; replays turn it off.
     """
 
     recall: Recall
@@ -77,6 +81,7 @@ class InjectionParts:
     clock: Callable[[], datetime]
     profile: EmbedderProfile | None = None
     answered: Callable[[InjectionResult], None] | None = None
+    chosen: NoteUse | None = None
     logs: bool = True
 
 
@@ -237,7 +242,11 @@ class InjectionService:
 
     async def _record(self, turn: Turn, conclusion: Conclusion, result: InjectionResult) -> None:
         await asyncio.sleep(RECEIPT_AFTER)
-        await self._parts.receipts.write(receipt_of(turn, conclusion, result))
+        receipt = receipt_of(turn, conclusion, result)
+        await self._parts.receipts.write(receipt)
+        by_model = receipt.engine is Engine.LLM and not receipt.degraded
+        if self._parts.chosen is not None and by_model:
+            self._parts.chosen(receipt, receipt.chosen, turn.config)
 
 
 def _scope_of(turn: Turn) -> RecallScope:

@@ -1,11 +1,12 @@
 """Tools with which a host's own agent writes cues for memories that were stored without."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastmcp.tools.base import ToolResult
 from pydantic import BaseModel, Field
 
 from hooks.contract import Key
+from worker.domain.cues import CueOrigin
 from worker.operations.registry import ADD_CUES, EXPORT
 from worker.operations.requests import MAX_BATCH
 
@@ -50,7 +51,7 @@ class CueTools(MemoryTools):
         with tool_errors():
             while True:
                 page = await self._ask(EXPORT, {**payload, "cursor": cursor})
-                found += [one for one in page["memories"] if not one.get("cues") and scope.owns(one)]
+                found += [one for one in page["memories"] if not _has_cues(one) and scope.owns(one)]
                 cursor = page["cursor"]
                 if cursor is None or len(found) > limit:
                     break
@@ -70,6 +71,11 @@ class CueTools(MemoryTools):
         result = ToolAddCuesResult(added=done["added"], unchanged=done["left"], not_found=unknown)
         missing = f"; not found, or not yours: {', '.join(map(shown_id, unknown))}" if unknown else ""
         return answer(result, f"added to {len(result.added)}, unchanged {len(result.unchanged)}{missing}")
+
+
+def _has_cues(memory: dict[str, Any]) -> bool:
+    """Return whether somebody wrote cues for a memory, beside those learned from messages."""
+    return any(cue.get("origin") != CueOrigin.LEARNED for cue in memory.get("cues", ()))
 
 
 def _listed(result: ToolListResult) -> str:

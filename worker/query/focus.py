@@ -83,6 +83,11 @@ def says_too_little(text: str, known: Lexicon) -> bool:
     return found.content <= most
 
 
+def stands_alone(text: str, known: Lexicon) -> bool:
+    """Return whether `text` is clear without earlier turns."""
+    return not (says_too_little(text, known) or _points_back(text, known))
+
+
 def _points_back(text: str, known: Lexicon) -> bool:
     found = wording(text, known) if len(text) <= LONG else None
     return found is not None and (found.refers or found.goes_on)

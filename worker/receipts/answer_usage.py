@@ -13,6 +13,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.errors import NotFound
 from worker.domain.ledger import LedgerKey
 from worker.domain.receipt import Receipt, TurnOf
+from worker.injection.service import NoteUse
 from worker.injection.turn import effective_retention
 from worker.ports.state import Ledger, ReceiptStore, UsageStore
 from worker.ports.store import StoreEngine
@@ -38,6 +39,7 @@ class AnswerUsageParts:
     engine: StoreEngine
     config_for: Callable[[str], InjectionConfig]
     clock: Callable[[], datetime]
+    used: NoteUse | None = None
 
 
 class AnswerUsage:
@@ -66,6 +68,8 @@ class AnswerUsage:
         by_id = {key: key in used for key in texts}
         counted = await self._parts.usage.count(report.tenant, receipt.id, by_id, self._parts.clock())
         log.info("answer_reported", injected=len(texts), used=len(used), counted=counted)
+        if counted and self._parts.used is not None:
+            self._parts.used(receipt, tuple(used), self._parts.config_for(report.agent_id))
         return AnswerReportResult(
             done=True,
             injected=tuple(texts),

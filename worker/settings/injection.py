@@ -72,6 +72,12 @@ class InjectionConfig(TriageSettings):
         "ids, scores, times and reasons). Secrets are always masked.",
     )
 
+    learn_cues: bool = Field(
+        default=True,
+        description="Whether a message for which a chat model chose a memory, or whose answer used it, is kept as a "
+        "cue of that memory, see [cues](cues.md).",
+    )
+
     @property
     def version(self) -> str:
         """A hash of all values."""

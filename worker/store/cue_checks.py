@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import structlog
 
-from worker.domain.cues import cue_key
+from worker.domain.cues import Cue, CueOrigin, cue_key
 from worker.domain.errors import EmbedderError
 from worker.domain.memory import HybridQuery, Memory, MemoryFilter, Vector
 from worker.domain.vectors import Rows, cosine_similarity
@@ -36,14 +36,33 @@ class CueChecks:
         cues = list(texts)
         found = {text for text in cues if cue_key(text) in _KEYS}
         known = await self._rows() if cues else None
-        if known is None or self._embedder is None:
+        if known is None:
             return found
-        least = 2.0 * self._embedder.profile.duplicate - 1.0
         for text in cues:
             vector = vectors.get(text)
-            if vector is not None and float((known @ np.asarray(vector, dtype=np.float32)).max()) >= least:
+            if vector is not None and float((known @ np.asarray(vector, dtype=np.float32)).max()) >= self._same:
                 found.add(text)
         return found
+
+    def repeated(self, memory: Memory, new: Iterable[str], vectors: Mapping[str, Vector | None]) -> set[str]:
+        """Return the new learned cues that say the same as the memory's text or as a cue before them."""
+        arriving, said, found = set(new), [memory.content], set[str]()
+        for cue in sorted(memory.cues, key=lambda cue: cue.text in arriving):
+            learned = cue.text in arriving and cue.origin is CueOrigin.LEARNED
+            if learned and any(self._says_the_same(cue, text, vectors) for text in said):
+                found.add(cue.text)
+            else:
+                said.append(cue.text)
+        return found
+
+    @property
+    def _same(self) -> float:
+        """Return the cosine from which two short messages say the same."""
+        return 2.0 * self._embedder.profile.duplicate - 1.0 if self._embedder else 1.0
+
+    def _says_the_same(self, cue: Cue, text: str, vectors: Mapping[str, Vector | None]) -> bool:
+        cosine = cosine_similarity(vectors.get(cue.text), vectors.get(text))
+        return cue_key(cue.text) == cue_key(text) or (cosine is not None and cosine >= self._same)
 
     async def unrelated(
         self, memory: Memory, texts: Iterable[str], vectors: Mapping[str, Vector | None], store: MemoryStore

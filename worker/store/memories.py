@@ -112,16 +112,21 @@ class MemoryService:
         """
         by_model = any(cue.origin is CueOrigin.MODEL for cue in cues)
 
+        def kept(memory: Memory) -> Memory:
+            left = tuple(cue for cue in memory.cues if not (by_model and cue.origin is CueOrigin.MODEL))
+            return memory.model_copy(update={"cues": left})
+
         def change(present: Memory | None) -> Memory:
             known = _existing(present, memory_id)
             if version not in (None, known.version):
                 return known
-            kept = [cue for cue in known.cues if not (by_model and cue.origin is CueOrigin.MODEL)]
-            memory = known.model_copy(update={"cues": with_more(kept, cues)})
-            return _masked(memory) if self._mask else memory
+            return known.model_copy(update={"cues": with_more(kept(known).cues, accepted)})
 
+        writer = self._writer(tenant)
         try:
-            report = await self._writer(tenant).save({memory_id: change})
+            given = _masked_cues(cues) if self._mask else tuple(cues)
+            accepted = await writer.acceptable(kept(await self._one(tenant, memory_id)), given)
+            report = await writer.save({memory_id: change}) if accepted else StoreReport()
         except NotFound:
             return False
         return bool(report.updated)
@@ -253,9 +258,13 @@ def _masked(memory: Memory) -> Memory:
         "entities": tuple(map(mask_secrets, memory.entities)),
     }
     if memory.cues:
-        update["cues"] = tuple(cue.model_copy(update={"text": mask_secrets(cue.text)}) for cue in memory.cues)
+        update["cues"] = _masked_cues(memory.cues)
     masked = memory.model_copy(update=update)
     return memory if masked == memory else masked
+
+
+def _masked_cues(cues: Sequence[Cue]) -> tuple[Cue, ...]:
+    return tuple(cue.model_copy(update={"text": mask_secrets(cue.text)}) for cue in cues)
 
 
 def _versioned(

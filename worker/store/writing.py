@@ -13,6 +13,7 @@ from itertools import chain
 
 import structlog
 
+from worker.domain.cues import Cue, CueOrigin, of_owner
 from worker.domain.errors import EmbedderError, StoreError
 from worker.domain.memory import Memory, MemoryFilter, Replacement, StoredMemory, StoredState, Vector
 from worker.ports.models import Embedder, SparseEncoder
@@ -134,8 +135,19 @@ class MemoryWriter:
                 outcome.stored[key], outcome.before[key] = memory, present.get(key)
         return refused
 
+    async def acceptable(self, present: Memory, cues: Sequence[Cue]) -> tuple[Cue, ...]:
+        """Return those of the new `cues` that would be stored, so that no others take room."""
+        known = {cue.text for cue in present.cues}
+        new = tuple(cue for cue in cues if cue.text not in known)
+        both = present.model_copy(update={"cues": (*present.cues, *new)})
+        return (await self._specific(both, present)).cues[len(present.cues) :] if new else ()
+
     async def _specific(self, memory: Memory, present: Memory | None) -> Memory:
-        """Return the memory without new cues that fit too many messages."""
+        """Return the memory without new cues that fit too many messages, that were learned from messages of others, or
+        that were learned and say nothing new."""
+        cues = of_owner(memory.cues, memory.scope.user)
+        if cues is not memory.cues:
+            memory = memory.model_copy(update={"cues": cues})
         known = {cue.text for cue in present.cues} if present else set()
         new = [cue.text for cue in memory.cues if cue.text not in known]
         if not new:
@@ -146,8 +158,16 @@ class MemoryWriter:
             memory, (text for text in new if text not in general), vectors, self._store
         )
         self._general |= dict.fromkeys(text for text in new if text in general)
-        kept = tuple(cue for cue in memory.cues if cue.text not in general)
-        return memory.model_copy(update={"cues": kept}) if general else memory
+        left_out = general | (await self._repeated(memory, new) if present else set())
+        kept = tuple(cue for cue in memory.cues if cue.text not in left_out)
+        return memory.model_copy(update={"cues": kept}) if left_out else memory
+
+    async def _repeated(self, memory: Memory, new: Sequence[str]) -> set[str]:
+        """Return the new learned cues that repeat others; those of an import were compared when they were learned."""
+        if not any(cue.origin is CueOrigin.LEARNED and cue.text in new for cue in memory.cues):
+            return set()
+        vectors = await self._embedded([memory.content, *(cue.text for cue in memory.cues)])
+        return self._checks.repeated(memory, new, vectors)
 
     async def _check_scopes(self, memories: Mapping[str, Memory], present: Mapping[str, Memory]) -> None:
         """Raise `MemoryRejected` if a change makes a memory outdated for people who do not see its successor."""

@@ -69,6 +69,18 @@ def test_added_cues_make_room_among_the_models_first() -> None:
     assert with_more(cues, [Cue(text="m3")]) == tuple(cues)
 
 
+def test_learned_cues_make_room_for_each_other_only() -> None:
+    written = [Cue(text=f"g{number}") for number in range(6)]
+    learned = [Cue(text=f"l{number}", origin=CueOrigin.LEARNED) for number in range(9)]
+    full = with_more(written, learned[:8])
+    assert [cue.text for cue in full] == [*(f"g{number}" for number in range(6)), *(f"l{n}" for n in range(2, 8))]
+    assert [cue.text for cue in with_more(full, learned[8:])][6:] == [f"l{number}" for number in range(3, 9)]
+    assert [cue.text for cue in with_more(full, [Cue(text="new")])][6:] == [*(f"l{n}" for n in range(3, 8)), "new"]
+    assert len(with_more((), learned)) == MOST_LEARNED
+    crowded = with_more(written, [Cue(text=f"h{number}") for number in range(6)])
+    assert with_more(crowded, learned) == crowded
+
+
 def test_packed_vectors_keep_their_direction() -> None:
     vectors = [direction(f"v{number}", 384) for number in range(20)]
     query = direction("q", 384)
