@@ -12,7 +12,7 @@ COMMANDS: Mapping[str, tuple[str | None, str]] = {
     "search": ("memory.memories:recall", "Search memories and show their scores and the searches that found them."),
     "list": (
         "memory.memories:list_memories",
-        "List memories page by page, including outdated ones, in no particular order.",
+        "List memories, the newest first and page by page, outdated ones too.",
     ),
     "show": ("memory.memories:show_memory", "Show a memory, its earlier and later versions, and related memories."),
     "edit": (

@@ -20,7 +20,7 @@ class Common:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        import_module("worker.cli.output").say(f"meeseeks {VERSION}")  # rich is slow to load
+        import_module("worker.cli.output").say(f"meeseeks {VERSION}")  # only for this
         raise typer.Exit
 
 

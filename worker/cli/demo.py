@@ -25,7 +25,7 @@ from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.labelled_worlds import LabelledTask, read_world
 
 from .options import settings_of
-from .output import console, fail, printed_as_json, say, table, timing, wants_json
+from .output import fail, printed_as_json, rule, say, show, table, timing, wants_json
 
 TASKS = {
     "backend-team": ("t01", "t12", "t34", "t45", "t50"),
@@ -148,7 +148,7 @@ async def _ready(process: asyncio.subprocess.Process) -> dict[str, Any]:
 
 def _print(answer: DemoAnswer) -> None:
     task, result = answer.task, answer.result
-    console.rule(f"{answer.world} · {task.category}", align="left", style="dim")
+    rule(f"{answer.world} · {task.category}")
     say(f"message  {_short(task.request.message)}")
     say(result.memory_context or f"         nothing injected ({result.reason})")
     fallback = f", fallback after {result.reason}" if result.degraded else ""
@@ -172,13 +172,13 @@ def _short(message: str) -> str:
 
 
 def _print_summary(answers: Sequence[DemoAnswer], about: dict[str, Any], note: str | None) -> None:
-    console.rule(style="dim")
+    rule()
     rows = []
     for one in answers:
         result = one.result
         counts = [result.outcome, len(result.items), result.engine, f"{one.milliseconds:.0f}", _verdict(one)]
         rows.append([one.world, one.task.category, *counts])
-    console.print(table(None, ["memories", "task", "outcome", "injected", "engine", "ms", ""], rows))
+    show(table(None, ["memories", "task", "outcome", "injected", "engine", "ms", ""], rows))
     right = sum(answer.right for answer in answers)
     say(f"\n{right} of {len(answers)} right; store {about['store_at']}, embedder {about['embedder']}.")
     say("These ten tasks are a tour, not a benchmark.")

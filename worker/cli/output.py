@@ -1,32 +1,30 @@
-"""Output of commands: JSON for programs, tables and colours for people; `--json` of the command decides."""
+"""Output of commands: JSON for programs, tables and colours on a terminal, and plain lines elsewhere."""
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NoReturn, TextIO
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.table import Table
 
 from worker.text.terminal import for_terminal
 
-PIPED_WIDTH = 120
-"""Columns of output that does not go to a terminal."""
+GAP = "  "
+"""Between the columns of a plain table."""
 
 
-class TerminalConsole(Console):
-    """The border to the terminal: whatever is printed, no text in it reaches the terminal as a control sequence."""
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table with one row per entry. The columns at `whole` are never cut off, because people copy from them."""
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=for_terminal(segment.text))
+    title: str | None
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    whole: tuple[int, ...] = ()
 
-
-console = TerminalConsole(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
-errors = TerminalConsole(stderr=True, highlight=False)
 
 _wants_json: ContextVar[bool] = ContextVar("wants_json", default=False)
 
@@ -63,34 +61,82 @@ def print_json(value: Any) -> None:
 def fail(message: str) -> NoReturn:
     """Print an error message and exit with code 1."""
     if not printed_as_json({"error": message}):
-        errors.print(f"[red]error:[/red] {_escape(message)}")
+        _complain("error", "red", message)
     raise typer.Exit(1)
 
 
 def warn(message: str) -> None:
     """Print a warning on standard error."""
-    errors.print(f"[yellow]warning:[/yellow] {_escape(message)}")
+    _complain("warning", "yellow", message)
 
 
-def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """Return a table with one row per entry; cells are never read as markup."""
-    drawn = Table(*columns, title=title, title_justify="left", show_edge=False, pad_edge=False)
-    for row in rows:
-        drawn.add_row(*(_escape("" if cell is None else str(cell)) for cell in row))
-    return drawn
+def note(text: str) -> None:
+    """Print a line on standard error."""
+    _complain("", "", text)
 
 
-def show(drawn: Table) -> None:
-    console.print(drawn)
+def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, whole: int = 0) -> TextTable:
+    """Return a table of anything; `whole` is the number of first columns that are never cut off."""
+    cells = tuple(tuple("" if cell is None else str(cell) for cell in row) for row in rows)
+    return TextTable(title, tuple(columns), cells, tuple(range(whole)))
+
+
+def show(drawn: TextTable) -> None:
+    if sys.stdout.isatty():
+        _terminal().draw(drawn)
+    else:
+        _write(sys.stdout, "\n".join(_lines(drawn)))
 
 
 def say(text: str) -> None:
-    console.print(_escape(text))
+    if sys.stdout.isatty():
+        _terminal().say(text, wrap=True)
+    else:
+        _write(sys.stdout, text)
 
 
 def show_verbatim(text: str) -> None:
     """Print text to copy, without wrapping long lines."""
-    console.print(text, markup=False, soft_wrap=True)
+    if sys.stdout.isatty():
+        _terminal().say(text, wrap=False)
+    else:
+        _write(sys.stdout, text)
+
+
+def rule(title: str = "") -> None:
+    """Separate what follows, under a title."""
+    if sys.stdout.isatty():
+        _terminal().rule(title)
+    else:
+        _write(sys.stdout, f"\n{title}" if title else "")
+
+
+def _lines(drawn: TextTable) -> Iterator[str]:
+    """Yield a table as lines with columns of equal width, each entry on one line."""
+    if drawn.title:
+        yield drawn.title
+    rows = [drawn.columns, *([" ".join(cell.split()) for cell in row] for row in drawn.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _complain(kind: str, style: str, text: str) -> None:
+    if not sys.stderr.isatty():
+        _write(sys.stderr, f"{kind}: {text}" if kind else text)
+    elif kind:
+        _terminal().complain(kind, style, text)
+    else:
+        _terminal().note(text)
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(for_terminal(text) + "\n")
+    stream.flush()
+
+
+def _terminal() -> Any:
+    return import_module("worker.cli.terminal")
 
 
 def milliseconds(stages: Mapping[str, float]) -> str:
@@ -112,7 +158,3 @@ def scores(entry: Mapping[str, Any]) -> list[str]:
 def summary(outcome: str, reason: str | None, engine: str, elapsed_ms: float, stages: Mapping[str, float]) -> str:
     """Return one line with the result of a request, who decided it and how long it took."""
     return f"{outcome}{f' ({reason})' if reason else ''} by {engine} in {timing(elapsed_ms, stages)}"
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")

@@ -2,7 +2,8 @@
 
 from rich.progress import Progress, ProgressColumn
 
-from .output import errors, wants_json
+from .output import wants_json
+from .terminal import errors
 
 
 def progress_bar(*columns: ProgressColumn) -> Progress:

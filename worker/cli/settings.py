@@ -18,7 +18,7 @@ from worker.text.excerpts import shortened
 
 from .backend import is_served, local, open_client
 from .options import settings_or_fault
-from .output import console, fail, printed_as_json, say, show, table
+from .output import fail, printed_as_json, rule, say, show, table
 
 ForAgent = Annotated[str | None, typer.Option("--agent", help="Only for this agent (default: all agents).")]
 Key = Annotated[str, typer.Argument(help="Key of `[memory_injection]`.")]
@@ -149,7 +149,7 @@ def _print(view: dict[str, Any]) -> None:
     show(_table(view["memory_injection"]))
     if view["agents"] and not view["agent"]:
         say(f"agents with their own values: {', '.join(view['agents'])}")
-    console.rule(style="dim")
+    rule()
     say("[service], since the process started")
     show(_table(view["service"]))
     _print_problems(view)

@@ -150,11 +150,10 @@ class Visibility:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFilter:
-    """Search filters; without `visibility`, every memory of the tenant is visible.
+    """Search filters; without `visibility`, every memory of the tenant is visible. `importance` is the minimum.
 
-    `user` is the owner. `pointing_at` matches memories with a relation to one of these ids or superseded by one.
-    `entities` are whole names, `names` keys of `worker.text.names`. `since` and `until` match the time of creation or
-    occurrence. `importance` is the minimum.
+    `user` and `project` own it; `pointing_at` matches memories with a relation to one of these or superseded by one;
+    `entities` are whole names, `names` keys of `worker.text.names`; `since` and `until` match creation or occurrence.
     """
 
     visibility: Visibility | None = None
@@ -163,6 +162,7 @@ class MemoryFilter:
     since: datetime | None = None
     until: datetime | None = None
     user: str | None = None
+    project: str | None = None
     pointing_at: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     other_than: tuple[str, ...] = ()

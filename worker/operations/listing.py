@@ -2,11 +2,11 @@
 
 import unicodedata
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 
-from hooks.contract import as_utc
+from hooks.contract import Reason, as_utc
 from worker.domain.deadline import Deadline
-from worker.domain.errors import BadCursor
+from worker.domain.errors import BadCursor, OperationError
 from worker.domain.memory import Memory, MemoryFilter, Visibility, visible_to
 from worker.domain.operation import AnyHandler
 from worker.settings.injection import InjectionConfig
@@ -20,6 +20,10 @@ from .results import MemoryPage
 
 LEAST_S = 0.5
 """Least remaining seconds to read a further page when looking for words."""
+
+
+MOST_DIGITS = 9
+"""Length of a cursor of a list that begins with the newest."""
 
 
 class ListingOperations:
@@ -39,8 +43,7 @@ class ListingOperations:
     async def export(self, request: ExportRequest, deadline: Deadline) -> MemoryPage:
         where = self._where(request)
         if request.newest:
-            found = await self._memories.newest(request.tenant, limit=request.limit, where=where)
-            return MemoryPage(memories=list(found), cursor=None)
+            return await self._newest(request, where, deadline)
         if request.words is not None:
             return await self._with_words(request, request.words, where, deadline)
         page = await self._memories.page(request.tenant, limit=request.limit, cursor=request.cursor, where=where)
@@ -51,6 +54,7 @@ class ListingOperations:
             visibility=self._visibility(request),
             types=request.types,
             user=request.user,
+            project=request.project,
             entities=request.entities,
             since=request.since,
             until=request.until,
@@ -61,6 +65,33 @@ class ListingOperations:
             return None
         shared = self._config_for(request.agent_id).shared_users
         return visible_to(request.scope, request.agent_id, shared, as_utc(self._clock()), replay=False)
+
+    async def _newest(self, request: ExportRequest, where: MemoryFilter, deadline: Deadline) -> MemoryPage:
+        seen = _offset(request.cursor)
+        end = seen + request.limit
+        found: list[Memory] = []
+        if request.words is None and seen == 0:
+            found = list(await self._memories.newest(request.tenant, limit=end + 1, where=where))
+        if not found or _may_be_cut(found, end):
+            found = await self._sorted(request, where, end + 1, deadline)
+        return MemoryPage(memories=found[seen:end], cursor=str(end) if len(found) > end else None)
+
+    async def _sorted(
+        self, request: ExportRequest, where: MemoryFilter, limit: int, deadline: Deadline
+    ) -> list[Memory]:
+        """Return the newest with the words; the store orders only a few. Ties stay in its order of ids."""
+        wanted = _comparable(request.words or "").split()
+        found: list[Memory] = []
+        start = None
+        while True:
+            page = await self._memories.page(request.tenant, limit=MAX_BATCH, cursor=start, where=where)
+            more = [memory for memory in page.memories if _has(memory, wanted)]
+            found = sorted([*found, *more], key=_created, reverse=True)[:limit]
+            if page.cursor is None:
+                return found
+            if deadline.remaining() < LEAST_S:
+                raise OperationError(Reason.DEADLINE, "too many memories to sort in time; narrow the list")
+            start = page.cursor
 
     async def _with_words(
         self, request: ExportRequest, words: str, where: MemoryFilter, deadline: Deadline
@@ -82,6 +113,21 @@ class ListingOperations:
             seen, start = 0, page.cursor
             if deadline.remaining() < LEAST_S:
                 return MemoryPage(memories=found, cursor=_cursor(0, start))
+
+
+def _created(memory: Memory) -> datetime:
+    return as_utc(memory.created_at) if memory.created_at else datetime.min.replace(tzinfo=UTC)
+
+
+def _may_be_cut(found: list[Memory], end: int) -> bool:
+    """Return whether memories of one time go on after the page, of which the store has taken any."""
+    return len(found) > end and _created(found[end - 1]) == _created(found[end])
+
+
+def _offset(cursor: str | None) -> int:
+    if cursor is not None and not (cursor.isdecimal() and cursor.isascii() and len(cursor) <= MOST_DIGITS):
+        raise BadCursor("cursor: unknown; use the cursor of the previous page")
+    return int(cursor or 0)
 
 
 def _has(memory: Memory, words: list[str]) -> bool:

@@ -1,6 +1,7 @@
 """Handlers for receipts: list, show, replay and label them."""
 
 from collections.abc import Callable
+from typing import Any
 
 from worker.domain.deadline import Deadline
 from worker.domain.operation import AnyHandler
@@ -45,8 +46,13 @@ class ReceiptOperations:
 
     async def receipts(self, request: ReceiptsRequest, deadline: Deadline) -> ReceiptList:
         found = await find_receipts(self._receipts, request.tenant, request.where, request.limit)
-        shown = [brief(receipt) if request.brief else receipt.model_dump(mode="json") for receipt in found]
+        shown = [self._shown(receipt, request) for receipt in found]
         return ReceiptList.model_construct(receipts=shown)
+
+    def _shown(self, receipt: Receipt, request: ReceiptsRequest) -> dict[str, Any]:
+        if not request.brief:
+            return receipt.model_dump(mode="json")
+        return {**brief(receipt), **({"message": receipt.request.message} if request.messages else {})}
 
     async def replay(self, request: ReplayReceiptRequest, deadline: Deadline) -> Replay:
         return await self._replayer.replay(request.tenant, request.id, request.changes, deadline)

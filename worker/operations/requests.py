@@ -87,15 +87,16 @@ class UndoRequest(TenantRequest):
 
 
 class ExportRequest(TenantRequest):
-    """A page of a listing, including outdated memories, narrowed by types, owner, names, times and `words` in the text.
+    """A page of a listing, including outdated memories, narrowed by types, owners, names, times and `words` in it.
 
-    With a `scope`, only what is valid and visible to it is listed. `newest` lists the newest, without further pages.
+    With a `scope`, only what is valid and visible to it is listed. `newest` lists the newest first.
     """
 
     cursor: str | None = None
     limit: int = Field(default=100, ge=1, le=MAX_BATCH)
     types: tuple[MemoryType, ...] = ()
     user: Text | None = None
+    project: Text | None = None
     entities: tuple[Text, ...] = ()
     since: UtcTime | None = None
     until: LastMoment | None = None
@@ -121,10 +122,11 @@ class RecallRequest(memories.RecallRequest):
 
 
 class ReceiptsRequest(TenantRequest):
-    """Receipts to list, newest first. `brief` leaves out texts, settings and candidates."""
+    """Receipts to list, newest first. `brief` leaves out texts, settings and candidates, but not `messages`."""
 
     where: ReceiptFilter = ReceiptFilter()
     brief: bool = False
+    messages: bool = False
     limit: int = Field(default=20, ge=1, le=1000)
 
 

@@ -62,7 +62,7 @@ class MemoryHistory(BaseModel):
 
 
 class MemoryPage(BaseModel):
-    """Memories in no particular order. `cursor` requests the next page; `null` marks the last one."""
+    """Memories in no particular order, or the newest first. `cursor` requests the next page; `null` marks the last."""
 
     memories: list[MemoryFields]
     cursor: str | None

@@ -39,3 +39,4 @@ def test_a_command_that_asks_a_running_service_does_not_load_the_service() -> No
 def test_a_command_about_one_memory_does_not_load_readers_of_files() -> None:
     modules = loaded_by("--redis-url", "redis://127.0.0.1:1", "remember", "tea", ends_with=1)
     assert not modules & {"markdown_it", "yaml", "worker.transfer.formats", "worker.text.masking"}
+    assert not {"rich", "worker.cli.terminal"} & modules, "colours are for a terminal"

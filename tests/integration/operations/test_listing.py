@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.service import NOW, Service, fact, open_service
 from worker.domain.deadline import Deadline
-from worker.domain.errors import BadCursor
+from worker.domain.errors import BadCursor, OperationError
 from worker.operations.listing import ListingOperations
 from worker.operations.requests import ExportRequest
 from worker.settings.injection import InjectionConfig
@@ -77,3 +77,42 @@ async def test_a_scope_lists_what_it_sees_the_newest_first(service: Service) -> 
     assert (await listed(service, **seen, limit=1))[0] == ["new"]
     assert (await listed(service, **seen, until="2026-02-15"))[0] == ["shared", "old"]
     assert (await listed(service, newest=True, limit=1))[0] == ["gone"], "without a scope, everything is listed"
+
+
+async def test_the_newest_first_goes_through_every_memory_once_however_many_are_of_one_time(service: Service) -> None:
+    """More memories of one import than the store sorts at a time."""
+    times = ["2026-03-03T00:00:00Z", "2026-03-01T00:00:00Z", "2026-03-01T00:00:00.000001Z"]
+    everything = [
+        fact(f"m{n}", f"Note {n} on {'Billing' if n % 3 else 'shipping'}", created_at=times[min(n % 40, 2)])
+        for n in range(700)
+    ]
+    await service.put([*everything, fact("undated", "From nowhere", created_at=None)])
+    for fields in ({}, {"words": "note billing"}):
+        found = await all_listed(service, newest=True, limit=90, **fields)
+        wanted = [one for one in everything if not fields or "Billing" in one["content"]]
+        assert sorted(found) == sorted([one["id"] for one in wanted] + ([] if fields else ["undated"]))
+        dates = {one["id"]: one["created_at"] for one in everything} | {"undated": ""}
+        order = [("", times[1], times[2], times[0]).index(dates[key]) for key in found]
+        assert order == sorted(order, reverse=True)
+
+
+async def test_the_memories_of_a_project_are_listed(service: Service) -> None:
+    await service.put(
+        [fact("a", "Ours", scope={"project": "api"}), fact("b", "Others", scope={"project": "web"}), fact("c", "All")]
+    )
+    assert await all_listed(service, project="api", newest=True, limit=5) == ["a"]
+    assert await all_listed(service, project="api", limit=5) == ["a"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "1.", "٣", "9" * 10])
+async def test_an_unknown_cursor_of_the_newest_is_refused(service: Service, cursor: str) -> None:
+    with pytest.raises(BadCursor, match="use the cursor of the previous page"):
+        await listed(service, newest=True, cursor=cursor)
+
+
+async def test_no_half_sorted_list_is_given_out_when_time_is_short(service: Service) -> None:
+    await service.put([fact(f"m{n}", f"Note {n}") for n in range(250)])
+    operations = ListingOperations(service.memory_service, lambda _: InjectionConfig(), lambda: NOW)
+    request = ExportRequest(tenant="t1", words="note", newest=True)
+    with pytest.raises(OperationError, match="narrow the list"):
+        await operations.export(request, Deadline.after(0.1))

@@ -136,7 +136,10 @@ def test_receipts_are_listed_by_what_came_of_them(cli: CommandLine) -> None:
     assert "chosen: injected" in shown
     table = cli.ok("receipt")
     assert "2 of 2" in table
-    assert listed[0]["id"] in table, "it is there to be copied"
+    assert listed[0]["id"][:8] in table, "its beginning is enough for every command"
+    assert "thanks!" in table
+    assert table.index("thanks!") < table.index(listed[0]["message"][:20]), "the newest is first"
+    assert json.loads(cli.ok("receipt", listed[0]["id"][:8], "--json"))["id"] == listed[0]["id"]
 
 
 def test_a_receipt_becomes_a_case_that_eval_reads(cli: CommandLine, tmp_path: Path) -> None:

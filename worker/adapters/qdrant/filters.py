@@ -86,8 +86,8 @@ def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]
         return tuple(found)
     if where.visibility is not None:
         found += _visible(where.visibility)
-    if where.user is not None:
-        found.append(Equals("user", str(clean_text(where.user))))
+    owners = {"user": where.user, "project": where.project}
+    found += [Equals(key, str(clean_text(owner))) for key, owner in owners.items() if owner is not None]
     if where.importance is not None:
         found.append(InRange("importance", gte=where.importance))
     for ids, negated in ((where.ids, False), (where.other_than, True)):

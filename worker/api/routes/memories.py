@@ -37,13 +37,16 @@ def _add_listing(app: FastAPI, executor: OperationExecutor) -> None:
         tenant: Tenant = "default",
         types: Annotated[list[MemoryType] | None, Query(alias="type", description="Only these; repeatable.")] = None,
         user: Annotated[Text | None, Query(description="Only memories of this user.")] = None,
+        project: Annotated[Text | None, Query(description="Only memories of this project.")] = None,
         words: Annotated[Text | None, Query(alias="q", description="Only with all of these words in the text.")] = None,
         limit: Annotated[int, Query(ge=1, le=MAX_BATCH)] = 20,
         cursor: Annotated[str | None, Query(description="`cursor` of the previous page.")] = None,
+        newest: Annotated[bool, Query(description="Whether to list the newest first.")] = False,
     ) -> Response:
-        """List memories page by page, including outdated ones, in no particular order."""
-        payload = {"tenant": tenant_of(request, tenant), "types": types or [], "user": user, "words": words}
-        return await executor.answer(request, EXPORT, {**payload, "limit": limit, "cursor": cursor})
+        """List memories page by page, including outdated ones, in no particular order or the newest first."""
+        where = {"types": types or [], "user": user, "project": project, "words": words}
+        payload = {"tenant": tenant_of(request, tenant), **where, "newest": newest, "limit": limit, "cursor": cursor}
+        return await executor.answer(request, EXPORT, payload)
 
 
 def _add_remember(app: FastAPI, executor: OperationExecutor) -> None:

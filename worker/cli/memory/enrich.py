@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from worker.bootstrap.opening import open_cue_writer
 from worker.cli.backend import open_client
 from worker.cli.options import Tenant, settings_of
-from worker.cli.output import errors, fail, printed_as_json, say, wants_json
+from worker.cli.output import fail, note, printed_as_json, say, wants_json
 from worker.cli.progress import progress_bar
 from worker.domain.errors import SettingsError
 from worker.operations.enrichment import Enrichment, EnrichmentLimits, EnrichmentPlan
@@ -70,7 +70,7 @@ def _confirm(model: str, plan: EnrichmentPlan, *, yes: bool) -> None:
         f"tokens, {cost}"
     )
     if not wants_json():
-        errors.print(text, markup=False)
+        note(text)
     if yes:
         return
     if wants_json() or not sys.stdin.isatty():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from hooks.private_files import private_file
-from worker.cli.output import errors, printed_as_json, say, show_verbatim, wants_json
+from worker.cli.output import note, printed_as_json, say, show_verbatim, wants_json
 from worker.domain.memory import Memory
 from worker.text.rendering import flatten
 from worker.transfer.entries import LeftOut, Noted, Rejected, Remark
@@ -101,9 +101,9 @@ class ImportReport:
         prefix = "" if kind is Rejected else f"{word}: "
         for entry in self.remarks[kind]:
             where = f"{entry['file']}, line {entry['line']}" if entry["line"] else entry["file"]
-            errors.print(f"{prefix}{where}: {entry['reason']}", markup=False)
+            note(f"{prefix}{where}: {entry['reason']}")
         if more := self.totals[kind] - len(self.remarks[kind]):
-            errors.print(f"and {more} more: {report or 'see --rejected'}", markup=False)
+            note(f"and {more} more: {report or 'see --rejected'}")
 
 
 def previewed(memory: Memory) -> str:

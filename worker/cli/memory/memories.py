@@ -8,7 +8,7 @@ import typer
 
 from worker.cli.backend import call
 from worker.cli.options import Agent, Project, Tenant, User
-from worker.cli.output import answer, errors, fail, printed_as_json, say, scores, show, table
+from worker.cli.output import answer, fail, note, printed_as_json, say, scores, show, table
 from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType
 from worker.operations.registry import EXPORT, FORGET, RECALL, RELATE, REMEMBER, SHOW, UNDO, UPDATE
@@ -151,18 +151,30 @@ def list_memories(
     context: typer.Context,
     kinds: Types = None,
     user: Annotated[str | None, typer.Option("--user", help="Only memories owned by this user.")] = None,
+    project: Annotated[str | None, typer.Option("--project", help="Only memories of this project.")] = None,
     words: Annotated[str | None, typer.Option("--text", help="Only with all of these words in the text.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="Number of memories to show.")] = 20,
     cursor: Annotated[str | None, typer.Option(help="Cursor printed at the end of the previous page.")] = None,
     tenant: Tenant = "default",
 ) -> None:
-    """List memories page by page, including outdated ones, in no particular order."""
-    payload = {"tenant": tenant, "types": kinds or [], "user": user, "words": words, "limit": limit, "cursor": cursor}
-    page = call(context, EXPORT, payload)
+    """List memories, the newest first and page by page, outdated ones too."""
+    where = {"types": kinds or [], "user": user, "project": project, "words": words}
+    page = call(context, EXPORT, {"tenant": tenant, **where, "newest": True, "limit": limit, "cursor": cursor})
     if printed_as_json(page):
         return
-    show(table(None, ["type", "id", "since", "memory"], [_row(entry) for entry in page["memories"]]))
-    say(f"more: --cursor {page['cursor']}" if page["cursor"] else "end of list")
+    if not page["memories"]:
+        say("no memories" if not any(where.values()) else "no memories like that")
+        return
+    rows = [[*_row(entry)[:3], _owner(entry), _row(entry)[3]] for entry in page["memories"]]
+    show(table(None, ["type", "id", "since", "owner", "memory"], rows))
+    if page["cursor"]:
+        say(f"more: --cursor {page['cursor']}")
+
+
+def _owner(memory: dict[str, Any]) -> str:
+    """Return who sees a memory; empty if everybody does."""
+    owners = memory.get("scope") or {}
+    return ", ".join(name if kind == "user" else f"{kind} {name}" for kind, name in owners.items() if name)
 
 
 def _row(memory: dict[str, Any]) -> list[str]:
@@ -221,4 +233,4 @@ def recall(
     rows = [[*scores(hit), ", ".join(hit["legs"]), hit["type"], hit["id"], hit["text"]] for hit in found["memories"]]
     show(table(None, ["score", "cosine", "keyword", "found by", "type", "id", "memory"], rows))
     if found["degraded"]:
-        errors.print(f"degraded: {found['degraded']}")
+        note(f"degraded: {found['degraded']}")

@@ -17,11 +17,14 @@ from worker.operations.client import OperationClient
 from worker.operations.registry import RECEIPT, RECEIPTS
 from worker.receipts.explaining import WHY
 from worker.receipts.search import ReceiptFilter
+from worker.text.rendering import flatten
 
 CHOSEN, BELOW_CUT = CandidateVerdict.CHOSEN, CandidateVerdict.BELOW_CUT
 
-ID_CHARS = 32
-"""Length of a receipt id, which is never truncated because people copy it."""
+SHOWN_ID = 8
+"""Characters of an id in the list; the beginning of an id is enough for every command."""
+
+MESSAGE_CHARS = 60
 
 Session = Annotated[str | None, typer.Option("--session", help="Only this session.")]
 OneAgent = Annotated[str | None, typer.Option("--agent", help="Only this agent.")]
@@ -91,7 +94,8 @@ def receipt(
     async def work() -> dict[str, Any]:
         async with open_client(settings) as backend:
             if receipt_id is None:
-                return await backend.call(RECEIPTS, {"tenant": tenant, "limit": limit, "where": where, "brief": True})
+                shown = {"brief": True, "messages": True}
+                return await backend.call(RECEIPTS, {"tenant": tenant, "limit": limit, "where": where, **shown})
             return await fetch(backend, tenant, receipt_id)
 
     found = asyncio.run(work())
@@ -111,13 +115,13 @@ def _list(receipts: list[dict[str, Any]]) -> None:
     rows = []
     for entry in receipts:
         at, session = entry["at"][:16].replace("T", " "), f"{entry['session_id']}/{entry['agent_id']}"
-        reason = (entry["reason"] or "") + (" (degraded)" if entry["degraded"] else "")
+        outcome = entry["outcome"] + (f" ({entry['reason']})" if entry["reason"] else "")
+        outcome += ", degraded" if entry["degraded"] else ""
         injected = f"{len(entry['chosen'])} of {entry['considered']}"
-        first = [entry["id"], at, session, entry["outcome"], reason]
-        rows.append([*first, entry["engine"], injected, f"{entry['elapsed_ms']:.0f}"])
-    drawn = table(None, ["receipt", "at", "session/agent", "outcome", "reason", "engine", "injected", "ms"], rows)
-    drawn.columns[0].min_width, drawn.columns[0].no_wrap = ID_CHARS, True
-    show(drawn)
+        message = flatten(entry["message"], MESSAGE_CHARS)
+        rows.append([entry["id"][:SHOWN_ID], at, message, outcome, injected, f"{entry['elapsed_ms']:.0f}", session])
+    columns = ["receipt", "at", "message", "outcome", "injected", "ms", "session/agent"]
+    show(table(None, columns, rows, whole=1))
 
 
 def _explain(found: dict[str, Any]) -> None:
