@@ -14,6 +14,7 @@ from rich.progress import Progress
 from . import choosing, deterministic, hook_command, http, imports, model, pool, queue
 from .measure import Report, Result, conditions, environment
 from .options import WORLDS, Options
+from .outside import benchmark as outside
 from .processes import BenchError
 from .progress import make_progress
 from .report import load, publish, save, show
@@ -27,11 +28,16 @@ BENCHMARKS: dict[str, Run] = {
 ON_WORLDS: dict[str, Run] = {module.NAME: module.run for module in (pool, choosing)}
 """Benchmarks on labelled worlds; they run only when named."""
 
+ON_DATA: dict[str, Run] = {outside.NAME: outside.run}
+"""Benchmarks on data that the user provides; they run only when named."""
+
+ALL = {**BENCHMARKS, **ON_WORLDS, **ON_DATA}
+
 
 def main() -> int:
     arguments = _arguments()
     logging.getLogger("hooks").setLevel(logging.CRITICAL)  # the benchmarks count failures themselves
-    options = Options(arguments.out, arguments.quick, arguments.full, arguments.worlds)
+    options = Options(arguments.out, arguments.quick, arguments.full, arguments.worlds, arguments.data)
     try:
         reports = [] if arguments.publish and not arguments.names else _run_all(arguments, options)
         if arguments.publish:
@@ -44,7 +50,7 @@ def main() -> int:
     return 0
 
 
-_NAMES = f"benchmarks to run: {', '.join(BENCHMARKS)} (the default), {', '.join(ON_WORLDS)}"
+_NAMES = f"benchmarks to run: {', '.join(BENCHMARKS)} (the default), {', '.join((*ON_WORLDS, *ON_DATA))}"
 
 
 def _arguments() -> argparse.Namespace:
@@ -55,15 +61,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--worlds", type=Path, default=WORLDS, help=f"folder of labelled worlds, for {', '.join(ON_WORLDS)}"
     )
+    parser.add_argument("--data", type=Path, help=f"folder of data sets by other authors, for {', '.join(ON_DATA)}")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), help="folder for results")
     parser.add_argument(
         "--publish", action="store_true", help="write docs/benchmarks.md from saved results; run only named benchmarks"
     )
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in {**BENCHMARKS, **ON_WORLDS}]
+    unknown = [name for name in arguments.names if name not in ALL]
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; use {', '.join((*BENCHMARKS, *ON_WORLDS))}")
+        parser.error(f"unknown: {', '.join(unknown)}; use {', '.join(ALL)}")
     return arguments
 
 
@@ -72,7 +79,7 @@ def _run_all(arguments: argparse.Namespace, options: Options) -> list[Report]:
     reports = []
     for name in arguments.names or BENCHMARKS:
         with make_progress() as progress:
-            report = _run({**BENCHMARKS, **ON_WORLDS}[name], options, progress)
+            report = _run(ALL[name], options, progress)
         save(report, options.out)
         reports.append(report)
         if not arguments.json:

@@ -9,9 +9,13 @@ WORLDS = Path("prompts/cases")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a run. `quick` runs briefly; `full` adds cases that take minutes to prepare."""
+    """Options of a run. `quick` runs briefly; `full` adds cases that take minutes to prepare.
+
+    `data` is a folder with data sets by other authors.
+    """
 
     out: Path
     quick: bool = False
     full: bool = False
     worlds: Path = WORLDS
+    data: Path | None = None

@@ -9,6 +9,7 @@ import pytest
 
 from bench.corpus import memories, messages
 from bench.measure import Check, Series, interleaved, percentile
+from bench.outside import peer
 from tests.support.paths import ROOT
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -45,6 +46,40 @@ def test_a_quick_run_prints_json_and_saves_results_and_charts(tmp_path: Path) ->
     published = bench("--publish", "--out", str(tmp_path))
     assert published.returncode == 1
     assert "no results of deterministic, hook_command, http, model" in published.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_data_sets_by_other_authors_are_measured_from_a_folder(tmp_path: Path) -> None:
+    done = bench("outside", "--data", str(ROOT / "tests/data/outside"), "--json", "--out", str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    (report,) = json.loads(done.stdout)
+    chosen, order, given = report["result"]["tables"]
+    assert chosen["title"] == "PrecisionMemBench, content only: 7 beliefs, 8 cases, 4 with 5 expected ids"
+    ours = {row[0]: row[1:] for row in chosen["rows"] if not row[0].startswith("mem0")}
+    assert list(ours) == [
+        *(f"relevance model, {profile}" for profile in ("cautious", "balanced", "generous")),
+        "search thresholds alone",
+    ]
+    assert {row[4] for row in ours.values()} == {"0"}, "nothing outdated, foreign or out of scope"
+    assert float(ours["relevance model, generous"][1]) > 0
+    assert [row[0] for row in given["rows"]] == list(ours)
+    shares = {row[0]: [float(share) for share in row[1:]] for row in order["rows"]}
+    assert shares["ours, order of the search"][0] >= 0.5
+    assert all(values == sorted(values) for values in shares.values())
+    assert ("mem0" in shares) == (peer.installed() is not None)
+    assert any("peer not installed" in note for note in report["result"]["notes"]) == (peer.installed() is None)
+    assert "| relevance model, balanced |" in (tmp_path / "outside.md").read_text()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--data", "no-such-folder")])
+def test_a_folder_without_data_sets_is_rejected(arguments: tuple[str, ...]) -> None:
+    done = bench("outside", *arguments)
+
+    assert done.returncode == 1
+    assert "docs/outside-sets.md" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_an_unknown_name_is_rejected() -> None:

@@ -1,0 +1,1 @@
+"""Benchmark on data sets by other authors, beside another memory system."""
