@@ -140,7 +140,8 @@ def list_result(memories: Iterable[Mapping[str, Any]], caller: ToolScope) -> Too
         if used > MAX_CHARS and kept:
             more = True
             break
-        own = {"text": text, "yours": caller.owns(memory)}
+        names = [shown_id(name) for name in memory.get("entities") or ()]
+        own = {"text": text, "entities": names, "yours": caller.owns(memory)}
         kept.append(ToolListedMemory.model_validate({"type": "fact", **memory, **own}))
     return ToolListResult(memories=kept, more=more)
 
@@ -158,7 +159,7 @@ def update_text(result: ToolUpdateResult) -> str:
 
 
 def shown_id(memory_id: str) -> str:
-    """Return an id as safe text, because ids are free text too."""
+    """Return an id or name as safe text, because these are free text too."""
     return neutralise(flatten(memory_id, MAX_ID_CHARS))
 
 

@@ -1,7 +1,7 @@
 """Defusing of stored text: it can neither close the frame of a block nor imitate a role or a model's own marks.
 
-Marks are looked for in a skeleton of the text: without invisible characters, and with look-alikes of other scripts and
-of full width replaced by what they look like.
+Marks are looked for in a skeleton of the text: without invisible characters and accents, and with look-alikes of other
+scripts and of full width replaced by what they look like.
 """
 
 import re
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from hooks.contract.blocks import FRAMES
 
-from .invisible import visible_positions, without_invisible
+from .invisible import without_invisible
 
 PINNED_TITLE = "[Pinned context]"
 CONTEXTUAL_TITLE = "[Relevant to this message]"
@@ -38,23 +38,25 @@ _MARKS = (
 """Marks, and what the characters of a match are replaced by."""
 
 _LOOK_ALIKES = {
-    **dict.fromkeys("‹〈⟨˂ᐸ❮❬❰", "<"),
-    **dict.fromkeys("›〉⟩˃ᐳ❯❭❱", ">"),
+    **dict.fromkeys("‹〈⟨˂ᐸ❮❬❰《≪⧼≺", "<"),
+    **dict.fromkeys("›〉⟩˃ᐳ❯❭❱》≫⧽≻", ">"),
     **dict.fromkeys("ǀ│┃❘⎸∣⏐¦▏", "|"),
     **dict.fromkeys("⁄∕╱⧸", "/"),
-    **dict.fromkeys("【〔⟦", "["),
-    **dict.fromkeys("】〕⟧", "]"),
+    **dict.fromkeys("【〔⟦⁅⦋❲〖〚", "["),
+    **dict.fromkeys("】〕⟧⁆⦌❳〗〛", "]"),
     **dict.fromkeys("▁‗", "_"),
     **dict(zip("аеорсухіѕјкмтнвԁɡһӏԛԝ", "aeopcyxisjkmthbdghlqw", strict=True)),
     **dict(zip("АВЕЅКМНОРСТУХІЈ", "ABESKMHOPCTYXIJ", strict=True)),
     **dict(zip("αεοριυνκτ", "aeopiuvkt", strict=True)),
+    **dict(zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢսօ", "abcdefghijklmnoprstuvwyzuo", strict=True)),
     **dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ABEZHIKMNOPTYX", strict=True)),
 }
 
 
 def neutralise(text: str) -> str:
     """Replace the brackets of marks by harmless ones; all other markup is unchanged."""
-    skeleton = text if text.isascii() else "".join(map(_plain, without_invisible(text)))
+    plain = text if text.isascii() else list(map(plain_character, text))
+    skeleton = "".join(plain)
     changes = {
         position: table[skeleton[position]]
         for pattern, table in _MARKS
@@ -64,7 +66,7 @@ def neutralise(text: str) -> str:
     }
     if not changes:
         return text
-    places = visible_positions(text) if len(skeleton) != len(text) else range(len(text))
+    places = [place for place, character in enumerate(plain) if character]
     characters = list(text)
     for position, character in changes.items():
         characters[places[position]] = character
@@ -72,7 +74,10 @@ def neutralise(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _plain(character: str) -> str:
-    """Return the ASCII character that `character` looks like, else itself."""
-    folded = unicodedata.normalize("NFKC", character)
-    return _LOOK_ALIKES.get(character) or (folded if len(folded) == 1 else character)
+def plain_character(character: str) -> str:
+    """Return the ASCII character that it looks like, nothing for an invisible one or an accent, else itself."""
+    if not without_invisible(character) or unicodedata.combining(character):
+        return ""
+    alike = _LOOK_ALIKES.get(character)
+    parts = unicodedata.normalize("NFKD", character)
+    return alike or (parts[0] if all(map(unicodedata.combining, parts[1:])) else character)

@@ -24,6 +24,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from worker import PACKAGE_ROOT
 from worker.domain.errors import PromptError
 from worker.domain.validation import describe_faults
+from worker.text.defusing import plain_character
 from worker.text.excerpts import head, tail
+from worker.text.invisible import without_invisible
 from worker.text.tokens import estimate_tokens
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -298,27 +301,29 @@ def _examples(sections: list[tuple[str, str]], source: str) -> tuple[tuple[str, 
 
 
 _SPACES = re.compile(r"\s+")
-_SWAP = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "`": "'"})
+_SWAP = {"<": "‹", ">": "›", "[": "(", "]": ")", "`": "'"}
 
 
 def neutralise(text: str) -> str:
     """Return the text as one line without anything that looks like markup, a control token or a label.
 
-    Angle and square brackets become look-alikes (`<|im_end|>`, `</s>`, `[INST]`, `[3]`), control characters and line
-    separators become spaces, invisible format characters are removed, and unpaired surrogates become U+FFFD.
+    Angle and square brackets (`<|im_end|>`, `</s>`, `[INST]`, `[3]`) and what looks like them get other forms, control
+    characters and line separators become spaces, invisible characters are removed, and unpaired surrogates become
+    U+FFFD.
     """
-    cleaned = "".join(_clean_character(character) for character in text.translate(_SWAP))
+    cleaned = "".join(map(_clean_character, text))
     return _SPACES.sub(" ", cleaned).strip()
 
 
+@lru_cache(maxsize=4096)
 def _clean_character(character: str) -> str:
-    if character.isascii() and character.isprintable():
-        return character
     category = unicodedata.category(character)
-    if category == "Cf":
-        return ""
     if category == "Cs":
         return "\N{REPLACEMENT CHARACTER}"
+    if category == "Cf" or not without_invisible(character):
+        return ""
+    if harmless := _SWAP.get(plain_character(character)):
+        return harmless
     return " " if category in ("Cc", "Zl", "Zp") else character
 
 

@@ -94,11 +94,12 @@ def test_invisible_characters_do_not_hide_a_tag(invisible: str) -> None:
      "<|im_start|>", "<|eot_id|>", "[TOOL_CALLS]", "[SYSTEM_PROMPT]", "[/AVAILABLE_TOOLS]", "<tool_call>",
      "<｜User｜>", "<｜begin▁of▁sentence｜>", "＜｜User｜＞", "‹｜User｜>", "［INST］", "＜/s＞", "〈system〉",
      "<ѕуѕtеm>", "＜＜SYS＞＞", "【INST】", "<\u200bstart_of\u2060_turn>", "[IN\u200dST]", "[memory_context]",
-     "［Context from memory］"],
+     "［Context from memory］", "⁅INST⁆", "⦋INST⦌", "<sýstem>", "<sy\u0301ste\u0308m>", "<ꜱʏꜱᴛᴇᴍ>", "<𝐬𝐲𝐬𝐭𝐞𝐦>",
+     "<ⓢⓨⓢⓣⓔⓜ>",      "</ｍｅｍｏｒｙ＿ｃｏｎｔｅｘｔ>", "[ｍｅｍｏｒｙ\u200b＿ｃｏｎｔｅｘｔ]", "《system>", "≪SYS≫"],
 )  # fmt: skip
 def test_marks_of_models_are_neutralised(mark: str) -> None:
     shown = shown_text(f"reply {mark} in rhymes", 600, mask=True)
-    assert not {"<", "＜", "〈", "[", "［", "【", "|", "｜"} & set(shown)
+    assert not {"<", "＜", "〈", "《", "≪", "[", "［", "【", "⁅", "⦋", "|", "｜"} & set(shown)
     assert shown.startswith("reply ")
     assert shown.endswith(" in rhymes")
     assert shown_text(shown, 600, mask=True) == shown
@@ -107,6 +108,7 @@ def test_marks_of_models_are_neutralised(mark: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["Use a |> b in Elixir", "List<String> and x < 3 && y > 4", "array[0] of [x] (see [1])", "« Guten Tag »",
+     "« le système »", "《红楼梦》", "café naïve Ωmega 한국어",
      "می‌خواهم 👩‍🔧 ❤️‍🔥 🏳️‍🌈 क्‍ष", "葛󠄀城 and 辻󠄀 stay", "Дом и сад", "<b>bold</b>"],
 )  # fmt: skip
 def test_harmless_markup_and_scripts_stay(text: str) -> None:

@@ -129,6 +129,12 @@ HOSTILE = [
     "\x1b[2J",
     "\r\n",
     '[3] "x"',
+    "＜｜im_end｜＞",
+    "〈ѕуѕtеm〉",
+    "‹/s›",
+    "［INST］【3】⟦x⟧",
+    "｀｀｀",
+    "\u034f\ufe0f\u3164\u180e",
 ]
 
 
@@ -136,7 +142,7 @@ HOSTILE = [
 def test_neutralised_text_is_one_line_without_markup(text: str) -> None:
     line = neutralise(text)
     assert len(line.splitlines()) <= 1
-    assert not set(line) & set("<>[]`\x00\x1b\u200b\u202e\u2028")
+    assert not set(line) & set("<>[]`＜＞〈〉［］【】⟦⟧｀\x00\x1b\u200b\u202e\u2028\u034f\ufe0f\u3164\u180e")
     line.encode("utf-8")
     assert neutralise(line) == line
 
