@@ -14,8 +14,9 @@ from rich.progress import Progress
 from worker.adapters.qdrant.edge.store import EdgeStore
 from worker.domain.deadline import Deadline
 from worker.domain.kinds import SortKey
-from worker.domain.memory import Hit, HybridQuery, MemoryFilter, StoredMemory, visible_to
+from worker.domain.memory import Hit, HybridQuery, MemoryFilter, StoredMemory
 from worker.domain.timings import Stages
+from worker.domain.visibility import visible_to
 from worker.query.focus import focus
 from worker.recall.recall import Recall, RecallScope
 from worker.recall.searches import first_query

@@ -44,6 +44,13 @@ class ReceiptKeep(StrEnum):
     NUMBERS = "numbers"
 
 
+class ChannelMemories(StrEnum):
+    """Where a memory is told that a channel has, not a user: in that channel, or everywhere."""
+
+    CHANNEL = "channel"
+    EVERYWHERE = "everywhere"
+
+
 class SortKey(StrEnum):
     """Sort order: newest `created_at` first (unknown last), or highest importance first."""
 

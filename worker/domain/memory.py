@@ -1,7 +1,7 @@
 """Memories, searches and selections."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -14,7 +14,6 @@ from hooks.contract import (
     Key,
     Reason,
     RecentMessage,
-    Scope,
     Text,
     UtcTime,
     refuse_bool_as_number,
@@ -85,6 +84,11 @@ class Memory(DomainModel):
     version: int = Field(default=1, ge=1)
     cues: Cues = ()
 
+    @property
+    def room(self) -> str | None:
+        """Return the channel that the memory belongs to, `None` if it belongs to a user or was said in no channel."""
+        return self.channel if self.scope.user is None else None
+
 
 @dataclass(frozen=True, slots=True)
 class SparseVector:
@@ -134,14 +138,16 @@ class Replacement:
 class Visibility:
     """The memories of its tenant that a request may see.
 
-    `users`, `agents` and `projects` are the visible owners besides "everyone". `valid_at` excludes memories expired
-    or superseded at that time; `superseded` keeps the superseded ones. `created_until` excludes newer memories (for
+    `users`, `agents` and `projects` are the visible owners besides "everyone". Of the memories that a channel has
+    and no user, those of `channels` are visible, `None` for all. `valid_at` excludes memories expired or superseded at
+    that time; `superseded` keeps the superseded ones. `created_until` excludes newer memories (for
     replays).
     """
 
     users: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
+    channels: tuple[str, ...] | None = None
     valid_at: datetime | None = None
     created_until: datetime | None = None
     superseded: bool = False
@@ -378,18 +384,6 @@ class SelectionTask:
     user: str | None = None
     channel: str | None = None
     source: str = "user"
-
-
-def visible_to(scope: Scope, agent_id: str, shared_users: Sequence[str], now: datetime, replay: bool) -> Visibility:
-    """Return what a request may see: memories of its user, the shared users, its agent and its project."""
-    users = tuple(dict.fromkeys([*([scope.user] if scope.user else []), *shared_users]))
-    return Visibility(
-        users=users,
-        agents=tuple(dict.fromkeys([scope.agent or agent_id, agent_id])),
-        projects=(scope.project,) if scope.project else (),
-        valid_at=now,
-        created_until=now if replay else None,
-    )
 
 
 def is_superseded(memory: Memory, now: datetime) -> bool:

@@ -12,8 +12,9 @@ from hooks.contract import Engine, InjectionRequest, InjectionResult, ItemSource
 from worker.domain.deadline import Deadline
 from worker.domain.errors import QueueError, StoreError
 from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView
-from worker.domain.memory import Candidate, Dropped, EmbedderProfile, Recalled, RecallQuery, Selection, visible_to
+from worker.domain.memory import Candidate, Dropped, EmbedderProfile, Recalled, RecallQuery, Selection
 from worker.domain.receipt import Receipt
+from worker.domain.visibility import visible_to
 from worker.ports.state import Ledger, ReceiptStore
 from worker.query.skipping import effective_mode, skip_reason
 from worker.recall.ranking import within_pool
@@ -253,7 +254,8 @@ def _scope_of(turn: Turn) -> RecallScope:
     """Return what the request may search."""
     request, config = turn.request, turn.config
     replayed = request.now is not None
-    visibility = visible_to(request.scope, request.agent_id, config.shared_users, turn.now, replay=replayed)
+    channels = config.channels_told(request.scope.channel)
+    visibility = visible_to(request.scope, request.agent_id, config.shared_users, turn.now, replayed, channels)
     visibility = replace(visibility, importance=request.min_importance)
     return RecallScope(request.scope.tenant, visibility, turn.now, request.scope.channel)
 

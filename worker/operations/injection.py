@@ -7,9 +7,10 @@ from hooks.contract import InjectionRequest, InjectionResult, Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import OperationError
 from worker.domain.ledger import LedgerKey
-from worker.domain.memory import Candidate, RecallQuery, visible_to
+from worker.domain.memory import Candidate, RecallQuery
 from worker.domain.operation import AnyHandler, HandlerResult, Undelivered
 from worker.domain.timings import Stages
+from worker.domain.visibility import visible_to
 from worker.injection.service import InjectionService
 from worker.query.time_ranges import HELP
 from worker.recall.ranking import keyword_unit
@@ -71,7 +72,8 @@ class InjectionOperations:
 
     def _scope(self, request: RecallRequest, config: InjectionConfig) -> RecallScope:
         now, replay = request.now or self._clock(), request.now is not None
-        visibility = visible_to(request.scope, request.agent_id, config.shared_users, now, replay=replay)
+        channels = config.channels_told(request.scope.channel, *request.channels, *_given(request.channel))
+        visibility = visible_to(request.scope, request.agent_id, config.shared_users, now, replay, channels)
         return RecallScope(request.scope.tenant, visibility, now, request.scope.channel)
 
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from hooks.contract import Reason, as_utc
 from worker.domain.deadline import Deadline
 from worker.domain.errors import BadCursor, OperationError
-from worker.domain.memory import Memory, MemoryFilter, Visibility, visible_to
+from worker.domain.memory import Memory, MemoryFilter, Visibility
 from worker.domain.operation import AnyHandler
+from worker.domain.visibility import visible_to
 from worker.settings.injection import InjectionConfig
 from worker.store.memories import MemoryService
 from worker.text.lexicon import fold
@@ -63,8 +64,9 @@ class ListingOperations:
     def _visibility(self, request: ExportRequest) -> Visibility | None:
         if request.scope is None:
             return None
-        shared = self._config_for(request.agent_id).shared_users
-        return visible_to(request.scope, request.agent_id, shared, as_utc(self._clock()), replay=False)
+        config, scope, now = self._config_for(request.agent_id), request.scope, as_utc(self._clock())
+        channels = config.channels_told(scope.channel)
+        return visible_to(scope, request.agent_id, config.shared_users, now, replay=False, channels=channels)
 
     async def _newest(self, request: ExportRequest, where: MemoryFilter, deadline: Deadline) -> MemoryPage:
         seen = _offset(request.cursor)

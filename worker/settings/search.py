@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from hooks.contract import Mode
-from worker.domain.kinds import Budget, Language, SortKey
+from worker.domain.kinds import Budget, ChannelMemories, Language, SortKey
 from worker.domain.memory import MemoryType
 from worker.domain.patterns import bounded_pattern
 
@@ -66,6 +66,11 @@ class SearchSettings(SettingsModel):
     )
     shared_users: tuple[str, ...] = Field(
         default=(), description="Owners whose memories are visible to everyone in the tenant, with the owner's name."
+    )
+    channel_memories: ChannelMemories = Field(
+        default=ChannelMemories.CHANNEL,
+        description="Where a memory is told that has a channel and no user: channel (only in that channel, never in a "
+        "private conversation or another channel) or everywhere.",
     )
     deadline_ms: int = Field(
         default=3000,
@@ -169,3 +174,9 @@ class SearchSettings(SettingsModel):
     query_context_chars: int = Field(
         default=400, ge=50, le=4000, description="Maximum number of characters from earlier turns in a query."
     )
+
+    def channels_told(self, *here: str | None) -> tuple[str, ...] | None:
+        """Return the channels whose own memories a request may see that is made in `here`, `None` for all."""
+        if self.channel_memories is ChannelMemories.EVERYWHERE:
+            return None
+        return tuple(channel for channel in here if channel)

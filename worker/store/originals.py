@@ -12,7 +12,6 @@ from worker.domain.memory import (
     HybridQuery,
     Memory,
     MemoryFilter,
-    MemoryScope,
     Relation,
     SparseVector,
     Vector,
@@ -89,15 +88,17 @@ def redirected(memory: Memory, originals: Originals) -> Memory:
 def _query(memory: Memory, dense: Vector | None, sparse: SparseVector) -> HybridQuery | None:
     if dense is None and not sparse.indices:
         return None
-    return HybridQuery(dense, sparse, MemoryFilter(visibility=_seen_by(memory.scope)), SEARCHED)
+    return HybridQuery(dense, sparse, MemoryFilter(visibility=_seen_with(memory)), SEARCHED)
 
 
-def _seen_by(scope: MemoryScope) -> Visibility:
-    """Return what everybody who may see a memory of this scope may see."""
+def _seen_with(memory: Memory) -> Visibility:
+    """Return what everybody who may see the memory may see."""
+    scope = memory.scope
     return Visibility(
         users=(scope.user,) if scope.user else (),
         agents=(scope.agent,) if scope.agent else (),
         projects=(scope.project,) if scope.project else (),
+        channels=(memory.channel,) if memory.channel else (),
         superseded=True,
     )
 

@@ -29,7 +29,7 @@ def by_target(successors: Iterable[Memory]) -> dict[str, list[Memory]]:
 
 def superseded(memory: Memory, successors: Iterable[Memory]) -> Memory:
     """Mark `memory` as superseded by the newest of `successors`, unless its present successor is newer."""
-    seen = (one for one in successors if _covers(one.scope, memory.scope))
+    seen = (one for one in successors if _covers(one, memory))
     newest = max(seen, key=lambda one: (one.created_at or EARLIEST, one.id), default=None)
     since = memory.superseded_at or EARLIEST
     if newest is None or (memory.superseded_by and since >= (newest.created_at or EARLIEST)):
@@ -39,8 +39,9 @@ def superseded(memory: Memory, successors: Iterable[Memory]) -> Memory:
 
 def same_links(memory: Memory, present: Memory | None) -> bool:
     """Return whether `memory` outdates the same ones for the same people as `present`."""
-    return present is not None and (memory.scope, memory.relations, memory.superseded_by) == (
+    return present is not None and (memory.scope, memory.room, memory.relations, memory.superseded_by) == (
         present.scope,
+        present.room,
         present.relations,
         present.superseded_by,
     )
@@ -50,9 +51,9 @@ def check_scopes(memory: Memory, linked: Iterable[Memory]) -> None:
     """Raise `MemoryRejected` if `memory` and one of `linked` would break the rule about who sees a successor."""
     targets = targets_of(memory)
     for other in linked:
-        if other.id in targets and not _covers(memory.scope, other.scope):
+        if other.id in targets and not _covers(memory, other):
             raise MemoryRejected(_narrower(memory.id, other.id))
-        if other.id == memory.superseded_by and not _covers(other.scope, memory.scope):
+        if other.id == memory.superseded_by and not _covers(other, memory):
             raise MemoryRejected(_narrower(other.id, memory.id))
 
 
@@ -63,10 +64,10 @@ def _narrower(successor: str, target: str) -> str:
     )
 
 
-def _covers(wider: MemoryScope, narrower: MemoryScope) -> bool:
+def _covers(wider: Memory, narrower: Memory) -> bool:
     """Return whether everybody who sees `narrower` sees `wider`."""
-    pairs = ((getattr(wider, key), getattr(narrower, key)) for key in MemoryScope.model_fields)
-    return all(owner in (None, other) for owner, other in pairs)
+    pairs = ((getattr(wider.scope, key), getattr(narrower.scope, key)) for key in MemoryScope.model_fields)
+    return all(owner in (None, other) for owner, other in ((wider.room, narrower.room), *pairs))
 
 
 def without(memory: Memory, gone: frozenset[str]) -> Memory:

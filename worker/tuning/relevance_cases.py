@@ -8,8 +8,9 @@ import numpy as np
 
 from hooks.contract import InjectionRequest
 from worker.domain.deadline import Deadline
-from worker.domain.memory import Recalled, SelectionTask, visible_to
+from worker.domain.memory import Recalled, SelectionTask
 from worker.domain.timings import Stages
+from worker.domain.visibility import visible_to
 from worker.injection.duplicates import deduplicate
 from worker.ports.models import Embedder
 from worker.query.focus import focus
@@ -62,7 +63,8 @@ class _Observer:
         now = request.now or self.now
         query = first_query(request, focus(request, config), config)
         replayed = request.now is not None
-        visibility = visible_to(request.scope, request.agent_id, self.world.shared_users, now, replay=replayed)
+        channels = config.channels_told(request.scope.channel)
+        visibility = visible_to(request.scope, request.agent_id, self.world.shared_users, now, replayed, channels)
         scope = RecallScope(self.world.name, visibility, now, request.scope.channel)
         for text in (query.query, *query.also):
             await self.embedder.embed_query(text)  # fill the cache: searches wait only briefly for vectors

@@ -112,6 +112,7 @@ async def test_filters_narrow_and_a_day_is_wanted_whole(oscar: "Client[Any]", ba
         {"id": channel, "content": f"The winch failed again, {channel} says", "created_at": moment, "channel": channel}
         for channel, moment in told_at.items()
     ]
+    memories = [{**memory, "scope": {"user": "oscar"}} for memory in memories]
     await backend.call(PUT, {"tenant": "acme", "memories": memories})
 
     async def ids(**arguments: Any) -> set[str]:

@@ -47,7 +47,22 @@ class HasId:
     negated: bool = False
 
 
-Condition: TypeAlias = Equals | AnyOf | InRange | HasId
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """The value of `key` is not `value`."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """At least one of the conditions is met."""
+
+    options: "tuple[Condition, ...]"
+
+
+Condition: TypeAlias = Equals | AnyOf | InRange | HasId | Differs | Either
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +88,10 @@ class FilterCompiler(Generic[FilterT]):
                 return self.field(key=key, match=self.match_any(list(values)))
             case InRange(key, gt, gte, lte):
                 return self.field(key=key, range=self.within(gt=gt, gte=gte, lte=lte))
+            case Differs(key, value):
+                return self.all_of(must_not=[self.field(key=key, match=self.match_value(value))])
+            case Either(options):
+                return self.all_of(should=[self._compile(option) for option in options])
             case HasId(points, negated):
                 return self.all_of(must_not=[self.has_id(points)]) if negated else self.has_id(points)
             case _:
@@ -114,6 +133,9 @@ def _visible(visibility: Visibility) -> Iterator[Condition]:
     owners = {"user": visibility.users, "agent": visibility.agents, "project": visibility.projects}
     for key, names in owners.items():
         yield AnyOf(key, (EVERYBODY, *(str(clean_text(name)) for name in names)))
+    if visibility.channels is not None:
+        told = ("", *(str(clean_text(name)) for name in visibility.channels))
+        yield Either((AnyOf("channel", told), Differs("user", EVERYBODY)))
     if visibility.valid_at is not None:
         now = timestamp(visibility.valid_at)
         yield InRange("valid_until_ts", gt=now)

@@ -132,3 +132,21 @@ async def test_superseded_memories_can_be_included(north: MemoryStore) -> None:
 async def test_memories_pointing_at_a_memory_are_found(north: MemoryStore) -> None:
     await north.put([stored(memory("m1")), stored(memory("m2", relations=(Relation(kind="part_of", target="m1"),)))])
     assert await found(north, MemoryFilter(pointing_at=("m1",))) == {"m2"}
+
+
+@pytest.mark.parametrize(
+    ("channels", "visible"),
+    [
+        (None, {"plain", "room", "mine"}),
+        ((), {"plain", "mine"}),
+        (("#a",), {"plain", "room", "mine"}),
+        (("#b",), {"plain", "mine"}),
+    ],
+)
+async def test_a_channels_memories_are_found_in_it(
+    north: MemoryStore, channels: tuple[str, ...] | None, visible: set[str]
+) -> None:
+    mine = memory("mine", channel="#a", scope=MemoryScope(user="ada"))
+    await north.put([stored(one) for one in (memory("plain"), memory("room", channel="#a"), mine)])
+    assert await found(north, MemoryFilter(Visibility(users=("ada",), channels=channels))) == visible
+    assert await north.count(MemoryFilter(Visibility(users=("ada",), channels=channels))) == len(visible)
