@@ -1,27 +1,20 @@
 """Build both distributions from a copy of the checkout and use them in new environments."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tarfile
-import venv
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.wheels import CLEAN, DROPPINGS, Built, InstalledService, build, install, make_environment, run
 
 pytestmark = pytest.mark.timeout(600)
 
-DROPPINGS = shutil.ignore_patterns(
-    ".git", ".venv", "__pycache__", "build", "dist", "*.egg-info", "*_cache", ".hypothesis"
-)
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MEESEEKS_"))}
 SILENT_PORT = "redis://127.0.0.1:9/0"
 """The discard port; nothing listens there."""
 
@@ -55,39 +48,6 @@ asyncio.run(main())
 """
 
 
-@dataclass(frozen=True)
-class Built:
-    """The wheels and the source files before the build."""
-
-    root: Path
-    client: Path
-    sdist: Path
-    sources: frozenset[str]
-
-
-def run(command: Sequence[str | Path], cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, env=CLEAN, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def build(project: Path, into: Path, kind: str) -> Path:
-    run([sys.executable, "-m", "build", "--no-isolation", kind, "--outdir", into, project], into.parent)
-    return next(into.iterdir())
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """Build the client first, so that its build files could end up in the root wheel."""
-    base = tmp_path_factory.mktemp("built")
-    tree = base / "tree"
-    shutil.copytree(ROOT, tree, ignore=DROPPINGS)
-    sources = frozenset(path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file())
-    client = build(tree / "hooks", base / "client", "--wheel")
-    assert (tree / "hooks/build").exists()
-    return Built(build(tree, base / "root", "--wheel"), client, build(tree, base / "sdist", "--sdist"), sources)
-
-
 def files(wheel: Path) -> set[str]:
     """Return the files of a wheel without its metadata."""
     with zipfile.ZipFile(wheel) as archive:
@@ -98,35 +58,6 @@ def metadata(wheel: Path) -> str:
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return archive.read(name).decode()
-
-
-def make_environment(folder: Path, *, site_packages: bool = False) -> Path:
-    """Return the Python of a new virtual environment."""
-    venv.EnvBuilder(with_pip=False, symlinks=True, clear=True).create(folder)
-    python = folder / "bin/python"
-    if site_packages:
-        site = next((folder / "lib").glob("python*/site-packages"))
-        shared = next(path for path in sys.path if path.endswith("site-packages"))
-        (site / "shared.pth").write_text(shared + "\n")
-    return python
-
-
-def install(python: Path, *arguments: str | Path) -> None:
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--disable-pip-version-check"]
-    run([*pip, *arguments], python.parent)
-
-
-@pytest.fixture(scope="module")
-def client_python(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with only the client and its locked dependencies."""
-    python = make_environment(tmp_path_factory.mktemp("client") / "env")
-    constraints = python.parents[2] / "constraints.txt"
-    pins = [
-        line.split(" \\")[0] for line in (ROOT / "requirements/service.txt").read_text().splitlines() if "==" in line
-    ]
-    constraints.write_text("\n".join(pins))
-    install(python, "--constraint", constraints, built.client)
-    return python
 
 
 @pytest.fixture
@@ -225,21 +156,21 @@ def test_the_command_is_silent_and_succeeds_without_a_service(
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_the_service_runs_from_its_wheel(built: Built, tmp_path: Path) -> None:
-    python = make_environment(tmp_path / "env", site_packages=True)
-    install(python, "--no-deps", "--ignore-installed", built.root)
-    meeseeks = python.parent / "meeseeks"
-    assert "inject" in run([meeseeks, "--help"], tmp_path)
+def test_the_service_runs_from_its_wheel(service: InstalledService, tmp_path: Path) -> None:
+    python = service.python
+    assert "inject" in run([python.parent / "meeseeks", "--help"], tmp_path)
     where = "import worker, worker.triage.prompt_files as p; print(worker.__file__); print(p.default_prompts_dir())"
     module, prompts = run([python, "-c", where], tmp_path).split()
-    assert Path(module).is_relative_to(tmp_path / "env")
+    assert Path(module).is_relative_to(python.parents[1])
     assert Path(prompts) == Path(module).parent / "_prompts"
     assert (Path(prompts) / "triage.md").is_file()
 
 
-def test_the_installed_service_stores_and_returns_a_memory(built: Built, tmp_path: Path) -> None:
-    python = make_environment(tmp_path / "env", site_packages=True)
-    install(python, "--no-deps", "--ignore-installed", built.root)
-    meeseeks = [python.parent / "meeseeks", "--data-dir", tmp_path / "data"]
-    run([*meeseeks, "remember", "The staging server listens on port 9443"], tmp_path)
-    assert "9443" in run([*meeseeks, "recall", "which port has staging"], tmp_path)
+@pytest.mark.parametrize("command", ["meeseeks", "meeseeks-hook"])
+def test_every_program_says_its_version(
+    built: Built, service: InstalledService, client_python: Path, command: str
+) -> None:
+    said = f"{command} {built.root.name.split('-')[1]}\n"
+    assert run([service.python.parent / command, "--version"], built.root.parent) == said
+    if command == "meeseeks-hook":
+        assert run([client_python.parent / command, "--version"], built.root.parent) == said

@@ -19,7 +19,7 @@ from worker.settings.injection import Settings
 
 from .backend import open_client
 from .options import settings_of
-from .output import answer, fail
+from .output import answer, counted, fail
 from .supervision import keeper_of, log_file, service_command
 
 MOST_LOG_BYTES = 10_000_000
@@ -81,7 +81,7 @@ def status(context: typer.Context) -> None:
     }
     deciding = health["model"] or "the relevance model"
     kept = f", and {keeper.title} keeps it running" if keeper is not None else ""
-    answer(fields, f"running (pid {health['pid']}): {store['points']} memories, {deciding} decides{kept}")
+    answer(fields, f"running (pid {health['pid']}): {counted(store['points'])}, {deciding} decides{kept}")
 
 
 def logs(

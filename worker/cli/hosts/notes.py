@@ -7,6 +7,7 @@ from pathlib import Path
 from worker.cli.memory.import_report import ImportReport, previewed
 from worker.cli.memory.places import Places
 from worker.cli.memory.transfers import ImportOptions, import_into
+from worker.cli.output import counted
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 from worker.settings.injection import Settings
@@ -38,7 +39,7 @@ class Notes:
 
     def lines(self) -> Iterator[str]:
         """Yield what would be imported."""
-        yield f"- notes for agents that could become {self.count} memories:"
+        yield f"- notes for agents that could become {counted(self.count)}:"
         yield from (f"    {path}" for path in self.paths)
         yield from (f"    + {line}" for line in self.first)
         if self.count > len(self.first):

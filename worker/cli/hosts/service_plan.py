@@ -8,7 +8,7 @@ import typer
 from worker.adapters.local.service_managers import ManagedService
 from worker.bootstrap.embedded import embedded_is_up
 from worker.cli.background import halt, health_of, launch
-from worker.cli.output import say, show_verbatim, warn
+from worker.cli.output import show_verbatim, warn
 from worker.cli.supervision import Keeper, keeper_of, managed_service, possible_keeper, secrets_left_out
 from worker.settings.injection import Settings
 
@@ -39,14 +39,14 @@ class ServicePlan:
         """Print what will be done."""
         title = self.keeper.title if self.keeper is not None else ""
         if self.former is not None:
-            say(f"- stop the service, and delete {self.former.file}")
+            show_verbatim(f"- stop the service, and delete {self.former.file}")
         if self.file is not None:
-            say(f"- write {self.file}, so that {title} keeps the service running:")
+            show_verbatim(f"- write {self.file}, so that {title} keeps the service running:")
             show_verbatim("\n".join(f"+{line}" for line in self.definition.splitlines()))
         if not self.running:
-            say(f"- start the service {f'with {title}' if title else 'in the background'} on {home}")
+            show_verbatim(f"- start the service {f'with {title}' if title else 'in the background'} on {home}")
         elif self.file is not None:
-            say(f"- let the running service go on; {title} starts it from the next login on")
+            show_verbatim(f"- let the running service go on; {title} starts it from the next login on")
 
     def apply(self, context: typer.Context, settings: Settings) -> int:
         """Do it, and return the id of the service's process."""

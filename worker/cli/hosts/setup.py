@@ -12,7 +12,7 @@ from hooks.protocol.wire import stored_user
 from worker.bootstrap.embedded import embedded_is_up
 from worker.cli.background import halt, health_of, own_settings
 from worker.cli.checks import Check
-from worker.cli.output import fail, printed_as_json, say, show_verbatim, wants_json, warn
+from worker.cli.output import counted, fail, printed_as_json, say, show_verbatim, wants_json, warn
 from worker.cli.stored_user import store_user
 from worker.cli.supervision import keeper_of
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
@@ -119,7 +119,7 @@ def _show_plan(service: ServicePlan, plan: Sequence[HostChange], settings: Setti
 
 def _show(plan: Sequence[HostChange]) -> None:
     for change in [change for host in plan for change in host.changed]:
-        say(f"- change {change.file.path}:")
+        show_verbatim(f"- change {change.file.path}:")
         show_verbatim(change.diff().rstrip("\n"))
 
 
@@ -207,11 +207,11 @@ def _uninstall(settings: Settings, environment: HostEnvironment, *, yes: bool, e
     memories = _memories(settings)
     if not wants_json():
         if running:
-            say(f"- stop the service on {home}")
+            show_verbatim(f"- stop the service on {home}")
         if keeper is not None:
-            say(f"- delete {keeper.file}")
+            show_verbatim(f"- delete {keeper.file}")
         if everything and memories:
-            say(f"- delete {memories} memories in {home}")
+            show_verbatim(f"- delete {counted(memories)} in {home}")
         _show(plan)
     _confirm(changes=running or keeper is not None or bool(plan) or (everything and home.is_dir()), yes=yes)
     for change in plan:
@@ -224,7 +224,7 @@ def _uninstall(settings: Settings, environment: HostEnvironment, *, yes: bool, e
     names = [change.host.name for change in plan]
     if not printed_as_json({"disconnected": names, "stopped": stopped, "kept": kept}):
         say(f"disconnected: {', '.join(names) or 'nothing'}{'; the service is stopped' if stopped else ''}")
-        say(_kept(kept, memories))
+        show_verbatim(_kept(kept, memories))
 
 
 def _plan_uninstall(environment: HostEnvironment) -> Iterator[HostChange]:
