@@ -10,7 +10,7 @@ LOCKED := pyproject.toml requirements/build.txt
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-local-llm test fuzz packaging lint contracts types bench ci lock clean
+.PHONY: help setup run run-local-llm local-llm test fuzz packaging lint contracts types bench ci lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ run: $(SERVICE) ## Start a service and send ten example tasks through the hook (
 
 run-local-llm: $(SERVICE) $(LOCAL_LLM) ## Do the same with a tiny local model (shows that everything works, not quality)
 	@$(BIN)/python .ci/local_llm_demo.py
+
+local-llm: $(DEV) $(LOCAL_LLM) ## Serve the tiny local model on port 8008 until Ctrl-C (PORT=... for another)
+	@$(BIN)/python -m tests.support.local_llm_server $${PORT:-8008}
 
 test: $(DEV) ## Run the tests except the packaging tests (ARGS=... for pytest options)
 	@$(BIN)/pytest -q -n 2 --dist loadfile --ignore=tests/packaging $(ARGS)

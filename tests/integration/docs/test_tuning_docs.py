@@ -4,6 +4,8 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from tests.support.command_line import CommandLine, command_line
 from tests.support.oracle import heeding
 from tests.support.paths import ROOT
+from tests.support.stack import command
 from tests.support.upstream import Answer, Responder, candidate_lines
 from tests.support.upstream_thread import upstream_thread
 from worker.triage.prompt_files import default_prompts_dir, load_prompt, whole_prompt
@@ -21,6 +24,7 @@ PAGE = ROOT / "docs" / "tuning.md"
 WARMING = 4
 """Requests that only load the model."""
 
+RESTART = "meeseeks restart"
 GROUPS = ("prompts", "eval", "admin")
 WORLD, MODEL, RULE = "community-bot", "ollama_chat/qwen3:4b", "only about the same person or topic"
 
@@ -50,7 +54,9 @@ class Reader:
         words = shlex.split(line, comments=True)
         given = dict(word.split("=", 1) for word in words if re.fullmatch(r"MEESEEKS_\w+=.*", word))
         words = [word for word in words if word.split("=")[0] not in given]
-        if words[0] == "meeseeks":
+        if words[0] == "export":
+            self.variables |= {key: self.filled(one) for key, one in given.items()}
+        elif words[0] == "meeseeks":
             self.run([self.filled(word) for word in words[1:]], {key: self.filled(one) for key, one in given.items()})
         elif words[0] != "ollama":
             subprocess.run(["sh", "-c", line], cwd=self.folder, check=True, timeout=20)
@@ -61,6 +67,9 @@ class Reader:
         return known.get(word, word)
 
     def run(self, words: list[str], variables: dict[str, str]) -> None:
+        if words == ["restart"]:
+            assert command(self.folder, *words, variables=self.variables).returncode == 0
+            return
         shell: CommandLine = command_line(self.folder, **self.variables, **variables)
         found = shell.json(*words)
         member = words[0] in GROUPS and not words[1].startswith("-")
@@ -72,15 +81,36 @@ class Reader:
             self.said["receipt_id"] = found["receipt_id"]
 
 
+def lines_of_the_page(*, served: bool) -> list[str]:
+    blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"))
+    lines = "".join(blocks).splitlines()
+    assert RESTART in lines
+    return [line for line in lines if served or line != RESTART]
+
+
+@contextmanager
+def service_of(folder: Path) -> Iterator[None]:
+    """A service without a chat model that runs when the reader begins, and whatever runs instead at the end."""
+    alone = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
+    assert command(folder, "start", variables=alone).returncode == 0
+    try:
+        yield
+    finally:
+        assert command(folder, "stop", variables=alone).returncode == 0
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_the_tutorial_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("served", [False, True], ids=["alone", "while a service runs"])
+def test_the_tutorial_can_be_followed(served: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(default_prompts_dir(), tmp_path / "prompts")
-    blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"))
-    with upstream_thread(obedient()) as upstream:
+    with ExitStack() as stack:
+        upstream = stack.enter_context(upstream_thread(obedient()))
+        if served:
+            stack.enter_context(service_of(tmp_path))
         reader = Reader(tmp_path, upstream.url)
-        for line in "".join(blocks).splitlines():
+        for line in lines_of_the_page(served=served):
             asked = len(upstream.chats)
             reader.follow(line)
             assert "promote" not in line or len(upstream.chats) - asked <= WARMING
