@@ -1,10 +1,9 @@
 """Assemble the parts of a service from its settings."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -14,6 +13,7 @@ from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.qdrant.edge.generations import EdgeGenerations
 from worker.adapters.redis.ledger import ledger_key
+from worker.domain.cue_progress import CueProgress
 from worker.domain.errors import StoreError
 from worker.domain.model_profile import ModelKind, kind_of
 from worker.domain.operation import AnyHandler, by_name
@@ -23,7 +23,6 @@ from worker.injection.sessions import SessionService
 from worker.injection.strategies import Strategies
 from worker.operations.health import health_handler
 from worker.operations.injection import InjectionOperations
-from worker.operations.learning import CueLearning
 from worker.operations.listing import ListingOperations
 from worker.operations.memories import MemoryOperations
 from worker.operations.receipts import ReceiptOperations
@@ -48,8 +47,9 @@ from worker.triage.decision_scale import read_scales
 from worker.triage.live_selector import LivePrompts, LiveSelector, PromptSet, ask_by_kind, ask_chat, ask_decision
 from worker.triage.prompt_files import Prompt, default_prompts_dir
 
+from .cues import CueMaking
 from .live_core import LiveCore, Serving
-from .opening import ConfiguredModels, OpenedRelevanceModel, open_embedder, server_generations
+from .opening import ConfiguredModels, OpenedRelevanceModel, open_embedder, server_generations, utc_now
 
 log = structlog.get_logger()
 
@@ -72,7 +72,7 @@ class Parts:
     answered: Callable[[InjectionResult], None] | None
     usage: UsageStore
     deleted: DeletedMemories | None
-    learning: CueLearning | None
+    cues: CueMaking | None
 
 
 async def _assemble(
@@ -98,7 +98,7 @@ async def _assemble(
         clock=utc_now,
         profile=profile,
         answered=parts.answered,
-        chosen=parts.learning,
+        chosen=parts.cues.learning if parts.cues else None,
     )
     injection = InjectionService(injecting)
     stack.push_async_callback(injection.drain)
@@ -110,9 +110,14 @@ async def _assemble(
         *_receipts(service, parts, store, _building(service, parts, usable, injecting)).handlers(),
         *_usage(parts, store).handlers(),
         *SettingsOperations(parts.live).handlers(),
-        health_handler(store, states, parts.live, _about(service, name, embedder, parts)),
+        health_handler(store, states, parts.live, _about(service, name, embedder, parts), _cue_progress(parts)),
     )
     return Serving(name, store, embedder, usable is not None, by_name(handlers))
+
+
+def _cue_progress(parts: Parts) -> Callable[[], Awaitable[CueProgress]] | None:
+    log = parts.cues.log if parts.cues else None
+    return None if log is None else lambda: log.read(utc_now())
 
 
 def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, injecting: InjectionParts) -> Build:
@@ -147,8 +152,9 @@ def _receipts(service: ServiceSettings, parts: Parts, store: WholeStore, build: 
 
 
 def _usage(parts: Parts, store: WholeStore) -> UsageOperations:
+    learning = parts.cues.learning if parts.cues else None
     answers = AnswerUsageParts(
-        parts.receipts, parts.ledger, parts.usage, store, parts.live.for_agent, utc_now, parts.learning
+        parts.receipts, parts.ledger, parts.usage, store, parts.live.for_agent, utc_now, learning
     )
     return UsageOperations(AnswerUsage(answers), parts.usage, store)
 
@@ -201,10 +207,6 @@ def _maintenance_context(
         write_barrier=host.write_barrier,
         clock=utc_now,
     )
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _about(service: ServiceSettings, name: str, embedder: Embedder | None, parts: Parts) -> dict[str, Any]:

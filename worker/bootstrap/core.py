@@ -19,9 +19,9 @@ from worker.adapters.redis.block_key import shared_block_key
 from worker.adapters.redis.overrides import RedisOverrides
 from worker.domain.errors import QueueError
 from worker.domain.operation import Handlers, by_name
+from worker.operations.background_cues import Activity
 from worker.operations.hosts import HostOperations, OwnHandlers
 from worker.operations.learning import CueLearning
-from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import INJECT, SESSION_EVENT
 from worker.operations.store import StoreOperations
 from worker.ports.models import Embedder
@@ -35,10 +35,12 @@ from worker.triage.live_selector import LivePrompts
 from worker.triage.prompt_files import default_prompts_dir
 
 from .assembly import Parts, _about, _assemble, _maintenance_context, _recipe, log
+from .cues import CueMaking
 from .live_core import LiveCore
 from .opening import (
     ConfiguredModels,
     make_generations,
+    open_cue_log,
     open_deleted,
     open_embedder,
     open_host_state,
@@ -88,10 +90,13 @@ async def open_core(
         relevance_model = await open_relevance_model(service, embedder, stack)
         models = await open_models(service, _named_models(settings), stack) if with_model else None
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
-        state = ledger, receipts, ChangeLog(), answered, open_usage(service, redis)
+        log = open_cue_log(service, redis) if with_model else None
+        cues = CueMaking(CueLearning(), Activity(), log) if redis is not None else None  # a command ends at once
+        journal = ChangeLog()
+        noted = cues.noting(answered) if cues else answered
+        state = ledger, receipts, journal, noted, open_usage(service, redis)
         deleted = open_deleted(redis, shared=generation_store.shared)
-        learning = CueLearning() if redis is not None else None  # a command without a service ends at once
-        parts = Parts(sparse, models, relevance_model, live, prompts, *state, deleted, learning)
+        parts = Parts(sparse, models, relevance_model, live, prompts, *state, deleted, cues)
         assemble = partial(_assemble, service, parts, stack)
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
@@ -103,9 +108,8 @@ async def open_core(
         stack.push_async_callback(jobs.aclose)
         about = _about(service, generation_store.live_name, embedder, parts)
         handlers = host.handlers() | by_name(jobs.handlers())
-        if learning is not None:
-            learning.start(LocalOperationClient(handlers))
-            stack.push_async_callback(learning.aclose)
+        if cues is not None:
+            cues.start(service, handlers, host.store, journal, stack)
         await _share_block_key(redis)
         own = OwnHandlers(INJECT.handler_in(handlers), SESSION_EVENT.handler_in(handlers))
         names = ProjectFile(service.home / PROJECTS_FILE).name_of

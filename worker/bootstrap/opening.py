@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -30,6 +31,7 @@ from worker.adapters.models.minilm import MiniLmEmbedder
 from worker.adapters.models.ollama import find_chat_model
 from worker.adapters.models.relevance_file import RelevanceProcess, find_folder, read_relevance_model
 from worker.adapters.qdrant.edge.generations import EdgeGenerations, live_folder
+from worker.adapters.redis.cue_log import RedisCueLog
 from worker.adapters.redis.deleted import RedisDeletedMemories
 from worker.adapters.redis.host_state import RedisHostState
 from worker.adapters.redis.ledger import RedisLedger
@@ -42,7 +44,7 @@ from worker.hosts.state import HostState
 from worker.hosts.subagents import PendingSubagents
 from worker.operations.enrichment import Price
 from worker.ports.models import ChatModel, DecisionModel, Embedder
-from worker.ports.state import DeletedMemories, Ledger, ReceiptStore, UsageStore
+from worker.ports.state import CueLog, DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import StoreGenerations
 from worker.relevance.adjustment import fitted_to_another, read_adjustment
 from worker.relevance.model import Adjustment
@@ -58,6 +60,10 @@ log = structlog.get_logger()
 
 LOOK_AGAIN = 30.0
 """Seconds between looks for a local model while there is none."""
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 def make_generations(service: ServiceSettings) -> StoreGenerations:
@@ -98,6 +104,12 @@ def open_receipts(service: ServiceSettings, redis: "Redis | None") -> ReceiptSto
 
 def open_usage(service: ServiceSettings, redis: "Redis | None") -> UsageStore:
     return RedisUsage(redis) if redis is not None else FileUsage(service.home / "usage.json")
+
+
+def open_cue_log(service: ServiceSettings, redis: "Redis | None") -> CueLog | None:
+    """Return the log of the model that writes cues in the background; `None` if none does."""
+    writes = service.cue_calls_per_day > 0 and service.model not in (None, "none")
+    return RedisCueLog(redis, service.cue_calls_per_day) if redis is not None and writes else None
 
 
 def open_deleted(redis: "Redis | None", *, shared: bool) -> DeletedMemories | None:

@@ -18,6 +18,7 @@ from worker.operations.registry import HEALTH
 from worker.settings.injection import Settings
 
 from .backend import open_client
+from .checks import cues_in_words
 from .options import settings_of
 from .output import answer, counted, fail
 from .supervision import keeper_of, log_file, service_command
@@ -78,10 +79,12 @@ def status(context: typer.Context) -> None:
         "model": health["model"],
         "log": str(log_file(settings)),
         "kept_by": keeper.title if keeper is not None else None,
+        "cues": health["cues"],
     }
     deciding = health["model"] or "the relevance model"
     kept = f", and {keeper.title} keeps it running" if keeper is not None else ""
-    answer(fields, f"running (pid {health['pid']}): {counted(store['points'])}, {deciding} decides{kept}")
+    cues = f"; cues: {cues_in_words(health['cues'])}" if health["cues"] else ""
+    answer(fields, f"running (pid {health['pid']}): {counted(store['points'])}, {deciding} decides{kept}{cues}")
 
 
 def logs(

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
 
 import typer
 
-from .output import printed_as_json, say, show, table
+from .output import counted, printed_as_json, say, show, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +29,12 @@ def report(checks: Sequence[Check]) -> None:
         say("all checks passed" if healthy else "some checks failed; see the findings above")
     if not healthy:
         raise typer.Exit(1)
+
+
+def cues_in_words(progress: dict[str, Any]) -> str:
+    """Return how far the background has come with writing cues."""
+    today = f"{progress['calls']} of {progress['most_calls']} calls today"
+    if progress["last_run"] is None:
+        return f"not written yet, {today}"
+    last = datetime.fromisoformat(progress["last_run"])
+    return f"{counted(progress['without_cues'] or 0)} without cues, last run {last:%Y-%m-%d %H:%M} UTC, {today}"

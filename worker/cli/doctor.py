@@ -9,13 +9,14 @@ import typer
 from hooks.contract import InjectionRequest, InjectionResult, Outcome
 from worker.cli.hosts.host_doctor import QUESTION, examine_host, stored_test_memory
 from worker.domain.errors import MeeseeksError
+from worker.operations.background_cues import MOST_FAILURES
 from worker.operations.client import OperationClient
 from worker.operations.hosts import DOCTOR_TENANT, profile_of
 from worker.operations.registry import HEALTH, INJECT
 from worker.settings.injection import Settings
 
 from .backend import is_served, open_client
-from .checks import Check, report
+from .checks import Check, cues_in_words, report
 from .options import settings_or_fault
 from .output import timing
 
@@ -64,7 +65,16 @@ def _findings(health: dict[str, Any]) -> list[Check]:
         Check("embedder", True, health["embedder"] or "none: keyword search only"),
         Check("relevance model", not health["relevance_model"].startswith("broken"), health["relevance_model"]),
         Check("model", True, health["model"] or _without_model(health["relevance_model"])),
+        *([_cues(health["cues"])] if health["cues"] else []),
     ]
+
+
+def _cues(progress: dict[str, Any]) -> Check:
+    """Check the model that writes cues in the background; a single failure is repeated soon."""
+    details = [cues_in_words(progress)]
+    if progress["fault"]:
+        details.append(f"the last run failed: {progress['fault']}")
+    return Check("cues", progress["failures"] < MOST_FAILURES, "; ".join(details))
 
 
 def _paused(health: dict[str, Any], *, wrong: bool) -> Iterator[Check]:

@@ -4,7 +4,7 @@ What is written is stored batch by batch, and memories with cues are skipped, so
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -77,11 +77,18 @@ class EnrichmentReport:
 
 @dataclass(frozen=True, slots=True)
 class EnrichmentLimits:
-    """`redo` also replaces cues of another prompt; `max_cost` is in US dollars."""
+    """`redo` also replaces cues of another prompt; `max_cost` is in US dollars.
+
+    `may_ask` is awaited before each call and returns why there must be none, `wrote` after what it wrote is stored,
+    with the numbers of memories and tokens.
+    """
 
     redo: bool = False
     limit: int | None = None
     max_cost: float | None = None
+    at_once: int = AT_ONCE
+    may_ask: Callable[[], Awaitable[str | None]] | None = None
+    wrote: Callable[[int, int], Awaitable[None]] | None = None
 
 
 class Enrichment:
@@ -99,8 +106,9 @@ class Enrichment:
     async def pending(self, now: datetime) -> list[Memory]:
         """Return the valid memories that need cues, at most `limit`."""
         found: list[Memory] = []
+        redo = self._writer.prompt_id if self._limits.redo else None
         async for page in pages(self._client, self._tenant):
-            found += [memory for memory in page if self._needs_cues(memory, now)]
+            found += [memory for memory in page if needs_cues(memory, now, redo=redo)]
             if self._limits.limit is not None and len(found) >= self._limits.limit:
                 return found[: self._limits.limit]
         return found
@@ -116,19 +124,11 @@ class Enrichment:
     ) -> EnrichmentReport:
         """Write cues; `advance` is called with the number of memories that are done."""
         report = EnrichmentReport(cost=None if self._price is None else 0.0)
-        async for wave in _waves(memories):
+        async for wave in _waves(memories, self._limits.at_once):
             if report.stopped or self._over_budget(report, wave):
                 break
             await asyncio.gather(*(self._batch(batch, report, advance) for batch in wave))
         return report
-
-    def _needs_cues(self, memory: Memory, now: datetime) -> bool:
-        if is_superseded(memory, now) or (memory.valid_until is not None and memory.valid_until <= now):
-            return False
-        by_model = [cue for cue in memory.cues if cue.origin is CueOrigin.MODEL]
-        if by_model:
-            return self._limits.redo and any(cue.prompt != self._writer.prompt_id for cue in by_model)
-        return not any(cue.origin is CueOrigin.GIVEN for cue in memory.cues)
 
     def _over_budget(self, report: EnrichmentReport, wave: Iterable[Sequence[Memory]]) -> bool:
         """Return whether the next calls may exceed the budget, and say so in the report."""
@@ -142,6 +142,7 @@ class Enrichment:
         return True
 
     async def _batch(self, batch: Sequence[Memory], report: EnrichmentReport, advance: Callable[[int], None]) -> None:
+        before = report.input_tokens + report.output_tokens
         cues, added = await self._written(batch, report), list[str]()
         if cues:
             versions = {memory.id: memory.version for memory in batch}
@@ -155,9 +156,14 @@ class Enrichment:
             report.cues += sum(len(cues[key]) for key in added)
         report.left += len(batch) - len(added)
         advance(len(batch))
+        if self._limits.wrote is not None:
+            await self._limits.wrote(len(added), report.input_tokens + report.output_tokens - before)
 
     async def _written(self, batch: Sequence[Memory], report: EnrichmentReport) -> dict[str, tuple[Cue, ...]]:
         """Return the cues of a batch; if the answer is unusable, ask about each memory alone."""
+        if self._limits.may_ask is not None and (refusal := await self._limits.may_ask()) is not None:
+            report.stopped = refusal
+            return {}
         try:
             written = await self._writer.write(batch, Deadline.after(CALL_S))
         except ModelError as error:
@@ -178,7 +184,17 @@ class Enrichment:
         return dict(written.cues)
 
 
-async def _waves(memories: Sequence[Memory]) -> AsyncIterator[list[list[Memory]]]:
+def needs_cues(memory: Memory, now: datetime, *, redo: str | None = None) -> bool:
+    """Return whether a valid memory has neither given cues nor some of a model; with `redo`, of this prompt."""
+    if is_superseded(memory, now) or (memory.valid_until is not None and memory.valid_until <= now):
+        return False
+    by_model = [cue for cue in memory.cues if cue.origin is CueOrigin.MODEL]
+    if by_model:
+        return redo is not None and any(cue.prompt != redo for cue in by_model)
+    return not any(cue.origin is CueOrigin.GIVEN for cue in memory.cues)
+
+
+async def _waves(memories: Sequence[Memory], at_once: int) -> AsyncIterator[list[list[Memory]]]:
     """Yield the batches to write at the same time."""
-    for wave in batches(memories, AT_ONCE * MEMORIES_PER_CALL):
+    for wave in batches(memories, at_once * MEMORIES_PER_CALL):
         yield list(batches(wave, MEMORIES_PER_CALL))

@@ -1,9 +1,12 @@
 """The handler that reports the state of the service."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
+from worker.domain.cue_progress import CueProgress
 from worker.domain.deadline import Deadline
+from worker.domain.errors import QueueError
 from worker.domain.model_profile import ModelState
 from worker.domain.operation import AnyHandler
 from worker.ports.store import StoreEngine
@@ -15,9 +18,19 @@ from .results import HealthResult
 
 
 def health_handler(
-    engine: StoreEngine, models: Callable[[], Iterable[ModelState]], settings: LiveSettings, about: dict[str, Any]
+    engine: StoreEngine,
+    models: Callable[[], Iterable[ModelState]],
+    settings: LiveSettings,
+    about: dict[str, Any],
+    cues: Callable[[], Awaitable[CueProgress]] | None = None,
 ) -> AnyHandler:
+    """Return the handler; `cues` reads the progress of writing cues, `None` if the service writes none."""
+
     async def health(request: NoRequest, deadline: Deadline) -> HealthResult:
-        return HealthResult(store=await engine.health(), models=list(models()), settings=settings.status(), **about)
+        progress = None
+        with suppress(QueueError):  # the other parts are healthy without it
+            progress = await cues() if cues is not None else None
+        store = await engine.health()
+        return HealthResult(store=store, models=list(models()), settings=settings.status(), cues=progress, **about)
 
     return HEALTH.bind(health)

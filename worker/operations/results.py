@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, PlainSerializer
 
 from hooks.contract import Reason
 from hooks.contract.memories import RecalledMemory
+from worker.domain.cue_progress import CueProgress
 from worker.domain.memory import Memory, MemoryType
 from worker.domain.model_profile import ModelState
 from worker.domain.store_health import StoreHealth
@@ -170,6 +171,7 @@ class HealthResult(BaseModel):
     pid: int
     models: list[ModelState]
     settings: dict[str, Any]
+    cues: CueProgress | None = None
 
 
 class StoreJobResult(BaseModel):

@@ -1,9 +1,10 @@
 """Protocols for saved state: ledger, receipts, usage counts, and deleted memories."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
+from worker.domain.cue_progress import CueProgress
 from worker.domain.deleted import DeletedMemory
 from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView
 from worker.domain.receipt import Receipt, ReceiptPage, TurnOf
@@ -115,3 +116,25 @@ class DeletedMemories(Protocol):
     async def drop(self, tenant: str, ids: Sequence[str]) -> frozenset[str]:
         """Keep these no longer, and return the ids of those that were kept."""
         ...
+
+
+class CueLog(Protocol):
+    """Count what the workers spend on cues, by day. Methods raise `QueueError`."""
+
+    async def lead(self, worker: str, lease: timedelta) -> bool:
+        """Return whether this worker may write cues until the lease ends; one at a time may."""
+        ...
+
+    async def take_call(self, now: datetime) -> bool:
+        """Count a call before it is made; return `False` if the budget of the day is spent."""
+        ...
+
+    async def wrote(self, now: datetime, *, memories: int, tokens: int) -> None:
+        """Count the memories that got cues, and the tokens of their call."""
+        ...
+
+    async def ended(self, now: datetime, *, without_cues: int | None, fault: str | None) -> int:
+        """Note the end of a run; return how many runs in a row have failed."""
+        ...
+
+    async def read(self, now: datetime) -> CueProgress: ...

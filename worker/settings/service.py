@@ -63,6 +63,13 @@ class ServiceSettings(SettingsModel):
         default=None,
         description="Chat model that selects memories, as named by LiteLLM; default: a local Ollama model, if any.",
     )
+    cue_calls_per_day: int = Field(
+        default=100,
+        ge=0,
+        le=1_000_000,
+        description="Maximum calls of `model` per day that write cues for new memories in the background, for five "
+        "memories each; 0: none. Without a configured `model`, there are none either.",
+    )
     model_api_base: str | None = Field(default=None, description="Base URL of the model server.")
     model_api_key: str | None = Field(
         default=None, repr=False, description="API key of the model server; providers' own variables work too."

@@ -33,12 +33,14 @@ Address = tuple[str, str]
 
 
 class ChangeLog:
-    """Records which memories are written or deleted between `begin` and `end`."""
+    """Records which memories are written or deleted between `begin` and `end`, and counts the `writes` at all times."""
 
     def __init__(self) -> None:
+        self.writes = 0
         self._changed: dict[Address, None] | None = None
 
     def __call__(self, tenant: str, ids: Iterable[str]) -> None:
+        self.writes += 1
         if self._changed is not None:
             self._changed |= {(tenant, key): None for key in ids}
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import CommandLine, command_line
-from tests.support.upstream import Answer, last_text
+from tests.support.cue_models import CueModel
 from tests.support.upstream_thread import upstream_thread
 from worker import PACKAGE_ROOT
 
@@ -25,23 +24,6 @@ DELAY = 0.15
 @pytest.fixture
 def shell(tmp_path: Path) -> CommandLine:
     return command_line(tmp_path)
-
-
-class Writer:
-    """Writes two cues per note and remembers which notes it was asked about."""
-
-    def __init__(self, delay: float = 0.0, broken: str | None = None) -> None:
-        self.asked: Counter[str] = Counter()
-        self.delay = delay
-        self.broken = broken
-
-    def __call__(self, body: dict[str, Any]) -> Answer:
-        notes = dict(re.findall(r'^\[(\d+)\] "(.*)"$', last_text(body), re.MULTILINE))
-        self.asked.update(notes.values())
-        time.sleep(self.delay)
-        if self.broken and any(self.broken in note for note in notes.values()):
-            return Answer("I would rather not." if len(notes) == 1 else '{"1":["cut off')
-        return Answer(json.dumps({key: [f"who knows {note}?", f"prepare {note}"] for key, note in notes.items()}))
 
 
 def filled(shell: CommandLine, tmp_path: Path, number: int = NUMBER) -> None:
@@ -66,7 +48,7 @@ def at(url: str, folder: Path, **more: str) -> CommandLine:
 def test_memories_get_cues_once_and_keep_those_they_were_given(shell: CommandLine, tmp_path: Path) -> None:
     filled(shell, tmp_path, 7)
     shell.ok("update", "m3", "--cue", "which barge went to harbour three?")
-    writer = Writer()
+    writer = CueModel()
     with upstream_thread(writer) as upstream:
         shell = at(upstream.url, tmp_path)
         refused = shell.run(*ENRICH)
@@ -93,7 +75,7 @@ def test_memories_get_cues_once_and_keep_those_they_were_given(shell: CommandLin
 
 def test_killed_and_started_again_it_loses_and_repeats_nothing(shell: CommandLine, tmp_path: Path) -> None:
     filled(shell, tmp_path)
-    writer = Writer(DELAY)
+    writer = CueModel(DELAY)
     with upstream_thread(writer) as upstream:
         shell = at(upstream.url, tmp_path)
         command = [
@@ -126,7 +108,7 @@ def test_killed_and_started_again_it_loses_and_repeats_nothing(shell: CommandLin
 
 def test_an_unusable_answer_costs_only_the_memory_that_it_is_about(shell: CommandLine, tmp_path: Path) -> None:
     filled(shell, tmp_path, 5)
-    with upstream_thread(Writer(broken="Barge 2 ")) as upstream:
+    with upstream_thread(CueModel(broken="Barge 2 ")) as upstream:
         done = at(upstream.url, tmp_path).json(*ENRICH, "--yes")
     assert (done["enriched"], done["left"], done["stopped"]) == (4, 1, None)
     assert [key for key, cues in exported(shell).items() if not cues] == ["m2"]
@@ -138,7 +120,7 @@ def test_a_new_prompt_can_redo_its_predecessor_s_cues(shell: CommandLine, tmp_pa
     prompts.mkdir()
     (prompts / "triage.md").write_text("---\nid: triage\nversion: 9\nextends: triage\n---\n", encoding="utf-8")
     text = "---\nid: cues\nversion: 2\nextends: cues\n---\n"
-    with upstream_thread(Writer()) as upstream:
+    with upstream_thread(CueModel()) as upstream:
         at(upstream.url, tmp_path).json(*ENRICH, "--yes")
         (prompts / "cues.md").write_text(text, encoding="utf-8")
         other = at(upstream.url, tmp_path, MEESEEKS_PROMPTS_DIR=str(prompts))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from worker.bootstrap.assembly import utc_now
+from worker.bootstrap.opening import utc_now
 from worker.cli.local import open_local, quiet_settings_of
 from worker.cli.output import printed_as_json, say, show, table
 from worker.cli.progress import progress_bar

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from worker.bootstrap.assembly import utc_now
+from worker.bootstrap.opening import utc_now
 from worker.cli.local import quiet_settings_of
 from worker.cli.output import printed_as_json, say, show, table
 from worker.domain.errors import PromptError, SettingsError
