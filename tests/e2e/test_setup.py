@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -110,22 +111,46 @@ def test_a_newcomer_gets_memory_and_can_leave(tmp_path: Path) -> None:
     assert (gone["kept"], (tmp_path / "data").exists()) == (None, False)
 
 
-def test_without_a_host_and_memories_nothing_is_left(tmp_path: Path) -> None:
+def test_it_asks_in_a_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    inside = {"HOME": str(home), "MEESEEKS_MODEL": "none", "MEESEEKS_DATA_DIR": str(home / ".local/share/meeseeks")}
-    words = [sys.executable, "-m", "worker"]
+    (home / "CLAUDE.md").write_text("- Deploys happen on Tuesdays\n", encoding="utf-8")
+    before = tree(home)
+    folder = {"HOME": str(home), "MEESEEKS_DATA_DIR": str(home / ".local/share/meeseeks"), "MEESEEKS_MODEL": "none"}
 
-    def said(*arguments: str) -> str:
-        done = subprocess.run(
-            [*words, *arguments], cwd=home, env=environment(**inside), capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    def talk(answers: str, *arguments: str, exit_code: int = 0) -> str:
+        """Run `meeseeks` with a terminal in which somebody types."""
+        keyboard, terminal = pty.openpty()
+        try:
+            os.write(keyboard, answers.encode())
+            done = subprocess.run(
+                [sys.executable, "-m", "worker", *arguments],
+                cwd=home,
+                env=environment(**folder),
+                stdin=terminal,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=90,
+                check=False,
+            )
+        finally:
+            os.close(keyboard)
+            os.close(terminal)
+        assert done.returncode == exit_code, done.stdout
         return done.stdout
 
+    assert "start the service in the background" in talk("n\n", "setup", "--background", exit_code=1)
+    assert tree(home) == before
     try:
-        assert re.search(r"^hook works: \d+ ms", said("setup", "--yes", "--background"), re.MULTILINE)
+        said = talk("\ny\n", "setup", "--background")
+        assert re.search(r"^hook works: \d+ ms", said, re.MULTILINE)
+        assert "+ preference · undated · everybody · Deploys happen on Tuesdays" in said
+        assert "imported: 1 created" in said
+        (memory,) = json.loads(talk("", "list", "--json"))["memories"]
+        assert memory["content"] == "Deploys happen on Tuesdays"
+        talk("", "forget", memory["id"])
     finally:
-        left = said("setup", "--uninstall", "--yes")
+        left = talk("y\n", "setup", "--uninstall")
     assert left.endswith("nothing is left\n")
-    assert tree(home) == {}
+    assert tree(home) == before
