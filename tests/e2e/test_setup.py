@@ -152,5 +152,6 @@ def test_it_asks_in_a_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None
         talk("", "forget", memory["id"])
     finally:
         left = talk("y\n", "setup", "--uninstall")
+    assert "which holds no memories" in left
     assert left.endswith("nothing is left\n")
     assert tree(home) == before

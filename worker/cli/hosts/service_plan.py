@@ -46,7 +46,9 @@ class ServicePlan:
         if not self.running:
             show_verbatim(f"- start the service {f'with {title}' if title else 'in the background'} on {home}")
         elif self.file is not None:
-            show_verbatim(f"- let the running service go on; {title} starts it from the next login on")
+            show_verbatim(
+                f"- let the running service go on; {title} starts it from the next login or `meeseeks restart` on"
+            )
 
     def apply(self, context: typer.Context, settings: Settings) -> int:
         """Do it, and return the id of the service's process."""

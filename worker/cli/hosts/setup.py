@@ -205,21 +205,23 @@ def _uninstall(settings: Settings, environment: HostEnvironment, *, yes: bool, e
     plan = list(_plan_uninstall(environment))
     home, running, keeper = settings.service.home, embedded_is_up(settings.service), keeper_of(settings)
     memories = _memories(settings)
+    removes = home.is_dir() and (everything or memories == 0)
     if not wants_json():
         if running:
             show_verbatim(f"- stop the service on {home}")
         if keeper is not None:
             show_verbatim(f"- delete {keeper.file}")
-        if everything and memories:
-            show_verbatim(f"- delete {counted(memories)} in {home}")
+        if removes:
+            held = "all memories" if memories is None else counted(memories) if memories else "no memories"
+            show_verbatim(f"- delete the data of the service in {home}, which holds {held}")
         _show(plan)
-    _confirm(changes=running or keeper is not None or bool(plan) or (everything and home.is_dir()), yes=yes)
+    _confirm(changes=running or keeper is not None or bool(plan) or removes, yes=yes)
     for change in plan:
         change.apply_uninstall()
     stopped = halt(settings) if running else None
     if keeper is not None:
         dismiss(keeper, settings)
-    remove_traces(home, data=everything or memories == 0, everything=everything)
+    remove_traces(home, data=removes, everything=everything)
     kept = str(home) if home.exists() else None
     names = [change.host.name for change in plan]
     if not printed_as_json({"disconnected": names, "stopped": stopped, "kept": kept}):
