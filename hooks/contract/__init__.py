@@ -1,5 +1,17 @@
 """The wire contract: frozen pydantic models that the queue, the HTTP API and the command line share."""
 
+from .fields import (
+    Key,
+    KeyName,
+    Name,
+    Text,
+    UtcTime,
+    WireModel,
+    as_utc,
+    clean_text,
+    refuse_bool_as_number,
+    trimmed_name,
+)
 from .injection import (
     DEFAULT_DEADLINE_MS,
     DEFAULT_EVENT_DEADLINE_MS,
@@ -11,7 +23,6 @@ from .injection import (
     InjectionRequest,
     InjectionResult,
     ItemSource,
-    Key,
     Mode,
     Outcome,
     Reason,
@@ -22,13 +33,7 @@ from .injection import (
     SessionEvent,
     SessionEventResult,
     SessionEventType,
-    Text,
-    UtcTime,
-    WireModel,
-    as_utc,
-    clean_text,
     new_turn_id,
-    refuse_bool_as_number,
 )
 from .memories import ForgetResult, RecalledMemory, RecallRequest, RecallResult, RememberResult
 from .usage import AnswerReport, AnswerReportResult
@@ -48,7 +53,9 @@ __all__ = [
     "InjectionResult",
     "ItemSource",
     "Key",
+    "KeyName",
     "Mode",
+    "Name",
     "Outcome",
     "Reason",
     "RecallRequest",
@@ -69,4 +76,5 @@ __all__ = [
     "clean_text",
     "new_turn_id",
     "refuse_bool_as_number",
+    "trimmed_name",
 ]

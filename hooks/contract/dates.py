@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from .injection import UtcTime
+from .fields import UtcTime
 
 _DAY = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*")
 

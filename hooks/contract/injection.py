@@ -4,83 +4,25 @@ Unknown request fields are ignored, so that either side may be upgraded first.
 """
 
 import uuid
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
-    ValidationInfo,
-    field_validator,
     model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import PydanticKnownError
 
 from ..protocol.size import MOST_RECENT, RECENT_HEAD, RECENT_TAIL, clipped
+from .fields import Key, KeyName, LongText, Name, Text, UtcTime, WireModel, without_unset
 
 SCHEMA_VERSION = "1"
 DEFAULT_DEADLINE_MS = 3000
 DEFAULT_EVENT_DEADLINE_MS = 1000
 MAX_DEADLINE_MS = 60_000
-
-
-def clean_text(value: object) -> object:
-    """Replace unpaired surrogates, which JSON allows but UTF-8 does not, with U+FFFD. Return other values unchanged."""
-    if not isinstance(value, str) or value.isascii():
-        return value
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return value
-
-
-def as_utc(value: datetime) -> datetime:
-    """Convert a time to UTC; a naive time is UTC already. Raise `ValueError` outside the years 1 to 9999."""
-    try:
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    except OverflowError as error:
-        raise ValueError("the time in UTC must be within the years 1 to 9999") from error
-
-
-def refuse_bool_as_number(cls: type[BaseModel], value: object, info: ValidationInfo) -> object:
-    """Refuse true and false for a number, for which pydantic would take 1 and 0; a validator of all fields."""
-    if not isinstance(value, bool) or info.field_name not in cls.model_fields:
-        return value
-    annotation = cls.model_fields[info.field_name].annotation
-    kinds = {annotation, *get_args(annotation)}
-    if bool in kinds or not kinds & {int, float}:
-        return value
-    number = "int" if int in kinds else "float"
-    raise PydanticKnownError(f"{number}_type")  # type: ignore[arg-type]
-
-
-Text = Annotated[str, BeforeValidator(clean_text)]
-Key = Annotated[Text, Field(min_length=1, max_length=512)]
-UtcTime = Annotated[datetime, AfterValidator(as_utc)]
-LongText = Annotated[Text, AfterValidator(clipped)]
-"""A text of which only the beginning and the end are kept if it is longer than any search reads."""
-
-
-def without_unset(given: object, keep: tuple[str, ...] = ()) -> object:
-    """Return a mapping without fields that are null, or an empty text unless in `keep`."""
-    if not isinstance(given, Mapping):
-        return given
-    return {name: value for name, value in given.items() if value is not None and (value != "" or name in keep)}
-
-
-class WireModel(BaseModel):
-    """Base of all models that are sent between processes."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    _numbers = field_validator("*", mode="before")(refuse_bool_as_number)
 
 
 class Outcome(StrEnum):
@@ -216,11 +158,11 @@ def latest(value: object) -> object:
 class Scope(WireModel):
     """Whose memories are visible. Tenants are strictly separated; `None` in other fields means unspecified."""
 
-    tenant: Key = "default"
-    user: Text | None = None
-    agent: Text | None = None
-    project: Text | None = None
-    channel: Text | None = None
+    tenant: KeyName = "default"
+    user: Name | None = None
+    agent: Name | None = None
+    project: Name | None = None
+    channel: Name | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -265,7 +207,7 @@ class InjectionRequest(WireModel):
 
     schema_version: Text = SCHEMA_VERSION
     session_id: Key
-    agent_id: Key = "main"
+    agent_id: KeyName = "main"
     turn_id: Key = Field(default_factory=new_turn_id)
     message: LongText
     task_description: LongText | None = None
@@ -348,8 +290,8 @@ class SessionEvent(WireModel):
     schema_version: Text = SCHEMA_VERSION
     type: SessionEventType
     session_id: Key
-    agent_id: Key | None = None
-    tenant: Key = "default"
+    agent_id: KeyName | None = None
+    tenant: KeyName = "default"
     turn_id: Key | None = None
     parent_session_id: Key | None = None
     visible_blocks: tuple[Text, ...] | None = None

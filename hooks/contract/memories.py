@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from .dates import LastMoment
-from .injection import Key, Reason, Scope, Text, UtcTime, WireModel, clean_text
+from .fields import KeyName, Text, UtcTime, WireModel, clean_text
+from .injection import Reason, Scope
 
 
 class RecallRequest(WireModel):
@@ -25,7 +26,7 @@ class RecallRequest(WireModel):
 
     query: Text = Field(min_length=1)
     scope: Scope = Scope()
-    agent_id: Key = "main"
+    agent_id: KeyName = "main"
     types: tuple[Text, ...] = ()
     entities: tuple[Text, ...] = ()
     entity: Text | None = None

@@ -4,7 +4,8 @@ from typing import Self
 
 from pydantic import Field
 
-from .injection import MAX_DEADLINE_MS, SCHEMA_VERSION, Key, Reason, Text, WireModel
+from .fields import Key, KeyName, Text, WireModel
+from .injection import MAX_DEADLINE_MS, SCHEMA_VERSION, Reason
 
 DEFAULT_REPORT_DEADLINE_MS = 1000
 
@@ -18,9 +19,9 @@ class AnswerReport(WireModel):
 
     schema_version: Text = SCHEMA_VERSION
     session_id: Key
-    agent_id: Key = "main"
+    agent_id: KeyName = "main"
     turn_id: Key
-    tenant: Key = "default"
+    tenant: KeyName = "default"
     answer: Text
     message: Text | None = None
     block_id: Text | None = None

@@ -12,7 +12,7 @@ from pydantic import Field
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from hooks.contract import MAX_DEADLINE_MS, Key
+from hooks.contract import MAX_DEADLINE_MS, Key, KeyName
 from worker.domain.operation import AnyOperation, OperationAnswer
 from worker.operations.client import ACK_S, BUDGET_S, OperationClient, QueueState
 from worker.operations.metrics import Metrics
@@ -22,7 +22,7 @@ from .json_bodies import JsonAnswer
 from .problems import GONE, Problem
 
 DeadlineMs = Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)]
-Tenant = Annotated[Key, Query(description="Tenant; a token bound to one tenant overrides it.")]
+Tenant = Annotated[KeyName, Query(description="Tenant; a token bound to one tenant overrides it.")]
 Limit = Annotated[DeadlineMs | None, Query(description="Time limit in milliseconds; the shortest given one applies.")]
 LimitHeader = Annotated[DeadlineMs | None, Header(alias="X-Deadline-Ms", description="Like `deadline_ms`.")]
 SessionId = Annotated[Key, Path(description="Session id.")]

@@ -9,6 +9,8 @@ from hooks.contract import (
     MAX_DEADLINE_MS,
     SCHEMA_VERSION,
     Key,
+    KeyName,
+    Name,
     SessionEventType,
     Text,
     UtcTime,
@@ -33,8 +35,8 @@ class SessionEventBody(WireModel):
 
     schema_version: Text = SCHEMA_VERSION
     type: SessionEventType
-    agent_id: Key | None = None
-    tenant: Key = "default"
+    agent_id: KeyName | None = None
+    tenant: KeyName = "default"
     turn_id: Key | None = None
     parent_session_id: Key | None = None
     visible_blocks: tuple[Text, ...] | None = None
@@ -57,7 +59,7 @@ class NewMemory(DomainModel):
     entities: tuple[Key, ...] = ()
     relations: tuple[Relation, ...] = ()
     scope: MemoryScope = MemoryScope()
-    channel: Text | None = None
+    channel: Name | None = None
     source: Text | None = None
     cues: Cues = Field(default=(), description="Short messages at which the memory would matter.")
 
@@ -88,7 +90,7 @@ class MemoryChanges(DomainModel):
     entities: tuple[Key, ...] | None = None
     relations: tuple[Relation, ...] | None = None
     scope: MemoryScope | None = None
-    channel: Text | None = None
+    channel: Name | None = None
     source: Text | None = None
     cues: Cues | None = Field(default=None, description="New content drops the cues that are not given with it.")
 
@@ -146,7 +148,7 @@ class ImportReport(BaseModel):
 class ReceiptsQuery(ReceiptFilter):
     """A filter of receipts."""
 
-    tenant: Key = Field(default="default", description="Tenant; a token bound to one tenant overrides it.")
+    tenant: KeyName = Field(default="default", description="Tenant; a token bound to one tenant overrides it.")
     brief: bool = Field(default=False, description="Leave out texts, settings and candidates.")
     limit: int = Field(default=20, ge=1, le=1000)
 
@@ -154,7 +156,7 @@ class ReceiptsQuery(ReceiptFilter):
 class ReplayBody(ReplayRequest):
     """What to change; `{}` changes nothing. Only a token for all tenants may name models or patterns."""
 
-    tenant: Key = "default"
+    tenant: KeyName = "default"
 
 
 class ReplaysBody(TenantRequest):
@@ -169,7 +171,7 @@ class ReplaysBody(TenantRequest):
 class LabelBody(Labels):
     """Labels of a receipt's memories: at least one label, `accept`, or `nothing` if none was worth injecting."""
 
-    tenant: Key = "default"
+    tenant: KeyName = "default"
     nothing: bool = False
 
     @model_validator(mode="after")

@@ -12,13 +12,14 @@ from worker.domain.errors import MeeseeksError
 from worker.operations.background_cues import MOST_FAILURES
 from worker.operations.client import OperationClient
 from worker.operations.hosts import DOCTOR_TENANT, profile_of
-from worker.operations.registry import HEALTH, INJECT
+from worker.operations.registry import HEALTH, INJECT, STORE_INFO
 from worker.settings.injection import Settings
 
 from .backend import is_served, open_client
 from .checks import Check, cues_in_words, report
 from .options import settings_or_fault
 from .output import timing
+from .store import damage_text
 
 
 def doctor(
@@ -42,7 +43,11 @@ async def _examine(settings: Settings, *, quick: bool) -> list[Check]:
         async with open_client(settings, with_model=not quick) as backend:
             health = await backend.call(HEALTH, {}, budget=5.0)
             checks = [_service(settings, backend), *_findings(health), *_paused(health, wrong=not quick)]
-            return checks if quick else [*checks, _settings(health["settings"]), await _test_injection(backend)]
+            if quick:
+                return checks
+            rows = (await backend.call(STORE_INFO, {}, budget=30.0))["rows"]
+            checks.append(Check("memories", not rows["unreadable"], damage_text(rows) or f"{rows['read']} read"))
+            return [*checks, _settings(health["settings"]), await _test_injection(backend)]
     except MeeseeksError as error:
         return [Check("service", False, str(error))]
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hooks.contract import trimmed_name
 from hooks.protocol.wire import stored_user
 from worker.domain.errors import MeeseeksError
 from worker.settings.injection import Settings, load_settings
@@ -12,15 +13,30 @@ from worker.settings.service import ServiceSettings
 
 from .common import Common
 
+
+def checked_name(value: str | None) -> str | None:
+    """Trim a name; a blank one is an error."""
+    try:
+        return None if value is None else trimmed_name(value)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 Tenant = Annotated[
-    str, typer.Option("--tenant", envvar="MEESEEKS_TENANT", help="Tenant whose memories to use; tenants are isolated.")
+    str,
+    typer.Option(
+        "--tenant",
+        callback=checked_name,
+        envvar="MEESEEKS_TENANT",
+        help="Tenant whose memories to use; tenants are isolated.",
+    ),
 ]
 
 
 def user_or_stored(context: typer.Context, user: str | None) -> str | None:
-    """Return the given user, else the one that `meeseeks hosts install --user` stored in the data folder."""
+    """Return the given user, trimmed, else the one that `meeseeks hosts install --user` stored in the data folder."""
     if user is not None or not isinstance(context.obj, Common):
-        return user
+        return checked_name(user)
     try:
         return stored_user(str(settings_of(context).service.home.absolute())) or None
     except MeeseeksError:
@@ -36,10 +52,18 @@ User = Annotated[
         help="User whose memories to use besides the shared ones; default: as stored by `install --user`.",
     ),
 ]
-Agent = Annotated[str, typer.Option("--agent", envvar="MEESEEKS_AGENT", help="Agent that receives the memories.")]
+Agent = Annotated[
+    str,
+    typer.Option("--agent", callback=checked_name, envvar="MEESEEKS_AGENT", help="Agent that receives the memories."),
+]
 Project = Annotated[
     str | None,
-    typer.Option("--project", envvar="MEESEEKS_PROJECT", help="Project whose memories to use besides the shared ones."),
+    typer.Option(
+        "--project",
+        callback=checked_name,
+        envvar="MEESEEKS_PROJECT",
+        help="Project whose memories to use besides the shared ones.",
+    ),
 ]
 
 

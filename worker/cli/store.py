@@ -46,7 +46,7 @@ def info(context: typer.Context) -> None:
         ["previous", ", ".join(generations["previous"]) or "none"],
         ["unfinished", generations["draft"] or "none"],
         ["running job", found["job"]["kind"] if found["job"]["state"] == "running" else "none"],
-        *(["note", note] for note in [health["fault"], *health["notes"]] if note),
+        *(["note", note] for note in [health["fault"], *health["notes"], damage_text(found["rows"])] if note),
     ]
     show(table(None, ["", ""], rows))
 
@@ -102,6 +102,16 @@ def migrate(
     To copy memories written meanwhile, run it again with --force, which copies only the differences.
     """
     _start(context, {"kind": JobKind.MIGRATE, "to": to, "force": force})
+
+
+def damage_text(rows: dict[str, int]) -> str:
+    """Return what is wrong with the memories that were read, "" if nothing is."""
+    parts = []
+    if rows["damaged"]:
+        parts.append(f"memories with a field that cannot be read, whose default is used: {rows['damaged']}")
+    if rows["unreadable"]:
+        parts.append(f"memories that cannot be read and are left out: {rows['unreadable']}")
+    return f"{'; '.join(parts)}; examined: {rows['read'] + rows['unreadable']}" if parts else ""
 
 
 def _start(context: typer.Context, payload: dict[str, Any]) -> None:

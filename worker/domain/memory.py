@@ -12,6 +12,7 @@ from hooks.contract import (
     Engine,
     ItemSource,
     Key,
+    Name,
     Reason,
     RecentMessage,
     Text,
@@ -58,9 +59,9 @@ class Relation(DomainModel):
 class MemoryScope(DomainModel):
     """Who may see a memory within its tenant; `None` means everyone."""
 
-    user: Text | None = None
-    agent: Text | None = None
-    project: Text | None = None
+    user: Name | None = None
+    agent: Name | None = None
+    project: Name | None = None
 
 
 class Memory(DomainModel):
@@ -79,7 +80,7 @@ class Memory(DomainModel):
     entities: tuple[Key, ...] = ()
     relations: tuple[Relation, ...] = ()
     scope: MemoryScope = MemoryScope()
-    channel: Text | None = None
+    channel: Name | None = None
     source: Text | None = None
     version: int = Field(default=1, ge=1)
     cues: Cues = ()
@@ -200,33 +201,6 @@ class Hit:
     keyword: float | None
     vector: Vector | None = None
     cue_rows: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of a tenant's memories; `cursor` is `None` on the last page."""
-
-    memories: tuple[Memory, ...]
-    cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A memory with its tenant and, if requested and stored, its dense vectors."""
-
-    tenant: str
-    memory: Memory
-    dense: Vector | None = None
-    cues: CueVectors | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """A page of a whole store; `unreadable` counts the memories left out, `cursor` is `None` on the last page."""
-
-    entries: tuple[Listed, ...]
-    cursor: str | None
-    unreadable: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,5 @@ def key(event: Any, *path: str) -> str:
 def within(scope: Scope, *, project: str = "", user: str = "", agent: str = "", channel: str = "") -> Scope:
     """Fill in fields that `scope` leaves open; those set by the caller's access are kept."""
     said = {"project": project, "user": user, "agent": agent, "channel": channel}
-    return scope.model_copy(
-        update={name: value for name, value in said.items() if value and getattr(scope, name) is None}
-    )
+    named = {name: value.strip() for name, value in said.items() if value.strip()}
+    return scope.model_copy(update={name: value for name, value in named.items() if getattr(scope, name) is None})

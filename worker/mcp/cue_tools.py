@@ -44,7 +44,7 @@ class CueTools(MemoryTools):
         Use it if you are asked to write cues. Write three to six for each with `add_cues`, then list again until
         nothing is left.
         """
-        scope = self._scope_of_call()
+        scope = self._scope()
         payload = {"tenant": scope.tenant, "scope": scope.searched, "agent_id": scope.agent, "limit": MAX_BATCH}
         found: list[dict[str, object]] = []
         cursor: str | None = None
@@ -61,7 +61,7 @@ class CueTools(MemoryTools):
 
     async def add_cues(self, memories: CuesToAdd) -> ToolResult:
         """Add cues to memories of your own: short messages at which each would matter. Their text stays as it is."""
-        scope = self._scope_of_call()
+        scope = self._scope()
         with tool_errors():
             own, unknown = await self._own([one.id for one in memories], scope)
             if not own:

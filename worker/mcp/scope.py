@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from hooks.contract import trimmed_name
+from worker.domain.errors import MemoryRejected
 from worker.domain.operation import AnyOperation
 
 
@@ -59,11 +61,20 @@ SHARED = b"meeseeks-shared"
 
 
 def tool_scope_of(headers: Iterable[tuple[bytes, bytes]], tenant: str | None) -> ToolScope:
-    """Return the scope of an HTTP request; the `tenant` of its token overrides the header."""
+    """Return the scope of an HTTP request; the `tenant` of its token overrides the header.
+
+    Raise `MemoryRejected` for a blank name.
+    """
     sent = dict(headers)
-    values = {field: unquote(sent.get(name, b"").decode("utf-8", "replace")).strip() for name, field in HEADERS.items()}
-    named = {field: value for field, value in values.items() if value}
+    named = {field: _name(name, sent[name]) for name, field in HEADERS.items() if name in sent}
     if tenant is not None:
         named["tenant"] = tenant
     shared = sent.get(SHARED, b"").strip().lower() in (b"1", b"true", b"yes")
     return ToolScope(**named, shared=shared)
+
+
+def _name(header: bytes, value: bytes) -> str:
+    try:
+        return trimmed_name(unquote(value.decode("utf-8", "replace")))
+    except ValueError as error:
+        raise MemoryRejected(f"header {header.decode('ascii')}: {error}") from error

@@ -144,7 +144,7 @@ class MemoryTools:
         Use it when the task depends on something that this conversation does not say. Search for one thing at a time.
         Results come best first, each with its id, date and relevance (0 to 1). Nothing comes back if nothing is near.
         """
-        scope = self._scope_of_call()
+        scope = self._scope()
         payload = {
             "query": query,
             "limit": limit,
@@ -183,7 +183,7 @@ class MemoryTools:
         find. Always pass `cues`: they decide whether it is found when it matters. Do not store secrets, or what files
         and tools can tell at any time. If it replaces memories, pass their ids.
         """
-        scope = self._scope_of_call()
+        scope = self._scope()
         told = given(content, type, importance, entities, occurred_at, valid_until, cues)
         relations = [{"kind": "supersedes", "target": target} for target in supersedes]
         memory = {**told, "relations": relations, "scope": scope.owner, "source": SOURCE}
@@ -211,7 +211,7 @@ class MemoryTools:
         Use it if the memory is wrong or incomplete. If something has changed since, remember the new state with the old
         id as `supersedes`, which keeps the history.
         """
-        scope = self._scope_of_call()
+        scope = self._scope()
         changes = given(content, type, importance, entities, occurred_at, valid_until, cues)
         if not changes:
             raise tool_error("nothing to change; give at least one field")
@@ -235,7 +235,7 @@ class MemoryTools:
 
         Use it if the user asks what is remembered, or before cleaning up. To answer a question, use recall.
         """
-        scope = self._scope_of_call()
+        scope = self._scope()
         payload = {
             "tenant": scope.tenant,
             "limit": limit + 1,
@@ -259,7 +259,7 @@ class MemoryTools:
         Use it only if the user asks for it or a memory was never true. To replace what has changed, remember the new
         state with the old ids as `supersedes`.
         """
-        scope = self._scope_of_call()
+        scope = self._scope()
         with tool_errors():
             own, unknown = await self._own(ids, scope)
             if not own:
@@ -267,6 +267,10 @@ class MemoryTools:
             await self._ask(FORGET, {"tenant": scope.tenant, "ids": own})
         result = ToolForgetResult(forgotten=own, not_found=unknown)
         return answer(result, forget_text(result))
+
+    def _scope(self) -> ToolScope:
+        with tool_errors():
+            return self._scope_of_call()
 
     async def _own(self, ids: Sequence[str], scope: ToolScope) -> tuple[list[str], list[str]]:
         """Split ids into those the caller may change, and those that are missing or somebody else's."""

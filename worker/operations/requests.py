@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from hooks.contract import MAX_DEADLINE_MS, Key, Scope, Text, UtcTime, memories
+from hooks.contract import MAX_DEADLINE_MS, Key, KeyName, Name, Scope, Text, UtcTime, memories
 from hooks.contract.dates import LastMoment
 from worker.domain.cues import Cues
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
@@ -27,7 +27,7 @@ class NoRequest(BaseModel):
 
 
 class TenantRequest(DomainModel):
-    tenant: Key = "default"
+    tenant: KeyName = "default"
 
 
 class IdRequest(TenantRequest):
@@ -95,14 +95,14 @@ class ExportRequest(TenantRequest):
     cursor: str | None = None
     limit: int = Field(default=100, ge=1, le=MAX_BATCH)
     types: tuple[MemoryType, ...] = ()
-    user: Text | None = None
-    project: Text | None = None
+    user: Name | None = None
+    project: Name | None = None
     entities: tuple[Text, ...] = ()
     since: UtcTime | None = None
     until: LastMoment | None = None
     words: Text | None = None
     scope: Scope | None = None
-    agent_id: Key = "main"
+    agent_id: KeyName = "main"
     newest: bool = False
 
 
@@ -153,7 +153,7 @@ class SessionRequest(TenantRequest):
 class SettingsRequest(DomainModel):
     """Settings of one agent, or with `null` the settings that all agents share."""
 
-    agent_id: Key | None = None
+    agent_id: KeyName | None = None
 
 
 class SettingsChange(DomainModel):

@@ -191,4 +191,5 @@ class StoreInfoResult(BaseModel):
     store: dict[str, Any]
     made_by: dict[str, Any]
     generations: dict[str, Any]
+    rows: dict[str, int]
     job: StoreJobResult

@@ -14,14 +14,13 @@ from worker.domain.memory import (
     EmbedderProfile,
     Hit,
     HybridQuery,
-    Listing,
     Memory,
     MemoryFilter,
-    Page,
     Replacement,
     StoredMemory,
     StoredState,
 )
+from worker.domain.pages import Listing, Page
 from worker.domain.store_health import StoreHealth
 
 from .store_record import StoreRecord

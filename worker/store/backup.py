@@ -28,7 +28,8 @@ from pydantic import ValidationError
 from hooks.private_files import make_private_folder, private_file
 from worker.domain.cues import CueVectors
 from worker.domain.errors import StoreError
-from worker.domain.memory import Listed, Memory, Vector
+from worker.domain.memory import Memory, Vector
+from worker.domain.pages import Listed
 from worker.ports.store_record import StoreRecord
 from worker.settings.atomic_file import write_atomically
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import structlog
 
 from worker.domain.errors import EmbedderError, StoreError
-from worker.domain.memory import Listed, Listing, Memory, StoredMemory
+from worker.domain.memory import Memory, StoredMemory
+from worker.domain.pages import Listed, Listing
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import WholeStore
 from worker.ports.store_record import StoreRecord
@@ -218,6 +219,26 @@ async def pages_of(store: WholeStore, *, vectors: bool = False) -> AsyncIterator
         cursor = page.cursor
         if cursor is None:
             return
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedRows:
+    """How many memories were read, had a field that could not be read, or could not be read at all."""
+
+    read: int = 0
+    damaged: int = 0
+    unreadable: int = 0
+
+
+async def examined(store: WholeStore, seconds: float) -> ExaminedRows:
+    """Read as many memories as possible in `seconds`."""
+    ends, found = asyncio.get_running_loop().time() + seconds, ExaminedRows()
+    async for page in pages_of(store):
+        read = found.read + len(page.entries)
+        found = ExaminedRows(read, found.damaged + page.damaged, found.unreadable + page.unreadable)
+        if asyncio.get_running_loop().time() > ends:
+            break
+    return found
 
 
 async def digests_of(store: WholeStore) -> dict[Address, bytes]:

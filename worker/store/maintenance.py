@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from worker.domain.errors import NotFound, StoreError
-from worker.domain.memory import Listed
+from worker.domain.pages import Listed
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.state import ReceiptStore
 from worker.ports.store import Recipe, StoreGenerations, WholeStore
@@ -32,6 +32,7 @@ from .copying import (
     by_tenant,
     check_counts,
     digests_of,
+    examined,
     grouped,
     pages_of,
 )
@@ -40,6 +41,9 @@ from .switching import WriteBarrier
 
 CATCH_UPS = 5
 """Maximum rounds of copying recent writes before further writes have to wait."""
+
+EXAMINING_S = 5.0
+"""Maximum seconds to look for damaged memories."""
 
 log = structlog.get_logger()
 
@@ -78,11 +82,12 @@ class StoreMaintenance:
         self._context = context
 
     async def info(self) -> dict[str, Any]:
-        """Describe the live generation and list the others."""
+        """Describe the live generation and its damaged memories, and list the others."""
         store = self._context.store()
         health, record = await store.health(), await store.record()
         generations = await self._context.generation_store.generations()
-        return {"store": asdict(health), "made_by": record.dump(), "generations": asdict(generations)}
+        rows = asdict(await examined(store, EXAMINING_S))
+        return {"store": asdict(health), "made_by": record.dump(), "generations": asdict(generations), "rows": rows}
 
     async def reindex(
         self, progress: Progress, *, embedder: str | None = None, force: bool = False, min_overlap: float = 0.3

@@ -14,7 +14,8 @@ from worker.domain.cues import Cue, CueOrigin, with_more
 from worker.domain.deleted import DeletedMemory, deleted_with_references, referring_again
 from worker.domain.errors import MemoryRejected, NotFound
 from worker.domain.kinds import SortKey
-from worker.domain.memory import Memory, MemoryFilter, Page, Relation
+from worker.domain.memory import Memory, MemoryFilter, Relation
+from worker.domain.pages import Page
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import MemoryStore, StoreEngine
 from worker.text.masking import mask_secrets

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from hooks.contract.injection import as_utc
+from hooks.contract import as_utc
 
 MAX_CHARS = 64
 

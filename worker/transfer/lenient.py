@@ -107,6 +107,9 @@ def _take_scope(entry: _Entry) -> None:
             f"scope: {shortened(scope, MAX_SHOWN_CHARS)!r} does not say whose it is; set user, agent or project"
         )
     if isinstance(scope, Mapping):
+        blank = next((key for key in _SCOPE if scope.get(key) == ""), None)
+        if blank is not None:  # an empty cell of a table stands for nothing, but this was written on purpose
+            raise _Refused(f"scope.{blank}: must not be blank; leave it out instead")
         given |= scope
     elif not isinstance(scope, str) and not _is_nothing(scope):
         raise _Refused("scope: must be a table with user, agent or project")

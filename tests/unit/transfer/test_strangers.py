@@ -130,6 +130,7 @@ def test_other_words_for_a_type_are_facts_and_said(tmp_path: Path) -> None:
         ({"is_public": False}, Rejected, "is_public"),
         ({"shared_with": ["bo"], "user_id": "ada"}, Rejected, "shared_with"),
         ({"scope": "team"}, Rejected, "scope"),
+        ({"scope": {"user": ""}}, Rejected, "scope.user"),
         ({"user": {"a": "b"}}, Rejected, "user"),
         ({"project": ["shop", "web"]}, Rejected, "project"),
         ({"expires_at": "soon"}, Rejected, "valid_until"),

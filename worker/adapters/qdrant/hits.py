@@ -10,10 +10,12 @@ import structlog
 
 from worker.domain.cues import CueVectors
 from worker.domain.errors import StoreError
-from worker.domain.memory import Hit, HybridQuery, Listed, Listing, Memory, Page, StoredState, Vector
+from worker.domain.memory import Hit, HybridQuery, Memory, StoredState, Vector
+from worker.domain.pages import Listed, Listing, Page
 from worker.domain.vectors import cosine_similarity, norm
 
-from .payload import DENSE, SPARSE, TENANT, cue_rows, memory_of, own_vector
+from .payload import DENSE, SPARSE, TENANT, cue_rows, own_vector, row_in
+from .rows import Row
 
 SPARE = 12
 """Extra points to request, so that equal scores at the limit can be sorted by id."""
@@ -161,23 +163,30 @@ def page_of(points: Iterable[RawHit], following: object) -> Page:
 
 def listing_of(points: Sequence[RawHit], following: object) -> Listing:
     """Return a page of a whole store, given the engine's offset of the next one."""
-    kept = tuple(entry for entry in map(_listed, points) if entry is not None)
-    return Listing(kept, None if following is None else str(following), len(points) - len(kept))
+    rows = [(point, row) for point in points if (row := _row(point)) is not None]
+    kept = tuple(entry for point, row in rows if (entry := _listed(point, row.memory)) is not None)
+    damaged = sum(bool(row.damaged) for _, row in rows)
+    return Listing(kept, None if following is None else str(following), len(points) - len(kept), damaged)
 
 
-def _listed(point: RawHit) -> Listed | None:
-    memory, tenant = _memory(point), (point.payload or {}).get(TENANT)
-    if memory is None or not isinstance(tenant, str):
+def _listed(point: RawHit, memory: Memory) -> Listed | None:
+    tenant = (point.payload or {}).get(TENANT)
+    if not isinstance(tenant, str):
         return None
     rows = cue_rows(point.payload)
-    cues = CueVectors(point.vector, rows) if rows and point.vector is not None else None
+    cues = CueVectors(point.vector, rows) if rows and memory.cues and point.vector is not None else None
     return Listed(tenant, memory, own_vector(rows, point.vector), cues)
 
 
 def _memory(point: RawHit) -> Memory | None:
+    row = _row(point)
+    return None if row is None else row.memory
+
+
+def _row(point: RawHit) -> Row | None:
     """Return the point's memory; log and leave out one that cannot be read, so that the others are served."""
     try:
-        return memory_of(point.payload)
+        return row_in(point.payload)
     except StoreError as error:
         logger.error("memory_unreadable", point_id=point.point_id, fault=str(error))
         return None

@@ -12,14 +12,14 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from hooks.contract import clean_text
 from worker.domain.errors import BadCursor, StoreError
 from worker.domain.kinds import SortKey
 from worker.domain.memory import Memory, StoredMemory, Vector
 from worker.domain.vectors import unpacked
 from worker.text.names import name_keys
+
+from .rows import Row, row_of
 
 DENSE = "dense"
 SPARSE = "bm25"
@@ -44,9 +44,6 @@ EVERYBODY = ""
 
 FAR_FUTURE = 2**53 - 1
 LONG_AGO = -FAR_FUTURE
-
-PARSED = 16_384
-"""Parsed memories to cache, a few kilobytes each."""
 
 POINT_IDS = 16_384
 """Point ids to cache; a search excludes by id what the previous one found."""
@@ -147,20 +144,12 @@ def _superseded(memory: Memory) -> int:
     return FAR_FUTURE if memory.superseded_by is None else LONG_AGO
 
 
-def memory_of(payload: Mapping[str, Any] | None) -> Memory:
+def row_in(payload: Mapping[str, Any] | None) -> Row:
     """Return the memory in a payload. Raise `StoreError` if it cannot be read."""
     text = (payload or {}).get(MEMORY)
     if not isinstance(text, str):
         raise StoreError("a stored point has no memory")
-    return _parsed(text)
-
-
-@lru_cache(maxsize=PARSED)
-def _parsed(text: str) -> Memory:
-    try:
-        return Memory.model_validate_json(text)
-    except ValidationError as error:
-        raise StoreError(f"a stored memory cannot be read: {error.error_count()} invalid fields") from error
+    return row_of(text)
 
 
 T = TypeVar("T")

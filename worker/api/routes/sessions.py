@@ -7,7 +7,7 @@ from fastapi import FastAPI, Path, Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from hooks.contract import DEFAULT_DEADLINE_MS, Key, Reason, SessionEvent, SessionEventResult
+from hooks.contract import DEFAULT_DEADLINE_MS, Key, KeyName, Reason, SessionEvent, SessionEventResult
 from hooks.protocol.repository import project_of
 from hooks.protocol.wire import ACK_TIMEOUT
 from worker.api.execution import (
@@ -58,12 +58,12 @@ def add_hooks(app: FastAPI, executor: OperationExecutor) -> None:
     async def hook(
         request: Request,
         host: Annotated[Key, Path(description="Name of the host, such as claude-code or codex.")],
-        tenant: Annotated[Key | None, Query(description="Tenant.")] = None,
-        user: Annotated[Key | None, Query(description="User whose own memories are included.")] = None,
+        tenant: Annotated[KeyName | None, Query(description="Tenant.")] = None,
+        user: Annotated[KeyName | None, Query(description="User whose own memories are included.")] = None,
         project: Annotated[
-            Key | None, Query(description="Project; by default derived from the event's folder.")
+            KeyName | None, Query(description="Project; by default derived from the event's folder.")
         ] = None,
-        channel: Annotated[Key | None, Query(description="Channel of the conversation.")] = None,
+        channel: Annotated[KeyName | None, Query(description="Channel of the conversation.")] = None,
         repository: Annotated[Key | None, Query(description="Identity of the event's repository.")] = None,
         folder: Annotated[Key | None, Query(description="Name of the repository's main folder.")] = None,
         explain: Annotated[bool, Query(description="Return `output` and an `explanation` of it.")] = False,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from worker.cli.backend import call
-from worker.cli.options import Agent, Project, Tenant, User
+from worker.cli.options import Agent, Project, Tenant, User, checked_name
 from worker.cli.output import answer, fail, note, printed_as_json, say, scores, show, table
 from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType
@@ -28,7 +28,9 @@ def remember(
     entity: Annotated[Several, typer.Option(help="Person or thing it is about; repeat for several.")] = None,
     supersedes: Annotated[Several, typer.Option(help="Id of a memory it replaces; repeat for several.")] = None,
     cue: Annotated[Several, typer.Option(help="Short message at which it would matter; repeat for several.")] = None,
-    user: Annotated[str | None, typer.Option("--user", help="Owner; only this user sees the memory.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", callback=checked_name, help="Owner; only this user sees the memory.")
+    ] = None,
     tenant: Tenant = "default",
 ) -> None:
     """Store a memory. The same text is stored only once."""
@@ -150,8 +152,12 @@ def show_memory(context: typer.Context, memory_id: MemoryId, tenant: Tenant = "d
 def list_memories(
     context: typer.Context,
     kinds: Types = None,
-    user: Annotated[str | None, typer.Option("--user", help="Only memories owned by this user.")] = None,
-    project: Annotated[str | None, typer.Option("--project", help="Only memories of this project.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", callback=checked_name, help="Only memories owned by this user.")
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", callback=checked_name, help="Only memories of this project.")
+    ] = None,
     words: Annotated[str | None, typer.Option("--text", help="Only with all of these words in the text.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="Number of memories to show.")] = 20,
     cursor: Annotated[str | None, typer.Option(help="Cursor printed at the end of the previous page.")] = None,

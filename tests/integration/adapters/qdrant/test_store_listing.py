@@ -72,10 +72,13 @@ async def test_replacing_a_memory_alone_keeps_both_vectors_and_makes_nothing(sto
     await north.put([stored(first)])
     amended = Memory.model_validate({**first.model_dump(), "importance": 0.9})
     revision = (await north.states(["m1"]))["m1"].revision
-    refused = await north.replace([Replacement(amended, revision), Replacement(memory("m2"), "1")])
-    assert refused == ["m2"]
+    changes = [Replacement(amended, revision), Replacement(memory("m2"), "a revision of something deleted")]
+    assert await north.replace(changes) == ["m2"]
     assert await north.count() == 1
     (hit,) = await north.search(query("larch", direction(first.content)))
     assert hit.memory == amended
     assert hit.cosine == pytest.approx(1.0, abs=1e-5)
     assert hit.keyword is not None
+    assert await north.replace([Replacement(first, revision)]) == ["m1"], "it has changed since"
+    assert await north.replace([Replacement(stored(first), None)]) == ["m1"], "it is there"
+    assert await north.get(["m1"]) == [amended]

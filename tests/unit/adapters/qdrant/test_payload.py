@@ -6,14 +6,24 @@ import pytest
 
 from tests.support.store import CREATED, memory, profile, stored
 from worker.adapters.qdrant.filters import AnyOf, Equals, InRange, conditions
-from worker.adapters.qdrant.hits import MOST_ASKED, RawHit, best, contenders, filled, merge, missing, settled
+from worker.adapters.qdrant.hits import (
+    MOST_ASKED,
+    RawHit,
+    best,
+    contenders,
+    filled,
+    listing_of,
+    merge,
+    missing,
+    settled,
+)
 from worker.adapters.qdrant.payload import (
     FAR_FUTURE,
     LONG_AGO,
     by_point,
-    memory_of,
     payload_of,
     point_id,
+    row_in,
     timestamp,
 )
 from worker.domain.errors import StoreError
@@ -36,7 +46,7 @@ def test_a_memory_comes_back_from_its_payload_unchanged() -> None:
         version=4,
     )
     payload = payload_of("t", original)
-    assert memory_of(json.loads(json.dumps(payload))) == original
+    assert row_in(json.loads(json.dumps(payload))).memory == original
     assert payload["entities"] == ["émile", "bridge"]
     assert (payload["tenant"], payload["user"], payload["agent"], payload["project"]) == ("t", "u", "a", "p")
 
@@ -57,7 +67,7 @@ def test_superseded_without_a_known_time_counts_as_always_superseded() -> None:
 @pytest.mark.parametrize("payload", [None, {}, {"memory": 3}, {"memory": "{"}, {"memory": '{"id":"x"}'}])
 def test_a_payload_without_a_memory_is_a_store_error(payload: dict[str, object] | None) -> None:
     with pytest.raises(StoreError):
-        memory_of(payload)
+        row_in(payload)
 
 
 def test_point_ids_differ_by_tenant_and_by_memory_and_survive_any_text() -> None:
@@ -234,3 +244,52 @@ def test_an_unreadable_point_does_not_affect_the_others() -> None:
 def test_vectors_without_a_direction_are_not_usable(vector: tuple[float, ...] | None) -> None:
     assert usable(vector, 2) is None
     assert usable((3.0, 4.0), 2) == (3.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("type", "grudge"),
+        ("importance", "very"),
+        ("created_at", "the day before yesterday"),
+        ("valid_until", 1e300),
+        ("superseded_by", ""),
+        ("entities", "Solveig"),
+        ("relations", [{"kind": "about"}]),
+        ("channel", 7),
+        ("context", 7),
+        ("cues", [{"origin": "given"}]),
+        ("version", 0),
+        ("field_of_a_newer_version", {"a": 1}),
+    ],
+)
+def test_a_damaged_field_costs_only_itself(field: str, value: object) -> None:
+    whole = memory("m1", "The bell hangs", importance=0.9, source="log", scope={"user": "oscar"})
+    row = row_in({"memory": json.dumps(whole.model_dump(mode="json") | {field: value})})
+    assert row.damaged == (field,)
+    assert (row.memory.id, row.memory.content, row.memory.scope, row.memory.source) == (
+        whole.id,
+        whole.content,
+        whole.scope,
+        "log",
+    )
+
+
+@pytest.mark.parametrize("scope", [{"user": 7}, "oscar", None, {"user": "oscar", "group": "a"}, [], {"agent": []}])
+def test_a_memory_with_a_damaged_scope_is_shown_to_nobody(scope: object) -> None:
+    text = json.dumps(memory("m1").model_dump(mode="json") | {"scope": scope, "importance": "very"})
+    with pytest.raises(StoreError):
+        row_in({"memory": text})
+
+
+def test_a_blank_owner_of_a_former_version_still_means_everybody() -> None:
+    text = json.dumps(memory("m1").model_dump(mode="json") | {"scope": {"user": "", "agent": " ", "project": "pier"}})
+    row = row_in({"memory": text})
+    assert (row.memory.scope.model_dump(exclude_none=True), row.damaged) == ({"project": "pier"}, ())
+
+
+def test_a_listing_counts_damaged_and_unreadable_memories() -> None:
+    texts = [memory("m1").model_dump_json(), json.dumps({"id": "m2", "content": "x", "type": "grudge"}), "{"]
+    points = [RawHit(str(place), 0.0, {"memory": text, "tenant": "t"}, None) for place, text in enumerate(texts)]
+    listing = listing_of(points, None)
+    assert ([entry.memory.id for entry in listing.entries], listing.damaged, listing.unreadable) == (["m1", "m2"], 1, 1)

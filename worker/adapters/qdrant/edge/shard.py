@@ -54,15 +54,14 @@ from worker.domain.memory import (
     EmbedderProfile,
     Hit,
     HybridQuery,
-    Listing,
     Memory,
     MemoryFilter,
-    Page,
     Replacement,
     StoredMemory,
     StoredState,
     Vector,
 )
+from worker.domain.pages import Listing, Page
 from worker.domain.vectors import usable
 from worker.ports.store_record import UNKNOWN_RECORD, Compatibility, StoreRecord, check_compatibility, embedder_record
 

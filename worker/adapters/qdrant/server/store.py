@@ -6,7 +6,8 @@ from qdrant_client import models
 
 from worker.adapters.qdrant.hits import listing_of
 from worker.adapters.qdrant.payload import CONTENT, DENSE, TENANT, page_start, tenant_name
-from worker.domain.memory import EmbedderProfile, Listing
+from worker.domain.memory import EmbedderProfile
+from worker.domain.pages import Listing
 from worker.domain.store_health import StoreHealth
 from worker.ports.store_record import UNKNOWN_RECORD, StoreRecord
 

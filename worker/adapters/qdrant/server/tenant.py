@@ -43,7 +43,8 @@ from worker.adapters.qdrant.payload import (
     searched,
 )
 from worker.domain.kinds import SortKey
-from worker.domain.memory import Hit, HybridQuery, Memory, MemoryFilter, Page, Replacement, StoredMemory, StoredState
+from worker.domain.memory import Hit, HybridQuery, Memory, MemoryFilter, Replacement, StoredMemory, StoredState
+from worker.domain.pages import Page
 
 from .connection import ServerConnection
 from .wire import (
