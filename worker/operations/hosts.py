@@ -27,6 +27,7 @@ from worker.hosts import HOSTS, Announce, Follow, HookCaller, HostProfile, HostR
 from worker.hosts.fields import text
 from worker.hosts.state import HostState, SaidTurn, SessionOf, earlier_texts, names_of
 from worker.hosts.subagents import PendingSubagents
+from worker.injection.redaction import without_secrets
 from worker.query.noise import written
 from worker.settings.injection import Enrichment, InjectionConfig
 
@@ -167,7 +168,7 @@ class HostOperations:
             return request
         session = SessionOf(request.scope.tenant, request.session_id)
         asker = json.dumps([request.agent_id, request.scope.user, request.scope.project, request.scope.channel])
-        said = SaidTurn(request.turn_id, asker, " ".join(written(request.message).split()))
+        said = SaidTurn(request.turn_id, asker, without_secrets(" ".join(written(request.message).split())))
         try:
             async with asyncio.timeout(deadline.within(STATE_LIMIT).remaining()):
                 kept = await self._state.earlier(session, said)

@@ -256,6 +256,8 @@ def _kept(original: Memory, now: datetime | None) -> Change:
 def _masked(memory: Memory) -> Memory:
     update: dict[str, object] = {
         "content": mask_secrets(memory.content),
+        "context": memory.context and mask_secrets(memory.context),
+        "source": memory.source and mask_secrets(memory.source),
         "entities": tuple(map(mask_secrets, memory.entities)),
     }
     if memory.cues:

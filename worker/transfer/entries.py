@@ -63,6 +63,9 @@ class Fields:
 Found = Fields | Remark
 
 
+_TEXTS = ("content", "context", "source")
+
+
 def memory_from(raw: Mapping[str, Any], now: datetime | None, *, mask: bool = False) -> Memory:
     """Create a memory from raw fields; raise `MemoryRejected` if a field is invalid.
 
@@ -73,8 +76,8 @@ def memory_from(raw: Mapping[str, Any], now: datetime | None, *, mask: bool = Fa
     if isinstance(scope, dict) and "channel" in scope:
         fields.setdefault("channel", scope["channel"])
         fields["scope"] = {key: value for key, value in scope.items() if key != "channel"}
-    if mask and isinstance(fields.get("content"), str):
-        fields["content"] = mask_secrets(fields["content"])
+    if mask:
+        fields |= {name: mask_secrets(fields[name]) for name in _TEXTS if isinstance(fields.get(name), str)}
     if now is not None:
         fields.setdefault("created_at", now)
     fields.setdefault("id", derived_id(fields))

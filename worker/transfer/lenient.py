@@ -13,6 +13,7 @@ from worker.domain.cues import Cues
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory, Relation
 from worker.text.excerpts import shortened
+from worker.text.masking import MASK, mask_secrets
 
 from .dates import read_time
 from .entries import BLANK, Fields, Noted, Rejected, Remark, memory_from, split_names
@@ -44,7 +45,9 @@ class _Entry:
     notes: list[str] = field(default_factory=list)
 
     def note(self, key: str, value: Any, what: str = "not kept") -> None:
-        self.notes.append(f"{key} {shortened(str(value), MAX_SHOWN_CHARS)!r}: {what}")
+        said = f"{key}: {value}"
+        shown = MASK if mask_secrets(said) != said else shortened(str(value), MAX_SHOWN_CHARS)
+        self.notes.append(f"{key} {shown!r}: {what}")
 
 
 def memories_of(found: Fields, today: datetime, now: datetime | None, *, mask: bool) -> Iterator[Memory | Remark]:
