@@ -177,6 +177,24 @@ def test_the_mcp_server_reaches_what_the_hooks_reach(desk: Desk) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "meeseeks", "args": ["mcp"], "env": {"MEESEEKS_USER": "bo"}},
+        {"command": "meeseeks", "args": ["mcp", "--user", "bo"], "env": None},
+        {"type": "http", "url": "http://127.0.0.1:8787/mcp", "headers": {"Meeseeks-User": "bo"}, "args": 1},
+    ],
+    ids=["variable", "option", "header"],
+)
+def test_an_mcp_server_of_another_user_is_found(desk: Desk, entry: dict[str, Any]) -> None:
+    desk.line.ok("install", "claude-code", "--user", "ada")
+    assert "MCP server" not in desk.line.run("doctor", "claude-code", "--quick").stdout
+    desk.write(desk.project / ".mcp.json", json.dumps({"mcpServers": {"meeseeks": entry}}))
+    checks = desk.line.json("doctor", "claude-code", "--quick", exit_code=1)["checks"]
+    (detail,) = [check["detail"] for check in checks if check["name"] == "MCP server"]
+    assert ".mcp.json says user 'bo', but 'ada' is stored" in detail
+
+
 def test_a_file_of_mcp_servers_that_cannot_be_edited_does_not_keep_the_hooks_out(desk: Desk) -> None:
     path = desk.write(desk.home / ".claude.json", '{"mcpServers": {"meeseeks": {"command": "uvx"}}}')
     before = path.read_text("utf-8")

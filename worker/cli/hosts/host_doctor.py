@@ -8,10 +8,11 @@ import json
 import os
 import statistics
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from worker.adapters.local.hook_runner import CommandRun, filled, post, run_command
 from worker.cli.backend import is_served, open_client
@@ -26,7 +27,7 @@ from worker.operations.hosts import DOCTOR_SESSION, DOCTOR_TENANT
 from worker.operations.registry import FORGET, REMEMBER
 from worker.settings.injection import Settings
 
-from .host_setup import HostEnvironment, command_line, installed, plugins, switched_off
+from .host_setup import HostEnvironment, command_line, installed, mcp_server, plugins, switched_off
 
 TEST_MEMORY = "The doctor's test bell rings at {code} o'clock"
 QUESTION = "When does the doctor's test bell {code} ring?"
@@ -41,6 +42,7 @@ async def examine_host(host: HostProfile, settings: Settings, *, quick: bool) ->
     checks = [*_installation(host, environment)] if host.settings is not None else []
     if warning := difference(settings.service.home, os.environ.get("MEESEEKS_USER"), "MEESEEKS_USER"):
         checks.append(Check("user", False, warning))
+    checks += _mcp_user(host, environment, settings)
     if quick:
         return checks
     if not is_served(settings):
@@ -70,6 +72,25 @@ def _installation(host: HostProfile, environment: HostEnvironment) -> list[Check
     if off:
         checks.append(Check("hooks are on", False, "; ".join(off)))
     return checks
+
+
+def _mcp_user(host: HostProfile, environment: HostEnvironment, settings: Settings) -> Iterator[Check]:
+    """Check that the MCP servers of the host use the memories of the same user as its hooks."""
+    files = host.settings.mcp if host.settings is not None else None
+    for file in [] if files is None else [environment.target(files, project=project) for project in (False, True)]:
+        user = _user_of(mcp_server(host, file))
+        if warning := difference(settings.service.home, user, str(file.path)):
+            yield Check("MCP server", False, warning)
+
+
+def _user_of(entry: Mapping[str, Any]) -> str | None:
+    """Return the user that an MCP server's entry names, whatever else is in it."""
+    words, variables, headers = entry.get("args"), entry.get("env"), entry.get("headers")
+    if isinstance(words, list) and "--user" in words[:-1]:
+        return str(words[words.index("--user") + 1])
+    if isinstance(headers, dict) and "Meeseeks-User" in headers:
+        return unquote(str(headers["Meeseeks-User"]))
+    return str(variables["MEESEEKS_USER"]) if isinstance(variables, dict) and "MEESEEKS_USER" in variables else None
 
 
 def _missing(host: HostProfile, handlers: Sequence[InstalledHandler]) -> list[str]:

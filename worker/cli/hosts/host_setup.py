@@ -18,6 +18,7 @@ from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import SettingsError
 from worker.hosts import HostProfile
 from worker.hosts.json_edit import parsed
+from worker.hosts.mcp_edit import MCP_FILES, Entry
 from worker.hosts.profile import McpFiles, SettingsFiles
 from worker.hosts.settings_edit import EMPTY, HandlerKind, InstalledHandler, found, plugin_names
 from worker.settings.injection import Settings
@@ -61,6 +62,17 @@ def _found_in(file: HostFile, host: HostProfile) -> list[InstalledHandler]:
         return found(file.read() or EMPTY, host, str(file.path))
     except SettingsError:
         return []
+
+
+def mcp_server(host: HostProfile, file: HostFile) -> Entry:
+    """Return our MCP server in a file of the host, empty if there is none or the file cannot be read."""
+    if host.settings is None or host.settings.mcp is None:
+        return {}
+    syntax = MCP_FILES[host.settings.mcp.syntax]
+    try:
+        return syntax.found(file.read() or syntax.empty, str(file.path)) or {}
+    except SettingsError:
+        return {}
 
 
 def plugins(host: HostProfile, environment: HostEnvironment) -> list[str]:
