@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any, NoReturn, TextIO
 
 import typer
@@ -116,9 +117,9 @@ def _lines(drawn: TextTable) -> Iterator[str]:
     if drawn.title:
         yield drawn.title
     rows = [drawn.columns, *([" ".join(cell.split()) for cell in row] for row in drawn.rows)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
     for row in rows:
-        yield GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield GAP.join(map(str.ljust, row, widths)).rstrip()
 
 
 def _complain(kind: str, style: str, text: str) -> None:

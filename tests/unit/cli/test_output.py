@@ -68,6 +68,7 @@ LONG = " ".join(f"word{number}" for number in range(60))
 
 def test_a_pipe_gets_plain_lines_one_for_each_entry(capsys: pytest.CaptureFixture[str]) -> None:
     show(table("found", ["id", "score", "memory"], [["m1", 0.5, LONG], ["memory-2", None, "two\nlines"]]))
+    show(table(None, ["a", "b", "c"], [["short"]]))
     say(LONG)
     warn(f"[bold]{LONG}")
     written = capsys.readouterr()
@@ -76,6 +77,8 @@ def test_a_pipe_gets_plain_lines_one_for_each_entry(capsys: pytest.CaptureFixtur
         "id        score  memory",
         f"m1        0.5    {LONG}",
         "memory-2         two lines",
+        "a      b  c",
+        "short",
         LONG,
     ]
     assert written.err == f"warning: [bold]{LONG}\n"
