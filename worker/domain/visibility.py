@@ -5,7 +5,7 @@ from datetime import datetime
 
 from hooks.contract import Scope
 
-from .memory import Visibility
+from .memory import Memory, Visibility
 
 
 def visible_to(
@@ -26,3 +26,8 @@ def visible_to(
         valid_at=now,
         created_until=now if replay else None,
     )
+
+
+def as_everybodys(memory: Memory) -> Memory:
+    """Return the memory of a shared user without owner and channel, told to everybody as before."""
+    return memory.model_copy(update={"scope": memory.scope.model_copy(update={"user": None}), "channel": None})

@@ -12,8 +12,9 @@ from typing import Any
 from hooks.contract import Reason
 from worker.domain.errors import OperationError, SettingsError
 from worker.domain.kinds import ReceiptKeep
-from worker.domain.memory import CandidateVerdict, Memory, MemoryScope
+from worker.domain.memory import CandidateVerdict, Memory
 from worker.domain.receipt import ConsideredMemory, Receipt
+from worker.domain.visibility import as_everybodys
 from worker.settings.atomic_file import locked, write_atomically
 from worker.text.masking import mask_secrets
 from worker.transfer.fields import to_fields
@@ -87,9 +88,8 @@ def _as_it_was(considered: ConsideredMemory, memory: Memory | None, shared_users
     changed = memory.version != considered.version
     update: dict[str, Any] = {"content": considered.text if changed else mask_secrets(memory.content)}
     update["version"] = considered.version
-    if memory.scope.user in shared_users:
-        update["scope"] = MemoryScope(agent=memory.scope.agent, project=memory.scope.project)
-    return memory.model_copy(update=update)
+    shown = as_everybodys(memory) if memory.scope.user in shared_users else memory
+    return shown.model_copy(update=update)
 
 
 def added(lines: Sequence[str], case: LabelledCase) -> list[str]:

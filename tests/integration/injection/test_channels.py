@@ -11,6 +11,7 @@ from tests.support.service import NOW, Service, as_memory, fact, ids, open_servi
 from worker.domain.deadline import Deadline
 from worker.domain.errors import MemoryRejected
 from worker.domain.model_calls import ChatRequest
+from worker.domain.visibility import as_everybodys
 from worker.operations.injection import InjectionOperations
 from worker.operations.listing import ListingOperations
 from worker.operations.requests import ExportRequest, RecallRequest
@@ -114,3 +115,16 @@ async def test_a_channel_cannot_replace_what_others_see(tmp_path: Path) -> None:
         with pytest.raises(MemoryRejected, match="cannot supersede"):
             await service.memory_service.remember("t1", as_memory(newer), now=NOW, keep_same=False)
         assert await asked(service, channel=None) == {"shared"}
+
+
+async def test_a_shared_users_memory_is_told_everywhere_also_where_it_becomes_everybodys(tmp_path: Path) -> None:
+    shared = as_memory({**OWN, "scope": {"user": "team"}})
+    assert as_everybodys(shared).scope.user is None
+    async with open_service(tmp_path, strategy="deterministic", shared_users=("team",)) as service:
+        await service.put([{**OWN, "scope": {"user": "team"}}])
+        await service.memory_service.put("t2", [as_everybodys(shared)])
+        asked = [
+            await service.ask(QUESTION, scope={**scope(), "tenant": tenant}, session_id=tenant, deadline_ms=20_000)
+            for tenant in ("t1", "t2")
+        ]
+    assert [ids(result) for result in asked] == [["own"], ["own"]]

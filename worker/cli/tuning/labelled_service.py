@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from worker.cli.backend import open_client
+from worker.domain.visibility import as_everybodys
 from worker.operations.client import OperationClient
 from worker.operations.registry import PUT
 from worker.query.focus import focus
@@ -34,9 +35,7 @@ async def store_world(backend: OperationClient, world: LabelledWorld) -> None:
     """Store the memories in a tenant named after the world; those of shared users get no owner."""
     for start in range(0, len(world.memories), BATCH):
         batch = [
-            memory.model_copy(update={"scope": memory.scope.model_copy(update={"user": None})})
-            if memory.scope.user in world.shared_users
-            else memory
+            as_everybodys(memory) if memory.scope.user in world.shared_users else memory
             for memory in world.memories[start : start + BATCH]
         ]
         payload = {"tenant": world.name, "memories": [memory.model_dump(mode="json") for memory in batch]}
