@@ -23,6 +23,9 @@ USEFUL = 0.5
 WRITTEN = 2.0
 """Weight of a memory in an original world; in a variant, the weight is 1."""
 
+SMALL = 2.0
+"""Weight of a memory in a small store, as most users have one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -77,14 +80,19 @@ def fit(data: Data, worlds: Flags, recipe: Recipe, step: Callable[[], None] = la
 
 
 def _need_tasks(data: Data, worlds: Flags) -> Integers:
-    """Return the tasks that the need model is fitted to."""
-    return np.flatnonzero(worlds[data.tasks.world] & data.tasks.searched & data.written)
+    """Return the tasks that the need model is fitted to.
+
+    Small stores were asked personal questions that they hold no answer to. These do need memory, so they are left out.
+    """
+    told = data.tasks.needs | ~data.small
+    return np.flatnonzero(worlds[data.tasks.world] & data.tasks.searched & data.written & told)
 
 
 def _weights(rows: Rows, data: Data) -> Floats:
     useful = (rows.relevant > 0) & ~rows.essential
     counted = np.where(rows.forbidden, FORBIDDEN, 1.0) * np.where(useful, USEFUL, 1.0)
-    return (counted * np.where(data.written[rows.task], WRITTEN, 1.0)).astype(np.float32)
+    counted *= np.where(data.written[rows.task], WRITTEN, 1.0) * np.where(data.small[rows.task], SMALL, 1.0)
+    return counted.astype(np.float32)
 
 
 def _head(data: Data, tasks: Integers) -> NeedModel:

@@ -15,7 +15,7 @@ from .shipping import Made
 from .table import Data, Flags, Floats
 from .variants import origin
 
-PARTS = 6
+PARTS = 4
 """Parts of the worlds; each is scored by a model fitted to the others."""
 
 
