@@ -227,7 +227,9 @@ def _shares(outcome: Outcome, tasks: Flags, profile: RelevanceProfile) -> tuple[
     opens, keeps = (float(np.log(chance / (1.0 - chance))) for chance in (threshold.opens, threshold.keeps))
     choice = chosen(outcome.whole, outcome.whole_scores, Threshold(opens, keeps))
     found = measures_of(outcome.whole, choice, tasks)
-    return (str(int(tasks.sum())), *(f"{getattr(found, key):.3f}" for key in MEASURES))
+    needs = outcome.whole.tasks.needs[tasks]
+    absent = (() if needs.any() else ("precision", "recall")) + (("clean",) if needs.all() else ())
+    return (str(int(tasks.sum())), *("–" if key in absent else f"{getattr(found, key):.3f}" for key in MEASURES))
 
 
 def _stores_table(outcome: Outcome) -> str:
