@@ -17,8 +17,10 @@ TOWNS = ("Aldersund", "Brannik", "Corvale", "Dremmen", "Eskholm", "Farrow", "Gre
 
 @pytest.fixture
 def commands(tmp_path: Path) -> CommandLine:
-    """Commands on a store of twenty memories."""
-    line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+    """Commands on a store of twenty memories, each of a channel, which are told everywhere."""
+    settings = tmp_path / "meeseeks.toml"
+    settings.write_text('[memory_injection]\nchannel_memories = "everywhere"\n', encoding="utf-8")
+    line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm", MEESEEKS_CONFIG=str(settings))
     memories = [
         {
             "id": f"{kind}-{town}",
@@ -64,7 +66,7 @@ def test_a_store_is_measured_and_the_service_takes_what_was_written(commands: Co
 
 def test_labelled_worlds_adjust_gate_and_judge_without_touching_the_store(tmp_path: Path) -> None:
     line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
-    found = line.json("calibrate", "--cases", str(CASES / "backend-team"))
+    found = line.json("calibrate", "--cases", str(CASES / "family-assistant"))
     assert found["search"]["after"]["effect"]["passing"] >= 0.9
     assert found["search"]["after"]["effect"]["clean"] >= 0.8
     assert found["relevance_model"]["tasks"] == 50
