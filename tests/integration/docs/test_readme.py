@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from tests.support.command_line import command_line
+from tests.support.command_line import CommandLine, command_line
 from tests.support.paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,3 +24,25 @@ def test_what_is_remembered_is_injected_for_the_message_that_follows(tmp_path: P
     assert result["outcome"] == "injected"
     assert [item["text"] for item in result["items"]] == [remember[1]]
     assert result["receipt_id"] in shell.ok("receipt", "--json")
+
+
+ANSWERS = {
+    "Where does Mia live?": "Mia lives in Zurich",
+    "what's the wifi password?": "The wifi code is swordfish42",
+    "When is the dentist appointment?": "Our dentist is Dr. Weber, Monday 10:30",
+}
+
+
+def test_direct_questions_are_answered_on_the_first_day(tmp_path: Path) -> None:
+    shell = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+    asked, *others = ANSWERS
+    shell.ok("remember", ANSWERS[asked])
+    assert injected(shell, asked) == [ANSWERS[asked]]
+    for message in others:
+        shell.ok("remember", ANSWERS[message])
+    for message, memory in ANSWERS.items():
+        assert injected(shell, message) == [memory]
+
+
+def injected(shell: CommandLine, message: str) -> list[str]:
+    return [item["text"] for item in shell.json("inject", message)["items"]]
