@@ -73,6 +73,10 @@ COMMANDS: Mapping[str, tuple[str | None, str]] = {
         "tuning.calibrate_decision:calibrate_decision",
         "Calibrate a decision model's probabilities and threshold on labelled tasks.",
     ),
+    "eval cues": (
+        "tuning.cues:eval_cues",
+        "Let a model write cues for labelled memories, and measure what they bring.",
+    ),
     "eval relevance": (
         "tuning.relevance:relevance_model",
         "Show, evaluate and fit the built-in model that decides if no other model is configured.",

@@ -120,10 +120,13 @@ class Enrichment:
         return EnrichmentPlan(len(memories), len(estimates), read, written, cost)
 
     async def run(
-        self, memories: Sequence[Memory], advance: Callable[[int], None] = lambda _: None
+        self,
+        memories: Sequence[Memory],
+        advance: Callable[[int], None] = lambda _: None,
+        report: EnrichmentReport | None = None,
     ) -> EnrichmentReport:
-        """Write cues; `advance` is called with the number of memories that are done."""
-        report = EnrichmentReport(cost=None if self._price is None else 0.0)
+        """Write cues; `advance` is called with the number of memories that are done. An earlier `report` goes on."""
+        report = report or EnrichmentReport(cost=None if self._price is None else 0.0)
         async for wave in _waves(memories, self._limits.at_once):
             if report.stopped or self._over_budget(report, wave):
                 break

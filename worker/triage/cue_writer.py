@@ -1,5 +1,6 @@
 """Ask a chat model for cues of memories, several memories in one call."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,15 @@ TEXT_CHARS = 1_500
 
 ANSWER_TOKENS = 110
 """Usual tokens of the cues of one memory."""
+
+
+MOST_TOKENS = 320
+"""Tokens of the cues of one memory after which a model repeats itself."""
+
+_HEAD = re.compile(r"^\s*[#*]*\s*(?:note\s+)?\[?(\d{1,2})\]?\W*$", re.IGNORECASE)
+"""The number of a memory, alone on its line."""
+
+_ITEM = re.compile(r"^\s*(?:[-*\u2022]|\(?\d{1,2}[.):])\s+[\"'\u201c]?(.*?\w.*?)[\"'\u201d]?,?\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +70,13 @@ class CueWriter:
         request = ChatRequest(
             self._messages(memories),
             schema=_schema(len(memories)),
-            max_tokens=self._prompt.max_tokens,
+            max_tokens=min(self._prompt.max_tokens, MOST_TOKENS * len(memories)),
             temperature=self._prompt.temperature,
         )
         reply = await self._model.complete(request, deadline)
         found = parse_cues(reply.text, len(memories))
         if found is None:
-            raise ModelError(Reason.MODEL_UNPARSEABLE, f"{self.model}: the answer is not a JSON object of cues")
+            raise ModelError(Reason.MODEL_UNPARSEABLE, f"{self.model}: the answer has no cues in a known form")
         cues = {memories[place - 1].id: self._cues(memories[place - 1], texts) for place, texts in found.items()}
         return WrittenCues({key: value for key, value in cues.items() if value}, reply.usage)
 
@@ -90,14 +100,36 @@ def check_cues_prompt(prompt: Prompt) -> None:
 
 
 def parse_cues(text: str, number: int) -> dict[int, list[str]] | None:
-    """Return the cues by number of the memory, 1 to `number`; `None` if the answer is no object of lists of texts.
+    """Return the cues by number of the memory, 1 to `number`; `None` if the answer has none.
 
-    Cues that are blank or too long are left out.
+    Small models do not always answer with the object that they are asked for, so a list is taken if there is only one
+    memory, and so are lines: a list of cues, below the number of their memory if there are several. Cues that are blank
+    or too long are left out.
     """
     for value in objects_in(text):
-        if isinstance(value, dict) and (found := dict(_lists(value, number))):
+        named = _named(value, number)
+        if isinstance(named, dict) and (found := dict(_lists(named, number))):
             return found
-    return None
+    return None if "{" in text else _in_lines(text, number)
+
+
+def _named(value: Any, number: int) -> Any:
+    """Return the only list of an answer about one memory under its number."""
+    if number == 1 and isinstance(value, dict) and "1" not in value:
+        value = next((part for part in value.values() if isinstance(part, list)), value)
+    return {"1": value} if number == 1 and isinstance(value, list) else value
+
+
+def _in_lines(text: str, number: int) -> dict[int, list[str]] | None:
+    """Return the cues of an answer that is a list in lines; prose, which has no marks of a list, is none."""
+    found: dict[int, list[str]] = {}
+    place = 1 if number == 1 else 0
+    for line in text.splitlines():
+        if head := _HEAD.match(line):
+            place = int(head[1])
+        elif (item := _ITEM.match(line)) and 1 <= place <= number and len(item[1]) <= MAX_CUE_CHARS:
+            found.setdefault(place, []).append(item[1])
+    return {key: cues[:CUES_PER_MEMORY] for key, cues in found.items()} or None
 
 
 def _lists(value: Mapping[str, Any], number: int) -> Iterator[tuple[int, list[str]]]:

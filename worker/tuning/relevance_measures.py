@@ -79,8 +79,8 @@ def rater_scores(inputs: Sequence[Rated], threshold: Threshold, most: int) -> Ma
     found = {Rater.RELEVANCE_MODEL: _score(inputs, threshold, most)}
     clean = found[Rater.RELEVANCE_MODEL].effect.clean
     for rater in (Rater.FUSION, Rater.COSINE):
-        rated = [Rated(one.case, _values(one, rater)) for one in inputs]
-        found[rater] = _score(rated, _as_clean(rated, 1.0 if clean is None else clean), most)
+        rated = [Rated(one.case, values_of(one, rater)) for one in inputs]
+        found[rater] = _score(rated, as_clean(rated, 1.0 if clean is None else clean), most)
     return found
 
 
@@ -93,14 +93,15 @@ def _score(rated: Sequence[Rated], threshold: Threshold, most: int) -> RaterScor
     return RaterScore(auroc(flags, values), auroc(needs, best), threshold, measured(rated, threshold, most))
 
 
-def _values(one: Rated, rater: Rater) -> Column | None:
+def values_of(one: Rated, rater: Rater) -> Column | None:
+    """Return how a search rates the candidates."""
     if one.values is None:
         return None
     found = [one.relevance if rater is Rater.FUSION else one.cosine or 0.0 for one in one.candidates]
     return np.array(found, dtype=np.float32)
 
 
-def _as_clean(rated: Sequence[Rated], clean: float) -> Threshold:
+def as_clean(rated: Sequence[Rated], clean: float) -> Threshold:
     """Return the lowest threshold that leaves a share `clean` of the tasks without relevant memories empty."""
     best = np.sort(np.array([one.best for one in rated if not one.case.labels.relevant], dtype=np.float32))
     place = round(clean * len(best)) - 1

@@ -41,8 +41,36 @@ async def test_a_cue_that_repeats_the_note_is_left_out() -> None:
 
 @pytest.mark.parametrize("answer", ["", "no", "[]", '{"1":"a cue"}', '{"cues":["a"]}', '{"7":["a"]}', '{"1":["a"'])
 async def test_an_answer_without_cues_is_an_error(answer: str) -> None:
-    with pytest.raises(ModelError, match="not a JSON object of cues"):
+    with pytest.raises(ModelError, match="no cues in a known form"):
         await CueWriter(ScriptedModel([answer]), PROMPT).write(NOTES, Deadline.after(5))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '["where to eat?", "book Dana"]',
+        '{"cues": ["where to eat?", "book Dana"]}',
+        "- where to eat?\n- book Dana",
+        'Here are the cues:\n\n1. "where to eat?"\n2. "book Dana"\n\nI hope that helps!',
+        "* where to eat?\n\u2022 book Dana",
+    ],
+)
+def test_a_small_models_list_about_one_note_is_taken(answer: str) -> None:
+    assert parse_cues(answer, 1) == {1: ["where to eat?", "book Dana"]}
+
+
+def test_lines_about_several_notes_need_their_numbers() -> None:
+    lines = "[1]\n- where to eat?\n- book Dana\n\nNote 2:\n- stg port?\n[7]\n- nothing"
+    assert parse_cues(lines, 2) == {1: ["where to eat?", "book Dana"], 2: ["stg port?"]}
+    assert parse_cues("- where to eat?\n- stg port?", 2) is None
+    assert parse_cues("I would rather not.\nNotes are private.", 1) is None
+    assert parse_cues("- " + "x" * (MAX_CUE_CHARS + 1), 1) is None
+
+
+async def test_a_call_about_few_notes_may_write_less() -> None:
+    model = ScriptedModel(['{"1":["where to eat?"]}'])
+    await CueWriter(model, PROMPT).write(NOTES[:1], Deadline.after(5))
+    assert (model.requests[0].max_tokens or 0) < PROMPT.max_tokens
 
 
 def test_answers_are_bounded() -> None:
