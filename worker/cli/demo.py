@@ -25,7 +25,7 @@ from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.labelled_worlds import LabelledTask, read_world
 
 from .options import settings_of
-from .output import fail, printed_as_json, rule, say, show, table, timing, wants_json
+from .output import DECIDERS, fail, printed_as_json, rule, say, show, table, timing, wants_json
 
 TASKS = {
     "backend-team": ("t01", "t12", "t34", "t45", "t50"),
@@ -152,7 +152,8 @@ def _print(answer: DemoAnswer) -> None:
     say(f"message  {_short(task.request.message)}")
     say(result.memory_context or f"         nothing injected ({result.reason})")
     fallback = f", fallback after {result.reason}" if result.degraded else ""
-    say(f"decided by {result.engine}{fallback} in {timing(answer.milliseconds, result.stages)}: {_verdict(answer)}")
+    decider, spent = DECIDERS.get(result.engine, "nothing"), timing(answer.milliseconds, result.stages)
+    say(f"decided by {decider}{fallback} in {spent}: {_verdict(answer)}")
     if not answer.right:
         say(f"expected {_expected(answer)}")
 

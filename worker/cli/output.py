@@ -161,6 +161,16 @@ def scores(entry: Mapping[str, Any]) -> list[str]:
     return ["" if entry[name] is None else f"{entry[name]:.2f}" for name in ("score", "cosine", "keyword")]
 
 
+DECIDERS = {
+    "llm": "the chat model",
+    "decision": "the decision model",
+    "judge": "the relevance model",
+    "deterministic": "search scores",
+}
+"""Names of the values of `hooks.contract.Engine`, which is too slow to import here."""
+
+
 def summary(outcome: str, reason: str | None, engine: str, elapsed_ms: float, stages: Mapping[str, float]) -> str:
     """Return one line with the result of a request, who decided it and how long it took."""
-    return f"{outcome}{f' ({reason})' if reason else ''} by {engine} in {timing(elapsed_ms, stages)}"
+    decided = f" by {DECIDERS[engine]}" if engine in DECIDERS else ""
+    return f"{outcome}{f' ({reason})' if reason else ''}{decided} in {timing(elapsed_ms, stages)}"

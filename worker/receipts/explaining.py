@@ -93,7 +93,12 @@ def _result(receipt: Receipt) -> str:
         return f"Nothing was injected, because something failed: {receipt.reason}."
     if not receipt.considered:
         return "Nothing was injected: no memory that this request may see is near the message."
-    return f"Nothing was injected: the nearest memory is {WHY[receipt.considered[0].verdict]}."
+    return f"Nothing was injected: the nearest memory is {_why(receipt.considered[0].verdict, receipt)}."
+
+
+def _why(verdict: CandidateVerdict, receipt: Receipt) -> str:
+    """Return `WHY`; the relevance model compares a memory with a probability, not with other memories."""
+    return "not relevant enough" if verdict is _V.BELOW_CUT and receipt.required is not None else WHY[verdict]
 
 
 def _skipped(receipt: Receipt) -> tuple[str, str] | None:
@@ -120,7 +125,7 @@ def _near(one: ConsideredMemory, receipt: Receipt) -> str:
     source = "pinned; " if one.source is ItemSource.PINNED else ""
     other = f" ({one.duplicate_of})" if one.duplicate_of else ""
     through = f'; found through the cue "{one.cue}"' if one.cue else ""
-    return f"{text} - {source}{WHY[one.verdict]}{other}{_numbers(one, receipt)}{through}"
+    return f"{text} - {source}{_why(one.verdict, receipt)}{other}{_numbers(one, receipt)}{through}"
 
 
 def _numbers(one: ConsideredMemory, receipt: Receipt) -> str:
@@ -145,7 +150,7 @@ def _changes(receipt: Receipt) -> Iterator[str]:
         return
     verdicts = dict.fromkeys(one.verdict for one in receipt.considered if one.verdict is not _V.CHOSEN)
     for verdict in list(verdicts)[:3]:
-        yield f"{WHY[verdict]}: {_remedy(verdict, receipt)}"
+        yield f"{_why(verdict, receipt)}: {_remedy(verdict, receipt)}"
 
 
 def _remedy(verdict: CandidateVerdict, receipt: Receipt) -> str:
