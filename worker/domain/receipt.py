@@ -17,7 +17,8 @@ class ConsideredMemory(DomainModel):
     Thresholds apply to `relevance`. `legs` are the searches that found it, `probability` comes from the relevance or
     decision model. `duplicate_of` is the id of the duplicate or successor it was dropped for. Of a memory with cues,
     `cosine` is that of text and cues together, `own_cosine` that of its text, `cue_cosine` that of the nearest cue, and
-    `cues_near` counts the near ones. `cue` is the nearest one, if it is nearer than the text.
+    `cues_near` counts the near ones. `cue` is the nearest one, if it is nearer than the text. A memory that was
+    `deleted` since has neither text nor cue.
     """
 
     id: str
@@ -38,6 +39,7 @@ class ConsideredMemory(DomainModel):
     probability: float | None = None
     verdict: CandidateVerdict
     duplicate_of: str | None = None
+    deleted: bool = False
 
 
 class ModelReceipt(DomainModel):

@@ -10,9 +10,10 @@ from worker.ports.state import ReceiptStore
 from worker.ports.store import StoreEngine
 from worker.receipts.case_models import LabelledCase
 from worker.receipts.cases import case_of
+from worker.receipts.deleted_texts import read_shown, without_deleted
 from worker.receipts.replay import Replayer
 from worker.receipts.replay_models import Replay
-from worker.receipts.search import brief, find_receipts, read_receipt
+from worker.receipts.search import brief, find_receipts
 from worker.settings.injection import InjectionConfig
 
 from .registry import LABEL, RECEIPT, RECEIPTS, REPLAY
@@ -42,23 +43,24 @@ class ReceiptOperations:
         )
 
     async def receipt(self, request: IdRequest, deadline: Deadline) -> Receipt:
-        return await read_receipt(self._receipts, request.tenant, request.id)
+        return await read_shown(self._receipts, self._engine, request.tenant, request.id)
 
     async def receipts(self, request: ReceiptsRequest, deadline: Deadline) -> ReceiptList:
         found = await find_receipts(self._receipts, request.tenant, request.where, request.limit)
-        shown = [self._shown(receipt, request) for receipt in found]
-        return ReceiptList.model_construct(receipts=shown)
-
-    def _shown(self, receipt: Receipt, request: ReceiptsRequest) -> dict[str, Any]:
-        if not request.brief:
-            return receipt.model_dump(mode="json")
-        return {**brief(receipt), **({"message": receipt.request.message} if request.messages else {})}
+        if request.brief:
+            return ReceiptList.model_construct(receipts=[_in_brief(receipt, request) for receipt in found])
+        shown = await without_deleted(found, request.tenant, self._engine)
+        return ReceiptList.model_construct(receipts=[receipt.model_dump(mode="json") for receipt in shown])
 
     async def replay(self, request: ReplayReceiptRequest, deadline: Deadline) -> Replay:
         return await self._replayer.replay(request.tenant, request.id, request.changes, deadline)
 
     async def label(self, request: LabelRequest, deadline: Deadline) -> LabelledCase:
-        receipt = await read_receipt(self._receipts, request.tenant, request.id)
+        receipt = await read_shown(self._receipts, self._engine, request.tenant, request.id)
         memories = await self._engine.tenant(request.tenant).get([one.id for one in receipt.considered])
         shared = self._config_for(receipt.request.agent_id).shared_users
         return case_of(receipt, memories, request.labels, shared)
+
+
+def _in_brief(receipt: Receipt, request: ReceiptsRequest) -> dict[str, Any]:
+    return {**brief(receipt), **({"message": receipt.request.message} if request.messages else {})}

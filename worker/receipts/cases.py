@@ -23,14 +23,22 @@ from .case_models import LabelledCase, Labels, Line
 
 
 def candidates(receipt: Receipt) -> tuple[ConsideredMemory, ...]:
-    """Return the memories that can be labelled: the considered ones that the session had not seen. Pure."""
-    return tuple(one for one in receipt.considered if one.verdict is not CandidateVerdict.ALREADY_SHOWN)
+    """Return the memories that can be labelled: the considered ones that the session had not seen. Pure.
+
+    Deleted ones cannot, since their text is gone.
+    """
+    offered = (one for one in receipt.considered if one.verdict is not CandidateVerdict.ALREADY_SHOWN)
+    return tuple(one for one in offered if not one.deleted)
 
 
 def labels_of(receipt: Receipt, requested: Labels) -> Labels:
-    """Check labels. Raise `OperationError` if a memory was not considered or has two labels. Pure."""
+    """Check labels. Raise `OperationError` if a memory was not considered, was deleted or has two labels. Pure."""
     known = {one.id for one in candidates(receipt)}
     labelled = [*requested.essential, *requested.useful, *requested.forbidden]
+    named = {*labelled, *(receipt.chosen if requested.accept else ())}
+    deleted = sorted(one.id for one in receipt.considered if one.deleted and one.id in named)
+    if deleted:
+        raise _bad_request(f"deleted since, so that it cannot be part of a case: {', '.join(deleted)}")
     unknown = sorted(set(labelled) - known)
     if unknown:
         raise _bad_request(f"not considered for this request: {', '.join(unknown)}")
@@ -46,7 +54,7 @@ def case_of(
 ) -> LabelledCase:
     """Build a case from a receipt and labels; mask secrets. Pure.
 
-    Memories that have changed or were deleted keep the receipt's text. Shared owners are left out. Raise
+    Memories that have changed keep the receipt's text. Shared owners, and memories deleted since, are left out. Raise
     `OperationError` if the receipt has no texts.
     """
     if receipt.kept is not ReceiptKeep.EVERYTHING:

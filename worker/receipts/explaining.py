@@ -13,6 +13,9 @@ MOST_SHOWN = 6
 
 TEXT_CHARS = 90
 
+DELETED = "(deleted since)"
+"""What is shown instead of a text."""
+
 _V = CandidateVerdict
 
 WHY: Mapping[CandidateVerdict, str] = {
@@ -121,7 +124,7 @@ def _decided(receipt: Receipt) -> str:
 
 
 def _near(one: ConsideredMemory, receipt: Receipt) -> str:
-    text = flatten(one.text, TEXT_CHARS) or one.id
+    text = f"{one.id} {DELETED}" if one.deleted else flatten(one.text, TEXT_CHARS) or one.id
     source = "pinned; " if one.source is ItemSource.PINNED else ""
     other = f" ({one.duplicate_of})" if one.duplicate_of else ""
     through = f'; found through the cue "{one.cue}"' if one.cue else ""

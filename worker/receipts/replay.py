@@ -34,6 +34,7 @@ from worker.triage.decision_selector import check_decision_prompt
 from worker.triage.live_selector import DECISION_PROMPT, TRIAGE_PROMPT
 from worker.triage.prompt_files import Prompt, parse_prompt
 
+from .deleted_texts import read_shown
 from .replay_models import (
     NO_MODEL,
     ChangedMemory,
@@ -44,7 +45,6 @@ from .replay_models import (
     ReplaySummary,
     TriedPrompt,
 )
-from .search import read_receipt
 
 log = structlog.get_logger()
 
@@ -79,7 +79,7 @@ class Replayer:
         Raise `NotFound`, `OperationError` if the receipt has no texts or the prompt is invalid, or `SettingsError` if
         the settings are invalid.
         """
-        receipt = await read_receipt(self._parts.receipts, tenant, receipt_id)
+        receipt = await read_shown(self._parts.receipts, self._parts.engine, tenant, receipt_id)
         if receipt.kept is not ReceiptKeep.EVERYTHING:
             text = f"receipt {receipt_id} has no texts (receipt_keep = {receipt.kept}); it cannot be replayed"
             raise OperationError(Reason.BAD_REQUEST, text)

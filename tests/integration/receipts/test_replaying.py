@@ -197,6 +197,16 @@ def test_a_case_holds_memories_as_they_were_for_all_that_may_see_them() -> None:
         labels_of(receipt, Labels(essential=("seen",)))
 
 
+def test_a_memory_deleted_since_is_not_part_of_a_case() -> None:
+    gone = considered("gone", text="").model_copy(update={"deleted": True})
+    receipt = receipt_with(considered("a"), gone)
+    case = case_of(receipt, [], Labels(essential=("a",)))
+    assert [line["id"] for line in case.memories] == ["a"]
+    for labels in (Labels(accept=True), Labels(forbidden=("gone",))):
+        with pytest.raises(OperationError, match=r"deleted since.*gone"):
+            labels_of(receipt, labels)
+
+
 def test_another_text_of_a_known_memory_gets_an_id_of_its_own() -> None:
     first = case_of(receipt_with(considered("a"), name="r1"), [], Labels(accept=True))
     second = case_of(receipt_with(considered("a", text=ELSE, version=2), name="r2"), [], Labels(accept=True))

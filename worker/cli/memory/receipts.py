@@ -15,7 +15,7 @@ from worker.cli.output import printed_as_json, say, scores, show, summary, table
 from worker.domain.memory import CandidateVerdict
 from worker.operations.client import OperationClient
 from worker.operations.registry import RECEIPT, RECEIPTS
-from worker.receipts.explaining import WHY
+from worker.receipts.explaining import DELETED, WHY
 from worker.receipts.search import ReceiptFilter
 from worker.text.rendering import flatten
 
@@ -136,8 +136,15 @@ def _explain(found: dict[str, Any]) -> None:
     if found["model"]:
         say(f"model: {json.dumps(found['model'])}")
     required = found.get("required")
-    rows = [[explained(entry, required), *scores(entry), entry["id"], entry["text"]] for entry in found["considered"]]
+    rows = [
+        [explained(entry, required), *scores(entry), entry["id"], shown_text(entry)] for entry in found["considered"]
+    ]
     show(table(None, ["verdict", "score", "cosine", "keyword", "id", "memory"], rows))
+
+
+def shown_text(entry: dict[str, Any]) -> str:
+    """Return the text of a considered memory, or say that it was deleted."""
+    return DELETED if entry.get("deleted") else str(entry["text"])
 
 
 def explained(entry: dict[str, Any], required: float | None) -> str:

@@ -1,0 +1,39 @@
+"""Receipts as they are shown: without the texts of memories that were deleted since."""
+
+from collections.abc import Collection, Sequence
+
+from worker.domain.receipt import Receipt
+from worker.ports.state import ReceiptStore
+from worker.ports.store import StoreEngine
+
+from .search import read_receipt
+
+BATCH = 1_000
+"""Memories to look for at a time."""
+
+
+async def read_shown(receipts: ReceiptStore, engine: StoreEngine, tenant: str, receipt_id: str) -> Receipt:
+    """Return what `read_receipt` does, without texts of deleted memories."""
+    (shown,) = await without_deleted([await read_receipt(receipts, tenant, receipt_id)], tenant, engine)
+    return shown
+
+
+async def without_deleted(receipts: Sequence[Receipt], tenant: str, engine: StoreEngine) -> list[Receipt]:
+    """Return the receipts of a tenant without texts and cues of memories that are no longer stored.
+
+    Raise `StoreError` if the store cannot say which these are.
+    """
+    ids = list({one.id for receipt in receipts for one in receipt.considered})
+    stored = set[str]()
+    for start in range(0, len(ids), BATCH):
+        found = await engine.tenant(tenant).get(ids[start : start + BATCH])
+        stored |= {memory.id for memory in found}
+    return [_only_stored(receipt, stored) for receipt in receipts]
+
+
+def _only_stored(receipt: Receipt, stored: Collection[str]) -> Receipt:
+    considered = tuple(
+        one if one.id in stored else one.model_copy(update={"text": "", "cue": None, "deleted": True})
+        for one in receipt.considered
+    )
+    return receipt.model_copy(update={"considered": considered})
