@@ -81,7 +81,8 @@ def _sets(options: Options) -> tuple[LabelledWorld | None, tuple[LabelledWorld, 
 def _versions() -> str:
     version = peer.installed()
     beside = f"mem0 {version}" if version else f"peer not installed (`{peer.INSTALL}`)"
-    return f"Embedder {PROFILE.name}, relevance model {read_relevance_model().relevance_model.version}, {beside}."
+    card = read_relevance_model().card
+    return f"Embedder {PROFILE.name}, relevance model {card['version']} (sha256 {card['sha256'][:12]}), {beside}."
 
 
 def _precision_mem_bench(world: LabelledWorld, progress: Progress) -> Measured:
@@ -166,5 +167,5 @@ def _locomo(worlds: Sequence[LabelledWorld], progress: Progress) -> Measured:
 
 def _fallback_note(about: str, runs: Mapping[str, Sequence[TaskRun]]) -> tuple[str, ...]:
     """Warn about answers that the relevance model did not choose, so that nobody takes them for its own."""
-    number = fallen_back(runs)
+    number = sum(fallen_back(name, run) for name, found in runs.items() for run in found)
     return (f"{about}: {number} answers fell back to search scores; run again on a calmer machine.",) if number else ()

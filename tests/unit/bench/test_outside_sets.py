@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from bench.outside.locomo import read_locomo
+from bench.outside.ours import BALANCED, SEARCH_ALONE, fallen_back
 from bench.outside.precision_mem_bench import NAME, read_precision_mem_bench
 from bench.outside.scoring import Ranked, best_threshold, cross_fitted, score_of, share_found
 from bench.processes import BenchError
+from hooks.contract import Engine, Outcome
 from tests.support.paths import ROOT
-from worker.domain.memory import MemoryScope, MemoryType, visible_to
+from worker.domain.memory import MemoryScope, MemoryType
+from worker.domain.visibility import visible_to
+from worker.tuning.evals.results import TaskRun
 from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
 DATA = ROOT / "tests" / "data" / "outside"
@@ -194,3 +198,24 @@ def test_the_share_of_evidence_counts_every_turn() -> None:
     assert share_found(ranked, 1) == 1 / 4
     assert share_found(ranked, 2) == 2 / 4
     assert share_found(ranked, 30) == 3 / 4
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "injected", "degraded", "expected"),
+    [
+        (BALANCED, Engine.RELEVANCE_MODEL, ("b-queue",), False, False),
+        (BALANCED, Engine.DETERMINISTIC, ("b-queue",), False, True),
+        (BALANCED, Engine.DETERMINISTIC, (), False, False),
+        (SEARCH_ALONE, Engine.DETERMINISTIC, ("b-queue",), False, False),
+        (SEARCH_ALONE, Engine.DETERMINISTIC, (), True, True),
+    ],
+)
+def test_an_answer_of_search_scores_is_not_one_of_the_relevance_model(
+    name: str, engine: Engine, injected: tuple[str, ...], degraded: bool, expected: bool
+) -> None:
+    outcome = Outcome.INJECTED if injected else Outcome.NONE_RELEVANT
+    run = TaskRun(
+        world=NAME, task="queue", category="", injected=injected, outcome=outcome, engine=engine, degraded=degraded
+    )
+
+    assert fallen_back(name, run) is expected
