@@ -8,7 +8,7 @@ import pytest
 from tests.support.embedders import HashingEmbedder
 from tests.support.served_store import ServedStore, large, open_served_store, small
 from tests.support.service import fact, ids, open_service
-from worker.operations.registry import PUT, REMEMBER, SHOW, UPDATE
+from worker.operations.registry import EXPORT, FORGET, PUT, REMEMBER, SHOW, UPDATE
 from worker.recall.cue_matches import NEAR
 
 LUME = "Dana likes Osteria Lume best"
@@ -118,6 +118,57 @@ async def test_a_backup_and_a_reindex_keep_cues_with_their_vectors(tmp_path: Pat
         assert found[0]["id"] == "m1"
         if again is small:
             assert found[0]["cosine"] == pytest.approx(before[0]["cosine"], abs=1e-4)
+
+
+ORIGINS = [
+    {"text": CUES[0], "origin": "given"},
+    {"text": CUES[1], "origin": "model", "prompt": "cues@1"},
+    {"text": "Reserve a table for her leaving party", "origin": "learned", "user": "mia"},
+]
+MIAS = fact("m1", LUME, cues=ORIGINS, scope={"user": "mia"})
+
+
+async def stored_cues(kept: ServedStore) -> list[dict[str, Any]]:
+    shown = await kept.call(SHOW, {"tenant": "t1", "id": "m1"})
+    found: list[dict[str, Any]] = shown["memory"].get("cues", [])
+    return found
+
+
+async def test_who_wrote_a_cue_outlives_export_import_reindex_and_restore(tmp_path: Path) -> None:
+    async with open_served_store(tmp_path / "a", small()) as kept:
+        await kept.put(MIAS)
+        before = await stored_cues(kept)
+        assert [cue.get("origin", "given") for cue in before] == ["given", "model", "learned"]
+        assert (before[1]["prompt"], before[2]["user"]) == ("cues@1", "mia")
+        await kept.maintenance.reindex(kept.progress, force=True)
+        assert await stored_cues(kept) == before
+        await kept.maintenance.backup(kept.progress, tmp_path / "copy")
+        exported = (await kept.call(EXPORT, {"tenant": "t1"}))["memories"]
+    async with open_served_store(tmp_path / "b", small()) as kept:
+        await kept.maintenance.restore(kept.progress, tmp_path / "copy")
+        assert await stored_cues(kept) == before
+    async with open_served_store(tmp_path / "c", small()) as kept:
+        await kept.put(*exported)
+        assert await stored_cues(kept) == before
+        await kept.call(FORGET, {"tenant": "t1", "ids": ["m1"]})
+        await kept.put(fact("m1", LUME, scope={"user": "mia"}))
+        assert await stored_cues(kept) == []
+
+
+async def test_a_successor_starts_without_the_cues_of_what_it_replaces(tmp_path: Path) -> None:
+    async with open_served_store(tmp_path, small()) as kept:
+        await kept.put(MIAS)
+        replaced = [{"kind": "supersedes", "target": "m1"}]
+        await kept.put(fact("m2", "Dana likes Da Gino best now", relations=replaced, scope={"user": "mia"}))
+        shown = await kept.call(SHOW, {"tenant": "t1", "id": "m2"})
+        assert shown["memory"].get("cues", []) == []
+        assert len(await stored_cues(kept)) == 3
+
+
+async def test_an_import_drops_what_was_learned_from_another_user(tmp_path: Path) -> None:
+    async with open_served_store(tmp_path, small()) as kept:
+        await kept.put({**MIAS, "scope": {"user": "noah"}})
+        assert [cue.get("origin", "given") for cue in await stored_cues(kept)] == ["given", "model"]
 
 
 async def test_a_store_without_cues_embeds_nothing_more_than_its_texts(tmp_path: Path) -> None:
