@@ -29,6 +29,10 @@ class StoreDamaged(StoreError):
     """The embedded store cannot be opened."""
 
 
+class StoreFull(StoreError):
+    """The disk has no room for the embedded store to be opened or changed."""
+
+
 class StoreLate(StoreError):
     """The store did not answer within the deadline."""
 

@@ -66,6 +66,7 @@ from worker.domain.vectors import usable
 from worker.ports.store_record import UNKNOWN_RECORD, Compatibility, StoreRecord, check_compatibility, embedder_record
 
 from .files import SideFile, StoreLock
+from .space import check_space
 from .wire import compile_filter, dense_params, found_in, index_operations, order, score_of, sparse_vector
 
 POINTS = "points"
@@ -110,9 +111,10 @@ class Shard:
 
     @classmethod
     def open(cls, folder: Path, profile: EmbedderProfile | None, bm25_hash: str) -> Self:
-        """Open or create the store in `folder`. Raise `StoreLocked` if in use, `StoreDamaged` if damaged."""
+        """Open or create the store in `folder`. Raise `StoreLocked`, `StoreDamaged` or `StoreFull`."""
         with vendor_errors(f"the memory store at {folder} cannot be reached"):
             make_private_folder(folder)
+            check_space(folder)
             lock = StoreLock.acquire(folder)
         with ExitStack() as failed:
             failed.callback(lock.release)
@@ -206,6 +208,11 @@ class Shard:
         with vendor_errors("the memories could not be read"):
             records = self._points.retrieve(list(ids), [MEMORY], False)
         return states_by_id(map(found_in, records), ids, _revision)
+
+    def check_room(self) -> None:
+        """Raise `StoreFull` if there is no room for a change."""
+        with vendor_errors("the disk of the memory store cannot be reached"):
+            check_space(self._folder)
 
     def put(self, tenant: str, memories: dict[str, StoredMemory]) -> None:
         """Write memories by point id to the write-ahead log."""

@@ -67,7 +67,7 @@ class EdgeStore:
         """Open or create the store in the folder `path`; `flush_every` is in seconds.
 
         Without `profile`, only keyword search works. A store with other recipes opens and reports the fault in its
-        health. Raise `StoreLocked`, `StoreDamaged` or `StoreError`.
+        health. Raise `StoreLocked`, `StoreDamaged`, `StoreFull` or `StoreError`.
         """
         executor = ThreadPoolExecutor(1, thread_name_prefix="edge-store")
         opening = executor.submit(Shard.open, path, profile, bm25_hash)
@@ -122,8 +122,9 @@ class EdgeStore:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     async def write(self, call: Callable[[], T]) -> T:
-        """Run a call that changes the store, and schedule a flush."""
+        """Run a call that changes the store, and schedule a flush. Raise `StoreFull` if the disk is full."""
         self._dirty.set()
+        await self.run(self._shard.check_room)
         return await self.run(call)
 
     async def _keep_flushed(self) -> None:
