@@ -99,9 +99,10 @@ def _choosing(world: LabelledWorld, wanted: Callable[[LabelledTask], frozenset[s
 
 
 def is_in(memory: Memory, lines: Iterable[str]) -> bool:
-    """Whether a memory is among these candidates, as the prompt has them."""
-    text = quote(memory.content[:SHOWN]).strip('"')
-    return any(text in line for line in lines)
+    """Whether a memory is among these candidates, as the prompt has them: its beginning, or a part around `…`."""
+    starts = range(0, max(1, len(memory.content) - SHOWN), SHOWN // 2)
+    first, *others = (quote(memory.content[start : start + SHOWN]).strip('"') for start in starts)
+    return any(first in line or ("…" in line and any(text in line for text in others)) for line in lines)
 
 
 def as_shown(message: str) -> str:
