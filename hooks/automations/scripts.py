@@ -25,6 +25,8 @@ PASSED_ON = (
 """Variables passed to programs. All others are removed, so that no secret of the orchestrator leaks."""
 
 _POLL_S = 0.05
+_REAP_S = 1.0
+"""Seconds that a killed program is waited for; on a busy machine it takes a moment to die."""
 _CHUNK = 65_536
 
 
@@ -81,7 +83,7 @@ class ScriptJob:
             _kill_group(process)
             pipes.close()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_POLL_S)
+            process.wait(_REAP_S)
         return ScriptRun(ending, process.returncode, bytes(pipes.stdout), bytes(pipes.stderr))
 
     def _watch(self, process: "subprocess.Popen[bytes]", pipes: "_Pipes") -> Ending:

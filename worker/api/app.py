@@ -135,13 +135,16 @@ def _add_handlers(app: FastAPI, executor: OperationExecutor) -> None:
 
 
 def _plain(app: FastAPI, request: Request, error: HTTPException) -> Problem:
-    """Return the router's error as a problem; `Allow` names the methods of all endpoints of the path."""
+    """Return the router's error as a problem; `Allow` names the methods of the path, or else of all that fit it."""
     details = {404: "unknown path", 405: "method not allowed; see the Allow header"}
     detail = details.get(error.status_code, title_of(error.status_code))
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         fitting = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
-        headers["Allow"] = ", ".join(sorted({method for route in fitting for method in getattr(route, "methods", ())}))
+        same = [route for route in fitting if getattr(route, "path", None) == request.url.path]
+        headers["Allow"] = ", ".join(
+            sorted({method for route in same or fitting for method in getattr(route, "methods", ())})
+        )
     return Problem(error.status_code, detail, headers=headers)
 
 

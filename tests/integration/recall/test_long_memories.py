@@ -10,8 +10,9 @@ from worker.adapters.models.minilm import PROFILE
 from worker.adapters.models.relevance_file import RelevanceProcess, read_relevance_model
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.domain.deadline import Deadline
-from worker.domain.memory import Listed, RecallQuery, Visibility
+from worker.domain.memory import RecallQuery, Visibility
 from worker.domain.model_calls import ChatRequest
+from worker.domain.pages import Listed
 from worker.domain.timings import Stages
 from worker.injection.search_only import SearchOnlySelector
 from worker.ports.store_record import StoreRecord

@@ -104,6 +104,11 @@ def test_a_leak_is_noticed() -> None:
 
 
 def _seconds(text: str) -> float:
-    started = time.perf_counter()
-    mask_secrets.__wrapped__(text)
-    return time.perf_counter() - started
+    """The best of three, as other programs take their time too."""
+
+    def once() -> float:
+        started = time.perf_counter()
+        mask_secrets.__wrapped__(text)
+        return time.perf_counter() - started
+
+    return min(once() for _ in range(3))
