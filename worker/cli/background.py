@@ -21,7 +21,7 @@ from .backend import open_client
 from .checks import cues_in_words
 from .options import settings_of
 from .output import answer, counted, fail
-from .supervision import keeper_of, log_file, service_command
+from .supervision import log_file, service_command, supervisor_of
 
 MOST_LOG_BYTES = 10_000_000
 """Size from which the next start sets the log aside as `service.log.1`."""
@@ -45,8 +45,8 @@ def stop(context: typer.Context) -> None:
     """Stop the service of this data folder; requests in progress are finished."""
     settings = own_settings(context)
     if not embedded_is_up(settings.service):
-        if (keeper := keeper_of(settings)) is not None:
-            keeper.stop()  # it may be about to try again
+        if (supervisor := supervisor_of(settings)) is not None:
+            supervisor.stop()  # it may be about to try again
         fail(NOT_RUNNING)
     pid = halt(settings)
     answer({"stopped": pid}, f"stopped (pid {pid})")
@@ -68,7 +68,7 @@ def status(context: typer.Context) -> None:
     settings = settings_of(context)
     if settings.service.redis_url is None and not embedded_is_up(settings.service):
         fail(NOT_RUNNING)
-    health, keeper = health_of(settings), keeper_of(settings)
+    health, supervisor = health_of(settings), supervisor_of(settings)
     store = health["store"]
     fields = {
         "running": True,
@@ -78,11 +78,11 @@ def status(context: typer.Context) -> None:
         "embedder": health["embedder"],
         "model": health["model"],
         "log": str(log_file(settings)),
-        "kept_by": keeper.title if keeper is not None else None,
+        "kept_by": supervisor.title if supervisor is not None else None,
         "cues": health["cues"],
     }
     deciding = health["model"] or "the relevance model"
-    kept = f", and {keeper.title} keeps it running" if keeper is not None else ""
+    kept = f", and {supervisor.title} keeps it running" if supervisor is not None else ""
     cues = f"; cues: {cues_in_words(health['cues'])}" if health["cues"] else ""
     answer(fields, f"running (pid {health['pid']}): {counted(store['points'])}, {deciding} decides{kept}{cues}")
 
@@ -116,10 +116,10 @@ def launch(context: typer.Context, settings: Settings) -> dict[str, Any]:
     """Start the service, by its service manager if it has one, and return what it is once it answers."""
     path = log_file(settings)
     _prepare(path)
-    keeper = keeper_of(settings)
-    process = _spawned(context, settings, path) if keeper is None else None
-    if keeper is not None:
-        keeper.start()
+    supervisor = supervisor_of(settings)
+    process = _spawned(context, settings, path) if supervisor is None else None
+    if supervisor is not None:
+        supervisor.start()
     end = time.monotonic() + START_S
     while (health := _answering(settings)) is None:
         if process is not None and process.poll() is not None:
@@ -127,8 +127,8 @@ def launch(context: typer.Context, settings: Settings) -> dict[str, Any]:
         if time.monotonic() > end:
             if process is not None:
                 process.terminate()
-            elif keeper is not None:
-                keeper.stop()
+            elif supervisor is not None:
+                supervisor.stop()
             fail(f"the service did not answer within {START_S:.0f} s and was stopped; see `meeseeks logs`")
         time.sleep(LOOK_S)
     return {"pid": health["pid"], "memories": health["store"]["points"], "log": str(path)}
@@ -158,8 +158,8 @@ def _spawned(context: typer.Context, settings: Settings, log: Path) -> "subproce
 def halt(settings: Settings) -> int:
     """Stop the service of this data folder, and return the id that its process had."""
     pid = int(health_of(settings)["pid"])
-    if (keeper := keeper_of(settings)) is not None:
-        keeper.stop()
+    if (supervisor := supervisor_of(settings)) is not None:
+        supervisor.stop()
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     end = time.monotonic() + STOP_S

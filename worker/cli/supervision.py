@@ -20,7 +20,7 @@ NAME = "meeseeks"
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
+class Supervisor:
     """A service manager, and the name by which it knows the service of this data folder."""
 
     manager: ServiceManager
@@ -44,18 +44,18 @@ class Keeper:
         self.manager.remove(self.name)
 
 
-def keeper_of(settings: Settings) -> Keeper | None:
+def supervisor_of(settings: Settings) -> Supervisor | None:
     """Return who was told to keep the service running."""
-    return next((keeper for keeper in _keepers(settings) if keeper.file.exists()), None)
+    return next((supervisor for supervisor in _supervisors(settings) if supervisor.file.exists()), None)
 
 
-def possible_keeper(settings: Settings) -> Keeper | None:
+def possible_supervisor(settings: Settings) -> Supervisor | None:
     """Return who can be told to keep the service running."""
-    return next((keeper for keeper in _keepers(settings) if keeper.manager.answers()), None)
+    return next((supervisor for supervisor in _supervisors(settings) if supervisor.manager.answers()), None)
 
 
-def _keepers(settings: Settings) -> list[Keeper]:
-    return [Keeper(manager, _name(settings.service)) for manager in service_managers(Path.home(), os.environ)]
+def _supervisors(settings: Settings) -> list[Supervisor]:
+    return [Supervisor(manager, _name(settings.service)) for manager in service_managers(Path.home(), os.environ)]
 
 
 def _name(service: ServiceSettings) -> str:

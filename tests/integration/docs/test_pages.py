@@ -95,3 +95,17 @@ def test_settings_are_changed_as_the_page_says(shell: CommandLine, tmp_path: Pat
             shell.ok(*words)
         assert shell.ok("settings", "get", "max_items").startswith("max_items = 3 ")
         assert shell.ok("settings", "get", "max_items", "--agent", "researcher").startswith("max_items = 8 ")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_thresholds_and_the_relevance_model_are_measured_and_fitted(shell: CommandLine, tmp_path: Path) -> None:
+    lines = typed("docs/relevance-model.md") + typed("docs/choosing.md")
+    assert len(lines) > 8
+    labels = {"cases.jsonl": str(ROOT / "prompts/cases/family-assistant")}
+    with service(tmp_path):
+        shell.ok("remember", DEPLOYMENTS["m1"])
+        for words in lines:
+            ran = shell.run(*(labels.get(word, word) for word in words))
+            few = words == ASKING or "--store" in words  # they need a terminal, and twenty memories
+            assert ran.exit_code == (1 if few else 0), f"{words}: {ran.output}"

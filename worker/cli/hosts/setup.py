@@ -14,7 +14,7 @@ from worker.cli.background import halt, health_of, own_settings
 from worker.cli.checks import Check
 from worker.cli.output import counted, fail, printed_as_json, say, show_verbatim, wants_json, warn
 from worker.cli.stored_user import store_user
-from worker.cli.supervision import keeper_of
+from worker.cli.supervision import supervisor_of
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import MeeseeksError, SettingsError
 from worker.hosts import HOSTS, HostProfile
@@ -77,8 +77,8 @@ def setup(
     imports = _wants_import(notes, wanted=wanted, yes=yes)
     pid = _apply(context, service, plan, settings, user)
     imported = import_notes(notes, settings).summary() if imports else None
-    keeper, checks = keeper_of(settings), asyncio.run(_test(profiles, settings))
-    fields = {"pid": pid, "kept_by": keeper.title if keeper else None, "imported": imported}
+    supervisor, checks = supervisor_of(settings), asyncio.run(_test(profiles, settings))
+    fields = {"pid": pid, "kept_by": supervisor.title if supervisor else None, "imported": imported}
     _report(fields, checks, notes.paths if not imports else [])
 
 
@@ -203,24 +203,24 @@ def _usual_ms(found: Sequence[Check]) -> float:
 
 def _uninstall(settings: Settings, environment: HostEnvironment, *, yes: bool, everything: bool) -> None:
     plan = list(_plan_uninstall(environment))
-    home, running, keeper = settings.service.home, embedded_is_up(settings.service), keeper_of(settings)
+    home, running, supervisor = settings.service.home, embedded_is_up(settings.service), supervisor_of(settings)
     memories = _memories(settings)
     removes = home.is_dir() and (everything or memories == 0)
     if not wants_json():
         if running:
             show_verbatim(f"- stop the service on {home}")
-        if keeper is not None:
-            show_verbatim(f"- delete {keeper.file}")
+        if supervisor is not None:
+            show_verbatim(f"- delete {supervisor.file}")
         if removes:
             held = "all memories" if memories is None else counted(memories) if memories else "no memories"
             show_verbatim(f"- delete the data of the service in {home}, which holds {held}")
         _show(plan)
-    _confirm(changes=running or keeper is not None or bool(plan) or removes, yes=yes)
+    _confirm(changes=running or supervisor is not None or bool(plan) or removes, yes=yes)
     for change in plan:
         change.apply_uninstall()
     stopped = halt(settings) if running else None
-    if keeper is not None:
-        dismiss(keeper, settings)
+    if supervisor is not None:
+        dismiss(supervisor, settings)
     remove_traces(home, data=removes, everything=everything)
     kept = str(home) if home.exists() else None
     names = [change.host.name for change in plan]
