@@ -38,7 +38,10 @@ def model(model_server: ModelServer) -> ModelServer:
 def service(model_server: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A service that no test may stop; what it has logged is looked through at the end."""
     folder = tmp_path_factory.mktemp("service")
-    with running_stack(folder, "up", *model_server.options, MEESEEKS_MODEL_API_KEY=MODEL_KEY) as stack:
+    settings = folder / "settings.toml"
+    settings.write_text("[memory_injection]\nlearn_cues = false\n", encoding="utf-8")  # tests must not teach others
+    variables = {"MEESEEKS_MODEL_API_KEY": MODEL_KEY, "MEESEEKS_CONFIG": str(settings)}
+    with running_stack(folder, "up", *model_server.options, **variables) as stack:
         asyncio.run(put(stack.url, FACTS))
         yield stack
         assert stack.process is not None
