@@ -9,6 +9,7 @@ import structlog
 
 from worker.domain.errors import MeeseeksError
 from worker.domain.operation import AnyHandler, Handlers
+from worker.operations.lasting import LastingWork
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import WholeStore
 from worker.store.copying import PointBuilder
@@ -39,7 +40,7 @@ class LiveCore:
         self._assemble = assemble
         self._sparse = sparse
         self._retiring: set[asyncio.Task[None]] = set()
-        self._fitting: asyncio.Task[None] | None = None
+        self._fitting: LastingWork | None = None
         self.write_barrier = WriteBarrier()
         self._switch = OperationSwitch(self.write_barrier, first.handlers)
 
@@ -73,8 +74,7 @@ class LiveCore:
 
     def keep_fitting(self, every: float) -> None:
         """Check until closing whether the vectors of a shared store fit; another process may reindex it."""
-        self._fitting = asyncio.create_task(self._keep_fitting(every), name="keep-fitting")
-        self._fitting.add_done_callback(partial(self._fit_again, every))
+        self._fitting = LastingWork("keep-fitting", partial(self._keep_fitting, every))
 
     async def _keep_fitting(self, every: float) -> None:
         while True:
@@ -96,16 +96,9 @@ class LiveCore:
             self._switch.use(fitting.handlers)
             log.warning("store_recipe_changed", dense_usable=fits)
 
-    def _fit_again(self, every: float, ended: "asyncio.Task[None]") -> None:
-        """Say which unforeseen error ended the checks, and go on with them."""
-        if not ended.cancelled():
-            log.error("store_recipe_check_crashed", error=repr(ended.exception()))
-            self.keep_fitting(every)
-
     async def aclose(self) -> None:
         if self._fitting is not None:
-            self._fitting.cancel()
-            await asyncio.wait([self._fitting])
+            await self._fitting.aclose()
         for task in tuple(self._retiring):
             task.cancel()
         await self.retired()

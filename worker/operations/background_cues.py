@@ -21,6 +21,7 @@ from worker.triage.cue_writer import CueWriter
 
 from .client import OperationClient
 from .enrichment import Enrichment, EnrichmentLimits, EnrichmentReport, Price, needs_cues
+from .lasting import LastingWork
 
 PAGE = 200
 PAGE_PAUSE = 0.02
@@ -99,11 +100,10 @@ class BackgroundCues:
         self._tried: set[tuple[str, str, int]] = set()
         self._seen = -1
         self._searched = -1e9
-        self._task = asyncio.create_task(self._run_always(), name="background-cues")
+        self._work = LastingWork("background-cues", self._run_always)
 
     async def aclose(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await self._work.aclose()
 
     async def _run_always(self) -> None:
         pace, pause = self._parts.pace, self._parts.pace.first

@@ -5,6 +5,7 @@ Messages wait in a short queue and are written one at a time, after their answer
 
 import asyncio
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -20,6 +21,7 @@ from worker.text.lexicon import Lexicon, content_tokens, lexicon, tokens
 
 from .bulk import WRITE_BUDGET
 from .client import OperationClient
+from .lasting import LastingWork
 from .registry import ADD_CUES
 
 MOST_TOGETHER = 3
@@ -43,7 +45,7 @@ class CueLearning:
     def __init__(self, pause: float = PAUSE) -> None:
         self._waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(MOST_WAITING)
         self._pause = pause
-        self._task: asyncio.Task[None] | None = None
+        self._work: LastingWork | None = None
 
     def __call__(self, receipt: Receipt, ids: Sequence[str], config: InjectionConfig) -> None:
         """Learn from the request of a receipt that these memories were needed; return at once."""
@@ -56,7 +58,7 @@ class CueLearning:
             log.info("cue_not_learned", reason="too many are waiting")
 
     def start(self, client: OperationClient) -> None:
-        self._task = asyncio.create_task(self._learn(client), name="learn-cues")
+        self._work = LastingWork("learn-cues", partial(self._learn, client))
 
     async def _learn(self, client: OperationClient) -> None:
         while True:
@@ -67,7 +69,8 @@ class CueLearning:
                 log.debug("cue_learned", memories=len(done["added"]))
             except MeeseeksError as error:
                 log.warning("cue_not_learned", reason=str(error))
-            self._waiting.task_done()
+            finally:
+                self._waiting.task_done()
 
     async def drain(self) -> None:
         """Wait until nothing is left to learn."""
@@ -75,9 +78,8 @@ class CueLearning:
 
     async def aclose(self) -> None:
         """Stop; what waits is not learned."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        if self._work is not None:
+            await self._work.aclose()
 
 
 def cues_to_learn(receipt: Receipt, ids: Collection[str], config: InjectionConfig) -> dict[str, Any] | None:

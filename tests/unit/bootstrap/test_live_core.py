@@ -66,7 +66,7 @@ async def test_a_check_that_ends_after_a_switch_does_not_bring_the_closed_store_
     [
         (SettingsError("calibration.json: damaged"), "store_recipe_unchecked"),
         (OSError(5, "Input/output error"), "store_recipe_unchecked"),
-        (KeyError("unforeseen"), "store_recipe_check_crashed"),
+        (KeyError("unforeseen"), "lasting_work_crashed"),
     ],
 )
 async def test_checks_go_on_after_any_error_and_say_it(fault: Exception, event: str) -> None:
