@@ -62,7 +62,8 @@ def attributed(text: str, owner: str | None, asker: str | None) -> str:
     if owner is None or owner == asker:
         return text
     name = neutralise(flatten(owner, MAX_OWNER_CHARS))
-    return text if text.casefold().startswith(name.casefold()) else f"{name}: {text}"
+    rest = text[len(name) :] if text.casefold().startswith(name.casefold()) else None
+    return f"{name}: {text}" if rest is None or rest[:1].isalnum() else text
 
 
 def dated(line: RenderedMemory) -> str:
