@@ -187,20 +187,16 @@ class Conversation:
 
     def _offer(self, candidates: Sequence[Candidate]) -> list[str]:
         """Add the candidates that fit and return their numbered lines."""
-        fitting: list[Candidate] = []
-        for candidate in candidates:
-            cost = estimate_tokens(self._line(99, candidate)) + 1
+        lines: list[str] = []
+        for number, candidate in enumerate(candidates, len(self.offered) + 1):
+            line = f"[{number}] {candidate_text(candidate, self._present, self._task, self._sought)}"
+            cost = estimate_tokens(line) + 1
             if cost > self._tokens_left:
                 break
             self._tokens_left -= cost
-            fitting.append(candidate)
-        start = len(self.offered) + 1
-        self.offered += fitting
-        return [self._line(number, one) for number, one in enumerate(fitting, start)]
-
-    def _line(self, number: int, candidate: Candidate) -> str:
-        """Return `[3] 2026-02-11 "text"`."""
-        return f"[{number}] {candidate_text(candidate, self._present, self._task, self._sought)}"
+            lines.append(line)
+        self.offered += candidates[: len(lines)]
+        return lines
 
     def _fill(self, template: str, lines: Sequence[str]) -> str:
         return self._prompt.fill(template, {**self._values, "candidates": "\n".join(lines) or "(none)"})

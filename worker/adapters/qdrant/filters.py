@@ -15,10 +15,11 @@ FilterT = TypeVar("FilterT")
 
 @dataclass(frozen=True, slots=True)
 class Equals:
-    """The value of `key` is `value`."""
+    """The value of `key` is `value`, or with `negated` is not."""
 
     key: str
     value: str
+    negated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +49,13 @@ class HasId:
 
 
 @dataclass(frozen=True, slots=True)
-class Differs:
-    """The value of `key` is not `value`."""
-
-    key: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
 class Either:
     """At least one of the conditions is met."""
 
     options: "tuple[Condition, ...]"
 
 
-Condition: TypeAlias = Equals | AnyOf | InRange | HasId | Differs | Either
+Condition: TypeAlias = Equals | AnyOf | InRange | HasId | Either
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +75,21 @@ class FilterCompiler(Generic[FilterT]):
 
     def _compile(self, condition: Condition) -> Any:
         match condition:
-            case Equals(key, value):
-                return self.field(key=key, match=self.match_value(value))
+            case Equals(key, value, negated):
+                return self._unless(self.field(key=key, match=self.match_value(value)), negated)
             case AnyOf(key, values):
                 return self.field(key=key, match=self.match_any(list(values)))
             case InRange(key, gt, gte, lte):
                 return self.field(key=key, range=self.within(gt=gt, gte=gte, lte=lte))
-            case Differs(key, value):
-                return self.all_of(must_not=[self.field(key=key, match=self.match_value(value))])
             case Either(options):
                 return self.all_of(should=[self._compile(option) for option in options])
             case HasId(points, negated):
-                return self.all_of(must_not=[self.has_id(points)]) if negated else self.has_id(points)
+                return self._unless(self.has_id(points), negated)
             case _:
                 assert_never(condition)
+
+    def _unless(self, met: Any, negated: bool) -> Any:
+        return self.all_of(must_not=[met]) if negated else met
 
 
 def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]:
@@ -135,7 +129,7 @@ def _visible(visibility: Visibility) -> Iterator[Condition]:
         yield AnyOf(key, (EVERYBODY, *(str(clean_text(name)) for name in names)))
     if visibility.channels is not None:
         told = ("", *(str(clean_text(name)) for name in visibility.channels))
-        yield Either((AnyOf("channel", told), Differs("user", EVERYBODY)))
+        yield Either((AnyOf("channel", told), Equals("user", EVERYBODY, negated=True)))
     if visibility.valid_at is not None:
         now = timestamp(visibility.valid_at)
         yield InRange("valid_until_ts", gt=now)
