@@ -18,7 +18,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 from hooks import PreExecutionHook
 from hooks.queue import QueueClient, QueueFault
 from tests.support.command_line import command_line
-from tests.support.stack import Stack, ask, put, running_stack
+from tests.support.stack import HTTP, Stack, ask, put, running_stack
 from worker.operations.registry import FORGET, RECALL, SHOW, UPDATE
 
 pytestmark = pytest.mark.timeout(170)
@@ -69,8 +69,7 @@ async def store(stack: Stack, prefix: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    http = {"MEESEEKS_HTTP_ENABLED": "true", "MEESEEKS_HTTP_PORT": "0"}
-    with running_stack(tmp_path_factory.mktemp("access"), "up", "--model", "none", **http) as running:
+    with running_stack(tmp_path_factory.mktemp("access"), "up", "--model", "none", **HTTP) as running:
         asyncio.run(store(running))
         yield running
 

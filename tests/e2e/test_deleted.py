@@ -14,7 +14,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 
 from hooks.queue import QueueClient
 from tests.support.command_line import command_line
-from tests.support.stack import Stack, put, running_stack
+from tests.support.stack import HTTP, Stack, put, running_stack
 from worker.operations.registry import FORGET
 
 pytestmark = pytest.mark.timeout(170)
@@ -32,8 +32,7 @@ QUESTION = "What is the wifi network called?"
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    http = {"MEESEEKS_HTTP_ENABLED": "true", "MEESEEKS_HTTP_PORT": "0"}
-    with running_stack(tmp_path_factory.mktemp("deleted"), "up", "--model", "none", **http) as running:
+    with running_stack(tmp_path_factory.mktemp("deleted"), "up", "--model", "none", **HTTP) as running:
         yield running
 
 

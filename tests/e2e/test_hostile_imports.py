@@ -10,16 +10,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.stack import Stack, running_stack
+from tests.support.stack import HTTP, Stack, running_stack
 
 pytestmark = pytest.mark.timeout(180)
 
-VARIABLES = {
-    "MEESEEKS_EMBEDDER": "none",
-    "MEESEEKS_MODEL": "none",
-    "MEESEEKS_HTTP_ENABLED": "true",
-    "MEESEEKS_HTTP_PORT": "0",
-}
+VARIABLES = {**HTTP, "MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none"}
 MARKDOWN = {"content-type": "text/markdown"}
 MOST_GROWTH = 200 * 2**20
 

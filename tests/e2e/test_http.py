@@ -19,6 +19,7 @@ import pytest
 from hooks.contract import InjectionResult
 from tests.support.stack import (
     FACTS,
+    HTTP,
     MIGRATION,
     ROOT,
     ModelServer,
@@ -37,7 +38,6 @@ pytestmark = pytest.mark.timeout(150)
 
 PAGE = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-HTTP = {"MEESEEKS_HTTP_ENABLED": "true", "MEESEEKS_HTTP_PORT": "0"}
 ACME = {"tenant": "acme"}
 
 

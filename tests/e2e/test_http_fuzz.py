@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from hooks.contract import InjectionRequest
-from tests.support.stack import FACTS, Stack, put, running_stack
+from tests.support.stack import FACTS, HTTP, Stack, put, running_stack
 from worker.api.access import QUIET
 from worker.api.app import document
 from worker.transfer.formats import Format
@@ -50,7 +50,7 @@ CRASHES = ("http_crashed", "job_crashed", "http_ended", "background_work_failed"
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    variables = {"MEESEEKS_HTTP_ENABLED": "true", "MEESEEKS_HTTP_PORT": "0", "MEESEEKS_HTTP_TOKEN": TOKEN}
+    variables = {**HTTP, "MEESEEKS_HTTP_TOKEN": TOKEN}
     folder = tmp_path_factory.mktemp("fuzz")
     with running_stack(folder, "up", "--model", "none", **variables, MEESEEKS_HTTP_RATE_LIMIT="0") as stack:
         asyncio.run(put(stack.url, FACTS, "default"))

@@ -11,21 +11,22 @@ import pytest
 
 from hooks import MeeseeksClient, SyncMeeseeksClient
 from hooks.contract.usage import AnswerReportResult
-from tests.support.stack import DEPLOYMENT, FACTS, MIGRATION, Stack, fact, put, running_stack
+from tests.support.stack import DEPLOYMENT, FACTS, HTTP, MIGRATION, Stack, fact, put, running_stack
 from worker.receipts.case_models import LabelledCase
 from worker.receipts.cases import add_to_file
 from worker.tuning.labelled_worlds import read_cases
 
 pytestmark = pytest.mark.timeout(150)
 
-HTTP = {"MEESEEKS_HTTP_ENABLED": "true", "MEESEEKS_HTTP_PORT": "0", "MEESEEKS_HTTP_RATE_LIMIT": "0"}
 ACME = {"tenant": "acme"}
 ANSWER = "It goes out on Tuesday after the stand-up."
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("http-receipts"), "up", "--model", "none", **HTTP) as stack:
+    with running_stack(
+        tmp_path_factory.mktemp("http-receipts"), "up", "--model", "none", **HTTP, MEESEEKS_HTTP_RATE_LIMIT="0"
+    ) as stack:
         asyncio.run(put(stack.url, FACTS))
         yield stack
         assert MIGRATION not in stack.log

@@ -12,13 +12,11 @@ import pytest
 from hooks.queue import QueueClient, QueueFault
 from tests.support.changes import CHANGES, WANTED
 from tests.support.qdrant_double import qdrant_double
-from tests.support.stack import Stack, fact, put, running_stack
+from tests.support.stack import HTTP, Stack, fact, put, running_stack
 from tests.support.valkey import running_valkey
 from worker.operations.registry import FORGET, PUT, RELATE, SHOW, UPDATE
 
 pytestmark = pytest.mark.timeout(170)
-
-HTTP = {"MEESEEKS_HTTP_ENABLED": "true", "MEESEEKS_HTTP_PORT": "0"}
 
 
 @pytest.fixture

@@ -14,18 +14,12 @@ from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
 from tests.support.mcp import call
-from tests.support.stack import Stack, running_stack
+from tests.support.stack import HTTP, Stack, running_stack
 from tests.support.valkey import sync_redis
 
 pytestmark = pytest.mark.timeout(180)
 
-VARIABLES = {
-    "MEESEEKS_EMBEDDER": "none",
-    "MEESEEKS_MODEL": "none",
-    "MEESEEKS_HTTP_ENABLED": "true",
-    "MEESEEKS_HTTP_PORT": "0",
-    "MEESEEKS_LOG_LEVEL": "debug",
-}
+VARIABLES = {**HTTP, "MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none", "MEESEEKS_LOG_LEVEL": "debug"}
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 

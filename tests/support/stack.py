@@ -114,6 +114,10 @@ async def exported(url: str, tenant: str = "acme") -> dict[str, str]:
     return dict(found)
 
 
+HTTP = {"MEESEEKS_HTTP_ENABLED": "true", "MEESEEKS_HTTP_PORT": "0"}
+"""Variables of a service that also serves HTTP, at a port that is free."""
+
+
 def environment(**variables: str) -> dict[str, str]:
     """This process' variables without any that concern the service, and `variables`; HTTP is off unless they say so."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEESEEKS_", "XDG_", "DBUS_"))}
@@ -135,6 +139,17 @@ def command(
         timeout=seconds,
         check=False,
     )
+
+
+@contextmanager
+def background_service(folder: Path) -> Iterator[None]:
+    """A service without a chat model that runs when the block begins; at its end, whatever runs instead is stopped."""
+    alone = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
+    assert command(folder, "start", variables=alone).returncode == 0
+    try:
+        yield
+    finally:
+        assert command(folder, "stop", variables=alone).returncode == 0
 
 
 def _command_line(folder: Path, arguments: Sequence[str]) -> list[str]:

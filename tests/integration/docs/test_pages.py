@@ -1,7 +1,5 @@
 """What pages give to type works for a reader whose store is empty, line by line and in their order."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,7 @@ import pytest
 from tests.support.command_line import CommandLine, command_line
 from tests.support.docs_commands import lines_of
 from tests.support.paths import ROOT
-from tests.support.stack import command
+from tests.support.stack import background_service
 
 DEPLOYMENTS = {
     "m1": "Deployments to production happen on Tuesdays after the stand-up",
@@ -64,23 +62,12 @@ def test_why_is_asked_of_the_latest_request_and_of_words(shell: CommandLine) -> 
         assert QUESTION in shell.ok("why", *asked)
 
 
-@contextmanager
-def service(folder: Path) -> Iterator[None]:
-    """A service that the reader has started."""
-    alone = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
-    assert command(folder, "start", variables=alone).returncode == 0
-    try:
-        yield
-    finally:
-        assert command(folder, "stop", variables=alone).returncode == 0
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_readme_works_with_the_service_that_it_starts(shell: CommandLine, tmp_path: Path) -> None:
     lines = [words for words in typed("README.md") if words[0] in ("remember", "inject", "admin", "doctor", "settings")]
     assert [words[0] for words in lines][:4] == ["remember", "inject", "admin", "doctor"]
-    with service(tmp_path):
+    with background_service(tmp_path):
         for words in lines:
             if words != ["doctor", "claude-code"]:
                 shell.ok(*words)
@@ -90,7 +77,7 @@ def test_the_readme_works_with_the_service_that_it_starts(shell: CommandLine, tm
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_settings_are_changed_as_the_page_says(shell: CommandLine, tmp_path: Path) -> None:
-    with service(tmp_path):
+    with background_service(tmp_path):
         for words in typed("docs/settings.md"):
             shell.ok(*words)
         assert shell.ok("settings", "get", "max_items").startswith("max_items = 3 ")
@@ -103,7 +90,7 @@ def test_thresholds_and_the_relevance_model_are_measured_and_fitted(shell: Comma
     lines = typed("docs/relevance-model.md") + typed("docs/choosing.md")
     assert len(lines) > 8
     labels = {"cases.jsonl": str(ROOT / "prompts/cases/family-assistant")}
-    with service(tmp_path):
+    with background_service(tmp_path):
         shell.ok("remember", DEPLOYMENTS["m1"])
         for words in lines:
             ran = shell.run(*(labels.get(word, word) for word in words))

@@ -4,8 +4,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from tests.support.command_line import CommandLine, command_line
 from tests.support.oracle import heeding
 from tests.support.paths import ROOT
-from tests.support.stack import command
+from tests.support.stack import background_service, command
 from tests.support.upstream import Answer, Responder, candidate_lines
 from tests.support.upstream_thread import upstream_thread
 from worker.triage.prompt_files import default_prompts_dir, load_prompt, whole_prompt
@@ -88,17 +87,6 @@ def lines_of_the_page(*, served: bool) -> list[str]:
     return [line for line in lines if served or line != RESTART]
 
 
-@contextmanager
-def service_of(folder: Path) -> Iterator[None]:
-    """A service without a chat model that runs when the reader begins, and whatever runs instead at the end."""
-    alone = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
-    assert command(folder, "start", variables=alone).returncode == 0
-    try:
-        yield
-    finally:
-        assert command(folder, "stop", variables=alone).returncode == 0
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("served", [False, True], ids=["alone", "while a service runs"])
@@ -108,7 +96,7 @@ def test_the_tutorial_can_be_followed(served: bool, tmp_path: Path, monkeypatch:
     with ExitStack() as stack:
         upstream = stack.enter_context(upstream_thread(obedient()))
         if served:
-            stack.enter_context(service_of(tmp_path))
+            stack.enter_context(background_service(tmp_path))
         reader = Reader(tmp_path, upstream.url)
         for line in lines_of_the_page(served=served):
             asked = len(upstream.chats)
