@@ -177,9 +177,10 @@ def _print_summary(answers: Sequence[DemoAnswer], about: dict[str, Any], note: s
     rows = []
     for one in answers:
         result = one.result
-        counts = [result.outcome, len(result.items), result.engine, f"{one.milliseconds:.0f}", _verdict(one)]
+        decider = DECIDERS.get(result.engine, "")
+        counts = [result.outcome, len(result.items), decider, f"{one.milliseconds:.0f}", _verdict(one)]
         rows.append([one.world, one.task.category, *counts])
-    show(table(None, ["memories", "task", "outcome", "injected", "engine", "ms", ""], rows))
+    show(table(None, ["memories", "task", "outcome", "injected", "decided by", "ms", ""], rows))
     right = sum(answer.right for answer in answers)
     say(f"\n{right} of {len(answers)} right; store {about['store_at']}, embedder {about['embedder']}.")
     say("These ten tasks are a tour, not a benchmark.")
