@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from worker.text.abbreviations import ABBREVIATIONS
-from worker.text.word_lists import FUNCTION_WORDS
+from worker.text.word_lists import CAPITALIZED_NAMES, FUNCTION_WORDS
 
 from .columns import Column, column, same
 
@@ -122,7 +122,8 @@ def _near(words: Sequence[Word], notes: Sequence[Text]) -> list[dict[str, float]
 def matches(message: str, contents: Sequence[str]) -> dict[str, Column]:
     """Return columns by name, one value per memory."""
     asked = text_of(message[:MOST_CHARS])
-    words = [word for word in asked.words if word.text not in FUNCTION_WORDS and len(word.text) > 1][:MOST_WORDS]
+    empty = FUNCTION_WORDS - (asked.names & CAPITALIZED_NAMES)
+    words = [word for word in asked.words if word.text not in empty and len(word.text) > 1][:MOST_WORDS]
     notes = [text_of(content) for content in contents]
     found, loose = _held(words, notes)
     holders = (found >= SIMILAR).sum(axis=0)

@@ -136,7 +136,13 @@ até sobre entre seu sua seus suas meu minha ele ela eles elas é são era está
 il lo gli uno del dello della dei degli delle al allo alla ai nel nella nei sul sulla e o ma perché quando come che chi
 dove in con per da tra fra su suo sua suoi sue mio mia lui lei loro è sono era ha hanno sempre
 """
-FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+GIVEN_NAMES = frozenset(("mia", "sue", "ella", "dan", "hans", "mina", "ben", "sean", "sina", "dina", "nell", "sia"))
+"""Given names that are function words of another language; "mia" is Italian for "my"."""
+
+CAPITALIZED_NAMES = frozenset(("al", "don", "elle", "les", "may", "per", "uma", "una", "van", "will"))
+"""Given names that are common function words: names only if capitalized within a sentence."""
+
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split()) - GIVEN_NAMES
 """Words that do not indicate what a text is about, regardless of case."""
 
 _JAPANESE_SURNAMES = """

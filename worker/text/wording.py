@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .word_lists import (
+    CAPITALIZED_NAMES,
     CHINESE_SURNAMES,
     FUNCTION_WORDS,
     JAPANESE_SURNAMES,
@@ -145,7 +146,8 @@ def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
     leading: set[str] = set()
     for word, begins in _capitalised(text):
         folded = word.casefold()
-        if folded in FUNCTION_WORDS or folded in NUMBERS or len(word) < 2:
+        inside = not begins and folded in CAPITALIZED_NAMES
+        if (folded in FUNCTION_WORDS and not inside) or folded in NUMBERS or len(word) < 2:
             continue
         (leading if begins and not word.isupper() else names).add(folded)
     return frozenset(names), frozenset(leading - names)

@@ -1,5 +1,6 @@
 """The commands in the README do what the text around them says."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -42,6 +43,19 @@ def test_direct_questions_are_answered_on_the_first_day(tmp_path: Path) -> None:
         shell.ok("remember", ANSWERS[message])
     for message, memory in ANSWERS.items():
         assert injected(shell, message) == [memory]
+
+
+def test_a_direct_question_is_answered_among_a_thousand_memories(tmp_path: Path) -> None:
+    shell = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+    others = tmp_path / "others.jsonl"
+    files = sorted((ROOT / "training").glob("*/*/memories.jsonl"))
+    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    texts = [json.loads(line)["content"] for line in lines[:: len(lines) // 1000]]
+    others.write_text("".join(json.dumps({"content": text}) + "\n" for text in texts), encoding="utf-8")
+    shell.ok("import", str(others))
+    asked = next(iter(ANSWERS))
+    shell.ok("remember", ANSWERS[asked])
+    assert injected(shell, asked) == injected(shell, asked.lower()) == [ANSWERS[asked]]
 
 
 def injected(shell: CommandLine, message: str) -> list[str]:

@@ -43,6 +43,12 @@ def test_a_message_of_function_words_matches_nothing() -> None:
     assert matches("who is it?", [OTHER])["w_cover"].tolist() == [0.0]
 
 
+@pytest.mark.parametrize("message", ["who is mia?", "ask Sue", "Is Will here?"])
+def test_a_name_that_is_a_function_word_elsewhere_is_matched(message: str) -> None:
+    assert matches(message, ["Mia, Sue and Will are in", OTHER])["w_best"].argmax() == 0
+    assert matches(message, ["Mia, Sue and Will are in", OTHER])["w_best"][0] > 0.0
+
+
 def test_names_missing_and_extra_are_counted() -> None:
     found = matches("ask Mia about Zurich", ["so Mia lives in Bern", "ask Mia in Zurich"])
     assert found["w_names_missing"].tolist() == [1.0, 0.0]

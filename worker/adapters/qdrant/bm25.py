@@ -20,8 +20,9 @@ from hooks.contract import clean_text
 from worker.domain.errors import SettingsError
 from worker.domain.memory import SparseVector
 from worker.text.excerpts import pieces
+from worker.text.word_lists import CAPITALIZED_NAMES, GIVEN_NAMES
 
-RECIPE_VERSION = 4
+RECIPE_VERSION = 5
 """Version of this encoder and of its input, `worker.text.names.keyword_text`."""
 
 AVERAGE_LENGTH = 40.0
@@ -46,6 +47,13 @@ _UNSPACED = re.compile(
 )
 
 _HIRAGANA = re.compile("[\u3040-\u309f]+")
+
+_GIVEN = "|".join(sorted(GIVEN_NAMES))
+_INSIDE = "|".join(sorted(name.capitalize() for name in CAPITALIZED_NAMES))
+_NAME = re.compile(rf"\b(?:(?i:{_GIVEN})|(?<=[^\W_] )(?:{_INSIDE}))\b")
+_CAPITALIZED_NAME = re.compile(rf"\b(?:{_GIVEN.title()}|(?<=[^\W_] )(?:{_INSIDE}))\b")
+_NAME_TERM = "name{}"
+"""Term of a name that the tokenizers would drop as a stop word."""
 
 
 def languages() -> tuple[str, ...]:
@@ -88,7 +96,7 @@ class Bm25Encoder:
 
     def query(self, text: str) -> SparseVector:
         """Return the terms of `text`, each with weight 1."""
-        parts = _split(text)
+        parts = _split(text, _NAME)
         found = (each.encoder.embed_query(each.part(parts)).indices for each in self._tokenizations)
         indices = tuple(sorted(set(chain.from_iterable(found))))
         return SparseVector(indices, (1.0,) * len(indices))
@@ -103,7 +111,7 @@ class Bm25Encoder:
         return SparseVector(indices, tuple(terms[index] for index in indices))
 
     def _weights(self, text: str) -> dict[int, float]:
-        parts = _split(text)
+        parts = _split(text, _CAPITALIZED_NAME)
         terms: dict[int, float] = {}
         for each in self._tokenizations:
             found = each.encoder.embed_document(each.part(parts))
@@ -157,8 +165,14 @@ class _Parts:
     runs: tuple[str, ...]
 
 
-def _split(text: str) -> _Parts:
-    cleaned = unicodedata.normalize("NFKC", str(clean_text(text))[:MAX_CHARS]).casefold()
+def _split(text: str, name: re.Pattern[str]) -> _Parts:
+    """Split a text; whatever `name` finds in it becomes a term of its own.
+
+    Passages have names in capitals only, or "la mia casa" would be about Mia; queries are often typed without.
+    """
+    whole = unicodedata.normalize("NFKC", str(clean_text(text))[:MAX_CHARS])
+    names = (_NAME_TERM.format(found.casefold()) for found in name.findall(whole))
+    cleaned = " ".join((whole.casefold(), *names))
     if cleaned.isascii():
         return _Parts(cleaned, ())
     return _Parts(_UNSPACED.sub(" ", cleaned), tuple(_UNSPACED.findall(cleaned)))

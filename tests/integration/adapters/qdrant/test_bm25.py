@@ -109,3 +109,27 @@ def test_an_unknown_language_is_a_settings_error_with_the_known_ones(language: s
 def test_stop_words_of_other_languages_do_not_match() -> None:
     encoder = Bm25Encoder("english")
     assert encoder.query("le lave-vaisselle est en panne").indices == encoder.query("lave vaisselle panne").indices
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ("Where does Mia live?", "Mia has moved"),
+        ("what is mia allergic to", "Mia: peanuts"),
+        ("call Sue", "Sue's number is 555"),
+        ("who is dan", "Dan and Ella are neighbours"),
+        ("Is Will coming?", "tell Will about the party"),
+    ],
+)
+def test_a_name_that_is_a_stop_word_of_another_language_is_searched_for(
+    english: Bm25Encoder, asked: str, text: str
+) -> None:
+    assert overlap(english, asked, text) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [("Where does Mia live?", "la mia casa"), ("will you call?", "tell Will"), ("where to?", "Will Smith")],
+)
+def test_a_stop_word_is_no_name_where_it_is_not_written_as_one(english: Bm25Encoder, asked: str, text: str) -> None:
+    assert overlap(english, asked, text) == 0.0
