@@ -100,13 +100,13 @@ async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, na
     async with asked(tmp_path, oracle(world), only=(name,), settings=OPEN, deadline_ms=8000) as (upstream, plan):
         report = await evaluated(plan)
     sound = [run for run in report.runs if not run.degraded]
-    assert len(sound) > 40, "a busy machine makes some embeddings late, but not so many"
+    assert len(sound) > 0.8 * len(report.runs), "a busy machine makes some embeddings late, but not so many"
     found = measures(report.model_copy(update={"runs": tuple(sound)}))
     exact = {Measure.PRECISION: 1.0, Measure.RECALL: 1.0, Measure.CLEAN: 1.0, Measure.FORBIDDEN: 0.0}
     assert {measure: found[measure] for measure in exact} == exact
     by_model = [run for run in sound if run.engine is Engine.LLM]
     assert all(run.input_tokens > 0 and 1 <= run.model_calls <= 3 for run in by_model)
-    assert len(upstream.chats) >= len(by_model) > 25
+    assert len(upstream.chats) >= len(by_model) > 0.5 * len(report.runs)
 
 
 @pytest.mark.slow

@@ -102,8 +102,9 @@ def test_answers_of_the_labelled_worlds() -> None:
     for world in read_worlds(default_prompts_dir() / "cases"):
         said_by = [turn.content for task in world.tasks for turn in task.request.recent_messages]
         texts = {memory.id: memory.content for memory in world.memories}
-        for task in draw.sample(world.tasks, 20):
-            unrelated = {key: texts[key] for key in draw.sample(sorted(texts), 20) if key not in task.relevant}
+        for task in draw.sample(world.tasks, min(20, len(world.tasks))):
+            others = draw.sample(sorted(texts), min(20, len(texts)))
+            unrelated = {key: texts[key] for key in others if key not in task.relevant}
             found = used_memories(unrelated, draw.choice(said_by), task.request.message)
             wrong += [evidence.used for evidence in found.values()]
         for task in world.tasks:
