@@ -134,16 +134,13 @@ su sus mi mis tu tus nuestro nuestra se le les me te nos es son era está están
 o os um uma uns umas do da dos das no na nos nas ao à e ou mas porque quando como que quem onde em com por para desde
 até sobre entre seu sua seus suas meu minha ele ela eles elas é são era está estão foi tem há sempre
 il lo gli uno del dello della dei degli delle al allo alla ai nel nella nei sul sulla e o ma perché quando come che chi
-dove in con per da tra fra su suo sua suoi sue mio mia lui lei loro è sono era ha hanno sempre
+dove in con per da tra fra su suo sua suoi mio lui lei loro è sono era ha hanno sempre
 """
-GIVEN_NAMES = frozenset(("mia", "sue", "ella", "dan", "hans", "mina", "ben", "sean", "sina", "dina", "nell", "sia"))
-"""Given names that are function words of another language; "mia" is Italian for "my"."""
-
 CAPITALIZED_NAMES = frozenset(("al", "don", "elle", "les", "may", "per", "uma", "una", "van", "will"))
 """Given names that are common function words: names only if capitalized within a sentence."""
 
-FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split()) - GIVEN_NAMES
-"""Words that do not indicate what a text is about, regardless of case."""
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+"""Words that do not indicate what a text is about, regardless of case. "mia" and "sue" are missing: they are names."""
 
 _JAPANESE_SURNAMES = """
 佐藤 鈴木 高橋 田中 伊藤 渡辺 渡邊 山本 中村 小林 加藤 吉田 山田 佐々木 山口 松本 井上 木村 斎藤 斉藤 清水 山崎 池田

@@ -10,8 +10,10 @@ import hashlib
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from itertools import chain
 
 import qdrant_edge
@@ -20,7 +22,6 @@ from hooks.contract import clean_text
 from worker.domain.errors import SettingsError
 from worker.domain.memory import SparseVector
 from worker.text.excerpts import pieces
-from worker.text.word_lists import CAPITALIZED_NAMES, GIVEN_NAMES
 
 RECIPE_VERSION = 5
 """Version of this encoder and of its input, `worker.text.names.keyword_text`."""
@@ -29,8 +30,12 @@ AVERAGE_LENGTH = 40.0
 """Tokens of an average memory; BM25 gives longer texts less weight."""
 
 STOPPED = ("dutch", "english", "french", "german", "italian", "portuguese", "spanish", "swedish")
-"""Languages whose stop words are always removed; in a store of mixed languages, a rare "le" or "und" would weigh
-as much as a name."""
+"""Languages whose stop words are removed from texts in them; in a store of mixed languages, a rare "le" or "und" would
+weigh as much as a name."""
+
+LEAST_STOP_WORDS = 2
+"""Different stop words, none of them of the configured language, that show a text to be in another language. One alone
+may be a name or an abbreviation: "mia" is Italian for "my", "mot" Swedish for "against"."""
 
 WORD_SHARE = 0.3
 """Share of a term's weight for the exact word; the rest is for its stem."""
@@ -48,12 +53,7 @@ _UNSPACED = re.compile(
 
 _HIRAGANA = re.compile("[\u3040-\u309f]+")
 
-_GIVEN = "|".join(sorted(GIVEN_NAMES))
-_INSIDE = "|".join(sorted(name.capitalize() for name in CAPITALIZED_NAMES))
-_NAME = re.compile(rf"\b(?:(?i:{_GIVEN})|(?<=[^\W_] )(?:{_INSIDE}))\b")
-_CAPITALIZED_NAME = re.compile(rf"\b(?:{_GIVEN.title()}|(?<=[^\W_] )(?:{_INSIDE}))\b")
-_NAME_TERM = "name{}"
-"""Term of a name that the tokenizers would drop as a stop word."""
+_WORD = re.compile(r"[^\W\d_]+")
 
 
 def languages() -> tuple[str, ...]:
@@ -87,6 +87,7 @@ class Bm25Encoder:
             "version": RECIPE_VERSION,
             "language": self._language,
             "stopped": STOPPED,
+            "least_stop_words": LEAST_STOP_WORDS,
             "average_length": AVERAGE_LENGTH,
             "word_share": WORD_SHARE,
             "pair_share": PAIR_SHARE,
@@ -96,7 +97,7 @@ class Bm25Encoder:
 
     def query(self, text: str) -> SparseVector:
         """Return the terms of `text`, each with weight 1."""
-        parts = _split(text, _NAME)
+        parts = _split(text, self._language)
         found = (each.encoder.embed_query(each.part(parts)).indices for each in self._tokenizations)
         indices = tuple(sorted(set(chain.from_iterable(found))))
         return SparseVector(indices, (1.0,) * len(indices))
@@ -111,7 +112,7 @@ class Bm25Encoder:
         return SparseVector(indices, tuple(terms[index] for index in indices))
 
     def _weights(self, text: str) -> dict[int, float]:
-        parts = _split(text, _CAPITALIZED_NAME)
+        parts = _split(text, self._language)
         terms: dict[int, float] = {}
         for each in self._tokenizations:
             found = each.encoder.embed_document(each.part(parts))
@@ -124,7 +125,7 @@ def _spaced_tokenizations(language: str) -> tuple[_Tokenization, ...]:
     word = qdrant_edge.TokenizerType.Word
     if language == "none":
         return (_Tokenization(_spaced, _neutral(word, set()), 1.0),)
-    stop_languages = {getattr(qdrant_edge.Language, name.capitalize()) for name in (*STOPPED, language)}
+    stop_languages = {getattr(qdrant_edge.Language, language.capitalize())}
     stems = qdrant_edge.Bm25Config(
         tokenizer=word,
         ascii_folding=True,
@@ -165,17 +166,37 @@ class _Parts:
     runs: tuple[str, ...]
 
 
-def _split(text: str, name: re.Pattern[str]) -> _Parts:
-    """Split a text; whatever `name` finds in it becomes a term of its own.
+def _split(text: str, language: str) -> _Parts:
+    cleaned = unicodedata.normalize("NFKC", str(clean_text(text))[:MAX_CHARS]).casefold()
+    unspaced = () if cleaned.isascii() else tuple(_UNSPACED.findall(cleaned))
+    spaced = _UNSPACED.sub(" ", cleaned) if unspaced else cleaned
+    return _Parts(_without_foreign_stop_words(spaced, language), unspaced)
 
-    Passages have names in capitals only, or "la mia casa" would be about Mia; queries are often typed without.
-    """
-    whole = unicodedata.normalize("NFKC", str(clean_text(text))[:MAX_CHARS])
-    names = (_NAME_TERM.format(found.casefold()) for found in name.findall(whole))
-    cleaned = " ".join((whole.casefold(), *names))
-    if cleaned.isascii():
-        return _Parts(cleaned, ())
-    return _Parts(_UNSPACED.sub(" ", cleaned), tuple(_UNSPACED.findall(cleaned)))
+
+def _without_foreign_stop_words(text: str, language: str) -> str:
+    """Remove the stop words of each language that `text` is in, beside `language`."""
+    stopping = {word: _stopping(word, language) for word in set(_WORD.findall(text))}
+    counts = Counter(chain.from_iterable(stopping.values()))
+    present = {name for name, count in counts.items() if count >= LEAST_STOP_WORDS}
+    removed = {word for word, names in stopping.items() if not present.isdisjoint(names)}
+    return _WORD.sub(lambda found: "" if found[0] in removed else found[0], text) if removed else text
+
+
+@lru_cache(maxsize=100_000)
+def _stopping(word: str, language: str) -> tuple[str, ...]:
+    """Return the languages that `word` is a stop word of; none if it is one of `language`."""
+    if language == "none" or _is_stop_word(word, language):
+        return ()
+    return tuple(name for name in STOPPED if _is_stop_word(word, name))
+
+
+def _is_stop_word(word: str, language: str) -> bool:
+    return not _stopper(language).embed_query(word).indices
+
+
+@cache
+def _stopper(language: str) -> qdrant_edge.Bm25:
+    return _neutral(qdrant_edge.TokenizerType.Word, {getattr(qdrant_edge.Language, language.capitalize())})
 
 
 def _spaced(parts: _Parts) -> str:
