@@ -1,104 +1,14 @@
-"""Run benchmarks, print the results and save them to files."""
+"""`python -m bench`."""
 
-import argparse
-import logging
+import os
 import sys
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime
-from pathlib import Path
-
-from rich.console import Console
-from rich.progress import Progress
-
-from . import choosing, deterministic, hook_command, http, imports, model, pool, queue
-from .measure import Report, Result, conditions, environment
-from .options import WORLDS, Options
-from .outside import benchmark as outside
-from .processes import BenchError
-from .progress import make_progress
-from .report import load, publish, save, show
-
-Run = Callable[[Options, Progress], Result]
-
-BENCHMARKS: dict[str, Run] = {
-    module.NAME: module.run for module in (queue, deterministic, hook_command, http, model, imports)
-}
-
-ON_WORLDS: dict[str, Run] = {module.NAME: module.run for module in (pool, choosing)}
-"""Benchmarks on labelled worlds; they run only when named."""
-
-ON_DATA: dict[str, Run] = {outside.NAME: outside.run}
-"""Benchmarks on data that the user provides; they run only when named."""
-
-ALL = {**BENCHMARKS, **ON_WORLDS, **ON_DATA}
+from importlib import import_module
 
 
 def main() -> int:
-    arguments = _arguments()
-    logging.getLogger("hooks").setLevel(logging.CRITICAL)  # the benchmarks count failures themselves
-    options = Options(arguments.out, arguments.quick, arguments.full, arguments.worlds, arguments.data)
-    try:
-        reports = [] if arguments.publish and not arguments.names else _run_all(arguments, options)
-        if arguments.publish:
-            publish(load(options.out, tuple(BENCHMARKS)), options.out)
-    except BenchError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    if arguments.json:
-        sys.stdout.write("[" + ",".join(report.model_dump_json() for report in reports) + "]\n")
-    return 0
-
-
-_NAMES = f"benchmarks to run: {', '.join(BENCHMARKS)} (the default), {', '.join((*ON_WORLDS, *ON_DATA))}"
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=_NAMES)
-    parser.add_argument("--quick", action="store_true", help="run briefly, to check that everything works")
-    parser.add_argument("--full", action="store_true", help="include cases that take minutes to prepare")
-    parser.add_argument(
-        "--worlds", type=Path, default=WORLDS, help=f"folder of labelled worlds, for {', '.join(ON_WORLDS)}"
-    )
-    parser.add_argument("--data", type=Path, help=f"folder of data sets by other authors, for {', '.join(ON_DATA)}")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), help="folder for results")
-    parser.add_argument(
-        "--publish", action="store_true", help="write docs/benchmarks.md from saved results; run only named benchmarks"
-    )
-    arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in ALL]
-    if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; use {', '.join(ALL)}")
-    return arguments
-
-
-def _run_all(arguments: argparse.Namespace, options: Options) -> list[Report]:
-    console = Console()
-    reports = []
-    for name in arguments.names or BENCHMARKS:
-        with make_progress() as progress:
-            report = _run(ALL[name], options, progress)
-        save(report, options.out)
-        reports.append(report)
-        if not arguments.json:
-            show(report, console)
-    return reports
-
-
-def _run(benchmark: Run, options: Options, progress: Progress) -> Report:
-    started_at, start, before = datetime.now(UTC), time.perf_counter(), conditions()
-    result = benchmark(options, progress)
-    return Report(
-        result=result,
-        quick=options.quick,
-        started_at=started_at.strftime("%Y-%m-%d %H:%M UTC"),
-        seconds=round(time.perf_counter() - start, 1),
-        environment=environment(),
-        before=before,
-        after=conditions(),
-    )
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime reports to its maker otherwise, once imported
+    status: int = import_module("bench.command").main()
+    return status
 
 
 if __name__ == "__main__":

@@ -1,72 +1,14 @@
-"""Fit the relevance model to the labelled worlds, write its files, and report how good it is.
+"""`python -m training`."""
 
-Candidates come from the service's own recall. Each world is scored by a model that was fitted without it; the model
-that is written is fitted to all worlds. This takes twenty minutes to an hour on two cores.
-"""
-
-import argparse
+import os
 import sys
-from dataclasses import replace
-from pathlib import Path
-
-from rich.progress import Progress
-
-from bench.progress import bar, make_progress
-from worker.tuning.labelled_worlds import read_worlds
-
-from .agreement import agreement, read_readings
-from .fitting import Recipe
-from .making import PARTS, Outcome, fitted_worlds, make
-from .pieces import make_table
-from .report import write_report
-from .shipping import write
-from .table import numbered, observed, texts_of
-
-ROOT = Path(__file__).parents[1]
-WORLDS, STORES, CASES = ROOT / "training/worlds", ROOT / "training/stores", ROOT / "prompts/cases"
-SECOND_READING = ROOT / "training/second-reading.jsonl"
-RECIPE = Recipe()
+from importlib import import_module
 
 
 def main() -> int:
-    arguments = _arguments()
-    recipe = replace(RECIPE, growth=replace(RECIPE.growth, seed=arguments.seed))
-    with make_progress() as progress:
-        outcome = _fitted(arguments.worlds, arguments.stores, arguments.cases, recipe, progress)
-        digest = write(outcome.made, arguments.out)
-        sys.stdout.write(f"{digest}  {arguments.out}\n")
-        if arguments.docs is not None:
-            second = agreement(read_worlds(arguments.worlds), read_readings(arguments.second_reading))
-            write_report(outcome, second, arguments.docs)
-            sys.stdout.write(f"report in {arguments.docs}\n")
-    return 0
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
-    parser.add_argument("--worlds", type=Path, default=WORLDS, help="labelled worlds to fit to")
-    parser.add_argument("--stores", type=Path, default=STORES, help="labelled small stores to fit to")
-    parser.add_argument("--cases", type=Path, default=CASES, help="labelled worlds used for measuring only")
-    parser.add_argument("--second-reading", type=Path, default=SECOND_READING, help="labels by a second reader")
-    parser.add_argument(
-        "--out", type=Path, default=ROOT / "relevance/meeseeks_relevance", help="folder for the relevance model's files"
-    )
-    parser.add_argument("--docs", type=Path, default=None, help="documentation folder to write the report to")
-    parser.add_argument("--seed", type=int, default=0, help="random seed")
-    return parser.parse_args()
-
-
-def _fitted(worlds: Path, stores: Path, cases: Path, recipe: Recipe, progress: Progress) -> Outcome:
-    seen = observed([worlds, stores, cases], recipe.growth.seed, progress)
-    small = {path.name for path in stores.iterdir() if path.is_dir()}
-    names = small | {path.name for path in worlds.iterdir()}
-    with bar(progress, "word pieces", 60) as advance:
-        table = make_table(texts_of([case for case in seen if case.world in names]), advance)
-    with bar(progress, "features", len(seen)) as advance:
-        data = numbered(seen, table, small, advance)
-    fits = (PARTS + 1) * recipe.seeds
-    with bar(progress, "trees", fits * recipe.growth.trees) as advance:
-        return make(data, table, fitted_worlds(seen, sorted(names)), recipe, PARTS, advance)
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime reports to its maker otherwise, once imported
+    status: int = import_module("training.command").main()
+    return status
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The benchmarks run from the command line and save consistent results."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,15 @@ def test_a_folder_without_data_sets_is_rejected(arguments: tuple[str, ...]) -> N
     assert done.returncode == 1
     assert "docs/outside-sets.md" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("program", ["bench", "training"])
+def test_nothing_is_reported_to_the_maker_of_a_library(program: str, tmp_path: Path) -> None:
+    """The library notes the id of the device in the home folder before it reports."""
+    variables = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    command = [sys.executable, "-m", program, "--help"]
+    subprocess.run(command, cwd=ROOT, env={**variables, "HOME": str(tmp_path)}, capture_output=True, check=True)
+    assert not list(tmp_path.rglob("*onnxruntime*"))
 
 
 def test_an_unknown_name_is_rejected() -> None:
