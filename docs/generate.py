@@ -251,12 +251,14 @@ def _options(command: click.Command) -> list[str]:
     for parameter in command.params:
         if parameter.name in ("help", "install_completion", "show_completion"):
             continue
-        shown = parameter.opts[-1] if parameter.opts[0].startswith("-") else str(parameter.name).upper()
+        spellings = [*parameter.opts, *parameter.secondary_opts]
+        shown = "`, `".join(spellings) if spellings[0].startswith("-") else str(parameter.name).upper()
         default = parameter.default
-        plain = default is None or callable(default) or default in ([], ()) or parameter.required
+        plain = default in (None, False, [], ()) or callable(default) or parameter.required
         text = getattr(parameter, "help", "") or ""
         text += f" Variable: `{parameter.envvar}`." if parameter.envvar else ""
-        value = "" if plain else f"`{getattr(default, 'value', default)}`"
+        default = spellings[0] if default is True else getattr(default, "value", default)
+        value = "" if plain else f"`{default}`"
         rows.append(f"| `{shown}` | {value} | {text} |")
     return ["| | default | |", "|---|---|---|", *rows] if rows else []
 

@@ -332,7 +332,7 @@ def _fault_of(request: bytes) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-        return "the service is not running; start it with `meeseeks up`"
+        return "the service is not running; start it with `meeseeks start`"
     if isinstance(error, TimeoutError):
         return "timed out"
     return str(error) if isinstance(error, ShimError) else f"{type(error).__name__}: {error}"

@@ -196,7 +196,7 @@ def test_without_a_service_the_doctor_says_so(tmp_path: Path) -> None:
     done = command(tmp_path, "doctor", "nexus", "--json", variables={"HOME": str(tmp_path)})
     assert done.returncode == 1
     assert json.loads(done.stdout)["checks"] == [
-        {"name": "service", "ok": False, "detail": "not running; start it with `meeseeks up`"}
+        {"name": "service", "ok": False, "detail": "not running; start it with `meeseeks start`"}
     ]
 
 

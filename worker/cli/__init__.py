@@ -1,8 +1,10 @@
 """The `meeseeks` command. The module of a command loads only when the command runs, so that `--help` starts fast."""
 
+import sys
+from collections.abc import Iterator
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -22,6 +24,7 @@ class LazyCommand(TyperCommand):
         """Import the command."""
         command = loaded(self._target)
         command.hidden, command.rich_help_panel = self.hidden, self.rich_help_panel
+        command.rich_markup_mode = _markup()
         return command
 
     def make_context(self, *args: Any, **options: Any) -> Any:
@@ -38,6 +41,28 @@ class LazyGroup(TyperGroup):
             **{name: LazyCommand(name, name, help=top[name], rich_help_panel=_panel(name)) for name in top},
             **{name: LazyCommand(name, target, hidden=True) for name, target in HIDDEN.items()},
         }
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        self.rich_markup_mode = _markup()
+        return super().main(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = import_module("worker.cli.command").plain(error)  # slow to load, and only needed here
+            raise
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write plain help as the terminal shows it: under the headings of `PANELS`."""
+        for heading in dict.fromkeys((EVERY_DAY, *PANELS.values())):
+            with formatter.section(heading):
+                formatter.write_dl(list(self._under(heading)))
+
+    def _under(self, heading: str) -> Iterator[tuple[str, str]]:
+        for name, command in self.commands.items():
+            if not command.hidden and _panel(name) == heading:
+                yield name, command.help or ""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands and not ctx.resilient_parsing:
@@ -63,6 +88,11 @@ def _load_all(group: Any) -> None:
             group.commands[name] = command.load()
         if isinstance(group.commands[name], TyperGroup):
             _load_all(group.commands[name])
+
+
+def _markup() -> Literal["rich"] | None:
+    """Return how help and usage errors are drawn: with frames on a terminal, and as plain text elsewhere."""
+    return "rich" if sys.stdout.isatty() else None
 
 
 def _panel(name: str) -> str:

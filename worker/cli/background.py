@@ -16,11 +16,12 @@ from worker.bootstrap.embedded import embedded_is_up
 from worker.domain.errors import MeeseeksError
 from worker.operations.registry import HEALTH
 from worker.settings.injection import Settings
+from worker.text.counts import counted
 
 from .backend import open_client
 from .checks import cues_in_words
 from .options import settings_of
-from .output import answer, counted, fail
+from .output import answer, fail
 from .supervision import log_file, service_command, supervisor_of
 
 MOST_LOG_BYTES = 10_000_000
@@ -30,7 +31,7 @@ START_S = 60.0
 STOP_S = 20.0
 LOOK_S = 0.1
 
-NOT_RUNNING = "meeseeks is not running; start it with `meeseeks start`"
+NOT_RUNNING = "meeseeks is not running"
 
 
 def start(context: typer.Context) -> None:
@@ -67,7 +68,7 @@ def status(context: typer.Context) -> None:
     """
     settings = settings_of(context)
     if settings.service.redis_url is None and not embedded_is_up(settings.service):
-        fail(NOT_RUNNING)
+        fail(f"{NOT_RUNNING}; start it with `meeseeks start`")
     health, supervisor = health_of(settings), supervisor_of(settings)
     store = health["store"]
     fields = {

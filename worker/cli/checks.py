@@ -7,7 +7,9 @@ from typing import Any
 
 import typer
 
-from .output import counted, printed_as_json, say, show, table
+from worker.text.counts import counted
+
+from .output import printed_as_json, say, show, table
 
 
 @dataclass(frozen=True, slots=True)

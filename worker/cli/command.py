@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from worker.domain.errors import MeeseeksError
-from worker.domain.validation import describe_faults
+from worker.domain.validation import describe_faults, plain_message
 
 from .output import choose_json, fail
 
@@ -29,9 +29,18 @@ def command(name: str, target: str) -> Any:
     return _completed(made.commands[name] if isinstance(found, typer.Typer) else made)
 
 
+def plain(error: typer.BadParameter) -> str:
+    """Return what is wrong with the value of an option, without the words of a library."""
+    cause = error.__cause__
+    return plain_message(cause.errors()[0]) if isinstance(cause, ValidationError) else error.message
+
+
 def _completed(part: Any) -> Any:
     for member in getattr(part, "commands", {}).values():
         _completed(member)
+    for parameter in part.params:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""  # otherwise its help offers a value
     if part.callback is not None:
         part.callback = _reporting_errors(part.callback)
         if not any("--json" in parameter.opts for parameter in part.params):

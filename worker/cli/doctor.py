@@ -56,7 +56,7 @@ def _service(settings: Settings, backend: OperationClient) -> Check:
     """Check that a service runs; without one, the other checks open the store in this process."""
     if is_served(settings):
         return Check("service", True, backend.where)
-    return Check("service", False, "not running, so hooks bring no memory; start it with `meeseeks up`")
+    return Check("service", False, "not running, so hooks bring no memory; start it with `meeseeks start`")
 
 
 def _findings(health: dict[str, Any]) -> list[Check]:

@@ -140,11 +140,6 @@ def _terminal() -> Any:
     return import_module("worker.cli.terminal")
 
 
-def counted(memories: int) -> str:
-    """Return a number of memories in words."""
-    return f"{memories} {'memory' if memories == 1 else 'memories'}"
-
-
 def milliseconds(stages: Mapping[str, float]) -> str:
     """Return stages as `embed 6 · search 2`."""
     return " · ".join(f"{name} {spent:.0f}" for name, spent in stages.items() if spent >= 0.5)

@@ -50,7 +50,8 @@ def get_value(
     view = _view(context, SETTINGS_GET, {"agent_id": agent})
     entry = _entry(view, key)
     if entry is None:
-        fail(f"{key}: unknown key{near_match(key, [*view['memory_injection'], *view['service']])}")
+        near = near_match(key, [*view["memory_injection"], *view["service"]])
+        fail(f"{key}: unknown key{near or '; `meeseeks settings` lists all of them'}")
     if not printed_as_json({"key": key, **entry}):
         say(_line(key, entry))
 

@@ -17,7 +17,7 @@ ACK_S = 2.0
 """Seconds in which a worker must start a job."""
 
 WHAT_TO_DO = {
-    Reason.NO_WORKER: "no worker is running; start one with `meeseeks up` or `meeseeks admin worker`",
+    Reason.NO_WORKER: "no worker is running; start one with `meeseeks start` or `meeseeks admin worker`",
     Reason.NO_ACK: "the worker does not start new jobs; it hangs or is overloaded",
     Reason.BUSY: "too many jobs are waiting; try again later",
     Reason.DEADLINE: "the worker did not answer in time",

@@ -5,13 +5,14 @@ from typing import Any
 from hooks.contract import InjectionRequest, InjectionResult, Outcome
 from worker.hosts import HostProfile, HostRequest, Start
 from worker.hosts.fields import text
+from worker.text.counts import counted
 
 
 def explain_injection(request: InjectionRequest, result: InjectionResult) -> str:
     """Return what came of a request, and for whom."""
     scope = {"user": request.scope.user, "project": request.scope.project}
     whose = ", ".join(f"{name} {value}" for name, value in scope.items() if value)
-    found = f"{len(result.items)} memories" if result.outcome is Outcome.INJECTED else "no memory"
+    found = counted(len(result.items)) if result.outcome is Outcome.INJECTED else "no memory"
     why = f" ({result.reason.value})" if result.reason else ""
     receipt = f", receipt {result.receipt_id}" if result.receipt_id else ""
     whose = f" for {whose}" if whose else ""

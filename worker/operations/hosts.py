@@ -30,6 +30,7 @@ from worker.hosts.subagents import PendingSubagents
 from worker.injection.redaction import without_secrets
 from worker.query.noise import written
 from worker.settings.injection import Enrichment, InjectionConfig
+from worker.text.counts import counted
 
 from .host_explanations import explain_event, explain_injection, explain_start
 from .registry import HOST_HOOK
@@ -156,7 +157,7 @@ class HostOperations:
         if followed.type is SessionEventType.SESSION_CLEARED and not again:
             await self._state.forget_turns(session)
         output = host.followed(event, result) if host.followed else dict(host.nothing)
-        what = "sent again, nothing changed" if again else f"{result.forgotten} memories may be shown again"
+        what = "sent again, nothing changed" if again else f"{counted(result.forgotten)} may be shown again"
         return _Answer(output, f"{followed.type.value}: {what}")
 
     async def _with_earlier(self, request: InjectionRequest, deadline: Deadline) -> InjectionRequest:

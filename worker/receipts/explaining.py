@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from hooks.contract import Engine, ItemSource, Outcome, Reason
 from worker.domain.memory import CandidateVerdict
 from worker.domain.receipt import ConsideredMemory, Receipt
+from worker.text.counts import counted
+from worker.text.excerpts import shortened
 from worker.text.rendering import flatten
 
 MOST_SHOWN = 6
 """Considered memories that an explanation names."""
 
 TEXT_CHARS = 90
+NAME_CHARS = 40
 
 DELETED = "(deleted since)"
 """What is shown instead of a text."""
@@ -49,6 +52,8 @@ _REMEDIES: Mapping[CandidateVerdict, str] = {
     _V.OVER_TOKENS: "raise max_tokens, or shorten the memory",
 }
 
+_CLOSER = "store the memory in words closer to such a message, give it such a message as a --cue, or use a model"
+
 _SKIPPED: Mapping[Reason, tuple[str, str]] = {
     Reason.DISABLED: ("injection is switched off", "meeseeks settings set enabled true"),
     Reason.MODE_OFF: ("the mode is off", "meeseeks settings set mode always"),
@@ -62,6 +67,9 @@ _SKIPPED: Mapping[Reason, tuple[str, str]] = {
 }
 
 _NEXT_PROFILE = {"cautious": "balanced", "balanced": "generous"}
+
+HOPELESS = 0.2
+"""Probability below which no profile of the model that ships injects a memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +96,7 @@ def explain(receipt: Receipt) -> Explanation:
 
 def _result(receipt: Receipt) -> str:
     if receipt.outcome is Outcome.INJECTED:
-        count = len(receipt.chosen)
-        return f"{count} {'memory was' if count == 1 else 'memories were'} injected."
+        return f"{counted(len(receipt.chosen), 'memory was', 'memories were')} injected."
     if (skipped := _skipped(receipt)) is not None:
         return f"Nothing was searched for: {skipped[0]}."
     if receipt.outcome is Outcome.ERROR:
@@ -153,23 +160,40 @@ def _changes(receipt: Receipt) -> Iterator[str]:
         return
     verdicts = dict.fromkeys(one.verdict for one in receipt.considered if one.verdict is not _V.CHOSEN)
     for verdict in list(verdicts)[:3]:
-        yield f"{_why(verdict, receipt)}: {_remedy(verdict, receipt)}"
+        if remedy := _remedy(verdict, receipt):
+            yield f"{_why(verdict, receipt)}: {remedy}"
 
 
 def _remedy(verdict: CandidateVerdict, receipt: Receipt) -> str:
+    """Return what would change a verdict; empty if it is no fault that some memories are not relevant."""
     if verdict is not _V.BELOW_CUT:
         return _REMEDIES[verdict]
     profile = _NEXT_PROFILE.get(str(receipt.config.get("relevance_profile")))
     if receipt.engine is not Engine.RELEVANCE_MODEL:
         return "lower relative_cut or confident_score, or use strategy = relevance"
+    if _is_hopeless(receipt):
+        return "" if receipt.chosen else f"no profile would inject it; {_CLOSER}"
     if profile is None:
-        return "the profile is generous already; store the memory in words closer to such a message, or use a model"
-    return f"try a more generous profile: meeseeks eval replay {receipt.id} --set relevance_profile={profile}"
+        return f"the profile is generous already; {_CLOSER}"
+    replay = f"meeseeks eval replay {receipt.id} --set relevance_profile={profile}"
+    return f"a more generous profile may inject it, try: {replay}"
+
+
+def _is_hopeless(receipt: Receipt) -> bool:
+    """Return whether no memory that was not relevant enough came near to it."""
+    missed = [one.probability for one in receipt.considered if one.verdict is _V.BELOW_CUT]
+    return all(probability is not None and probability < HOPELESS for probability in missed)
 
 
 def _corrections(receipt: Receipt) -> Iterator[str]:
+    label = f"meeseeks eval label {receipt.id}"
     if receipt.chosen:
-        yield f"That was wrong: meeseeks eval label {receipt.id} --forbidden {receipt.chosen[0]}"
+        yield f"If {_named(receipt.chosen[0], receipt)} was wrong: {label} --forbidden {receipt.chosen[0]}"
     missing = next((one.id for one in receipt.considered if one.id not in receipt.chosen), None)
     if missing:
-        yield f"That was missing: meeseeks eval label {receipt.id} --essential {missing}"
+        yield f"If {_named(missing, receipt)} was missing: {label} --essential {missing}"
+
+
+def _named(memory_id: str, receipt: Receipt) -> str:
+    text = next((one.text for one in receipt.considered if one.id == memory_id and not one.deleted), "")
+    return f'"{shortened(flatten(text, TEXT_CHARS), NAME_CHARS)}"' if text else memory_id

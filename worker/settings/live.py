@@ -27,7 +27,9 @@ ATTEMPTS = 5
 """Attempts to save a change while others change settings, too."""
 
 GENERAL = "memory_injection"
-NO_STORE = "settings cannot be saved without a running service; start one with `meeseeks up`, or edit the settings file"
+NO_STORE = (
+    "settings cannot be saved without a running service; start it with `meeseeks start`, or edit the settings file"
+)
 _CREDENTIALS = re.compile(r"//[^/@]*@")
 
 

@@ -168,7 +168,8 @@ def test_single_memories_from_remembering_to_forgetting(cli: CommandLine) -> Non
     assert rest["cursor"] is None
     cli.ok("forget", "m2")
     gone = cli.run("forget", "zzz")
-    assert (gone.exit_code, "there is no memory 'zzz' in the tenant default; deleted 0" in gone.output) == (1, True)
+    assert gone.exit_code == 1
+    assert "there is no memory 'zzz' in the tenant default; `meeseeks list`" in gone.output
     assert "m2" not in cli.ok("export")
     for wrong in (["update", "m1"], ["update", "m9", "x"], ["show", "m9"], ["update", "m1", "--valid-until", "soon"]):
         assert cli.run(*wrong).exit_code == 1

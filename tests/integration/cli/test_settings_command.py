@@ -31,7 +31,7 @@ def test_without_a_service_the_file_counts_and_nothing_can_be_saved(folder: Path
     assert shown["memory_injection_overridden"]
     refused = settings(folder, "set", "max_total", "5")
     assert refused["status"] == 1
-    assert "meeseeks up" in refused["error"]
+    assert "meeseeks start" in refused["error"]
     assert "settings file" in refused["error"]
     assert not (folder / "data").exists(), "a look at settings must not make a store"
 

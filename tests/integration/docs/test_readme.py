@@ -58,5 +58,14 @@ def test_a_direct_question_is_answered_among_a_thousand_memories(tmp_path: Path)
     assert injected(shell, asked) == injected(shell, asked.lower()) == [ANSWERS[asked]]
 
 
-def injected(shell: CommandLine, message: str) -> list[str]:
-    return [item["text"] for item in shell.json("inject", message)["items"]]
+def test_a_memory_of_a_project_reaches_only_requests_in_it(tmp_path: Path) -> None:
+    shell = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+    question = "Where does Mia live?"
+    shell.ok("remember", ANSWERS[question], "--project", "family")
+    assert injected(shell, question, "--project", "family") == [ANSWERS[question]]
+    assert injected(shell, question, "--session", "other") == []
+    assert "project family" in shell.ok("list", "--project", "family")
+
+
+def injected(shell: CommandLine, message: str, *options: str) -> list[str]:
+    return [item["text"] for item in shell.json("inject", message, *options)["items"]]

@@ -135,7 +135,7 @@ def test_other_errors_are_printed_with_debug_only(url: str) -> None:
     assert_silent(run(url, {"message": 7}))
     assert b"bad_request" in run(url, {"message": 7}, MEESEEKS_DEBUG="1").stderr
     missing = run("unix:///no/such/socket", REQUEST, MEESEEKS_DEBUG="1").stderr
-    assert missing == b"meeseeks-hook: no memory: the service is not running; start it with `meeseeks up`\n"
+    assert missing == b"meeseeks-hook: no memory: the service is not running; start it with `meeseeks start`\n"
     tls = run("rediss://localhost", REQUEST, MEESEEKS_DEBUG="1")
     assert b"rediss:// is not supported" in tls.stderr
 

@@ -167,7 +167,7 @@ async def test_the_explanation_says_what_happened_without_texts(service: Service
     explain = {"explain": True}
     found = await service.hook("codex", prompt(ASK_HELM, "1"), scope=explain)
     assert "Helm" in context(found["output"])
-    assert found["explanation"].startswith("1 memories: injected, ")
+    assert found["explanation"].startswith("1 memory: injected, ")
     assert "Helm" not in found["explanation"]
     skipped = await service.hook("codex", prompt("<system-reminder>x</system-reminder>", "2"), scope=explain)
     assert "no memory: skipped (host_notice)" in skipped["explanation"]

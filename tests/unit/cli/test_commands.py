@@ -56,7 +56,7 @@ def test_the_help_begins_with_the_commands_of_every_day_and_ends_with_the_groups
     assert shown == [name for name in COMMANDS if " " not in name]
     assert tuple(name for name in shown if name not in PANELS) == EVERY_DAY_COMMANDS
     printed = CliRunner().invoke(app, ["--help"]).output
-    headings = [printed.index(f" {heading} ") for heading in dict.fromkeys((EVERY_DAY, *PANELS.values()))]
+    headings = [printed.index(f"\n{heading}:\n") for heading in dict.fromkeys((EVERY_DAY, *PANELS.values()))]
     assert headings == sorted(headings)
     assert all(f" {name} " in printed for name in shown)
 
@@ -149,3 +149,31 @@ def test_json_is_chosen_for_one_command_only(tmp_path: Path) -> None:
     failed = CliRunner().invoke(app, ["--config", str(tmp_path / "meeseeks.toml"), "show", "m1", "--json"])
     assert "error" in json.loads(failed.stdout)
     assert not wants_json()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("list", "--limit", "many"), "'--limit': must be a whole number"),
+        (("list", "--limit", "0"), "'--limit': must be at least 1"),
+        (("remember", "x", "--importance", "2"), "'--importance': must be at most 1"),
+        (("remember", "x", "--type", "secret"), "'--type': 'secret' is not one of 'identity', 'goal',"),
+        (("receipts", "--since", "soon"), "'--since': must be a date and time, such as 2026-01-31T12:00:00Z"),
+        (("import", "no-such-file"), "path 'no-such-file' does not exist"),
+        (("list", "--user", " "), "'--user': must not be blank"),
+    ],
+)
+def test_a_wrong_value_is_refused_without_the_words_of_a_library(words: tuple[str, ...], said: str) -> None:
+    printed = refused(*words)
+    assert said in printed
+    assert "Value error" not in printed
+    assert "Input should" not in printed
+
+
+@pytest.mark.parametrize("words", [["--help"], ["hosts", "--help"], ["remember", "--help"], ["list", "--limit", "x"]])
+def test_help_and_usage_errors_are_plain_text_unless_a_terminal_shows_them(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "│" not in CliRunner().invoke(app, words).output
+    monkeypatch.setattr("worker.cli._markup", lambda: "rich")
+    assert "│" in CliRunner().invoke(app, words).output

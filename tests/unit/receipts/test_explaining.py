@@ -32,7 +32,7 @@ def test_every_verdict_says_why_and_what_would_change_it(verdict: CandidateVerdi
     assert told.result == f"Nothing was injected: the nearest memory is {WHY[verdict]}."
     assert told.near[0].startswith("Text of m1 - ")
     assert told.change[0].startswith(f"{WHY[verdict]}: ")
-    assert told.correct == ("That was missing: meeseeks eval label abcd --essential m1",)
+    assert told.correct == ('If "Text of m1" was missing: meeseeks eval label abcd --essential m1',)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,21 @@ def test_what_missed_is_named_with_its_numbers() -> None:
     assert told.change[0].endswith("meeseeks eval replay abcd --set relevance_profile=generous")
 
 
+def test_memories_that_have_nothing_to_do_with_the_message_bring_no_advice_about_profiles() -> None:
+    far = considered(CandidateVerdict.BELOW_CUT, "m2", probability=0.02)
+    told = explain(receipt(far, required=0.53))
+    assert told.change[0].startswith("not relevant enough: no profile would inject it; store the memory")
+    chosen = considered(CandidateVerdict.CHOSEN, probability=0.8)
+    served = explain(receipt(chosen, far, outcome=Outcome.INJECTED, chosen=("m1",), required=0.53))
+    assert served.change == ()
+
+
+def test_a_deleted_memory_is_named_by_its_id() -> None:
+    gone = considered(CandidateVerdict.CHOSEN, probability=0.8, deleted=True)
+    told = explain(receipt(gone, outcome=Outcome.INJECTED, chosen=("m1",)))
+    assert told.correct == ("If m1 was wrong: meeseeks eval label abcd --forbidden m1",)
+
+
 def test_without_candidates_the_scope_is_named() -> None:
     told = explain(receipt(engine=Engine.NONE))
     assert "tenant default, user oscar" in told.change[0]
@@ -72,6 +87,6 @@ def test_what_was_injected_can_be_called_wrong_and_a_fallback_is_named() -> None
     assert told.result == "1 memory was injected."
     assert told.decided.endswith("This was a fallback: model_timeout.")
     assert told.correct == (
-        "That was wrong: meeseeks eval label abcd --forbidden m1",
-        "That was missing: meeseeks eval label abcd --essential m2",
+        'If "Text of m1" was wrong: meeseeks eval label abcd --forbidden m1',
+        'If "Text of m2" was missing: meeseeks eval label abcd --essential m2',
     )

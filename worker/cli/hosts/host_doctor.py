@@ -46,7 +46,7 @@ async def examine_host(host: HostProfile, settings: Settings, *, quick: bool) ->
     if quick:
         return checks
     if not is_served(settings):
-        return [*checks, Check("service", False, "not running; start it with `meeseeks up`")]
+        return [*checks, Check("service", False, "not running; start it with `meeseeks start`")]
     try:
         handlers = _handlers(host, settings, environment)
         async with open_client(settings) as backend:

@@ -7,10 +7,10 @@ from pathlib import Path
 from worker.cli.memory.import_report import ImportReport, previewed
 from worker.cli.memory.places import Places
 from worker.cli.memory.transfers import ImportOptions, import_into
-from worker.cli.output import counted
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 from worker.settings.injection import Settings
+from worker.text.counts import counted
 from worker.transfer.formats import Selection, sources
 
 from .host_setup import HostEnvironment

@@ -12,7 +12,7 @@ from hooks.protocol.wire import stored_user
 from worker.bootstrap.embedded import embedded_is_up
 from worker.cli.background import halt, health_of, own_settings
 from worker.cli.checks import Check
-from worker.cli.output import counted, fail, printed_as_json, say, show_verbatim, wants_json, warn
+from worker.cli.output import fail, printed_as_json, say, show_verbatim, wants_json, warn
 from worker.cli.stored_user import store_user
 from worker.cli.supervision import supervisor_of
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
@@ -20,6 +20,7 @@ from worker.domain.errors import MeeseeksError, SettingsError
 from worker.hosts import HOSTS, HostProfile
 from worker.operations.hosts import profile_of
 from worker.settings.injection import Settings
+from worker.text.counts import counted
 
 from .host_changes import HostChange, plan_install, plan_uninstall
 from .host_doctor import examine_command, examine_host

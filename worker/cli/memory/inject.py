@@ -8,7 +8,7 @@ import typer
 
 from hooks.contract import InjectionRequest, InjectionResult
 from worker.cli.backend import note_other_models, open_client
-from worker.cli.options import Agent, Tenant, User, settings_of
+from worker.cli.options import Agent, Project, Tenant, User, settings_of
 from worker.cli.output import printed_as_json, say, summary
 from worker.operations.registry import INJECT
 
@@ -18,6 +18,7 @@ def inject(
     message: Annotated[str, typer.Argument(help="Message to the agent; `-` reads standard input.")],
     session: Annotated[str, typer.Option(help="Session id; repeats within it are left out.")] = "cli",
     user: User = None,
+    project: Project = None,
     agent: Agent = "main",
     tenant: Tenant = "default",
     mode: Annotated[str | None, typer.Option(help="Mode: always, escalate, deterministic or off.")] = None,
@@ -34,7 +35,7 @@ def inject(
                 "session_id": session,
                 "agent_id": agent,
                 "message": text,
-                "scope": {"tenant": tenant, "user": user},
+                "scope": {"tenant": tenant, "user": user, "project": project},
                 "mode": mode,
                 "deadline_ms": deadline_ms,
                 "dry_run": dry_run,
@@ -51,4 +52,4 @@ def inject(
     say(result.memory_context or "(nothing injected)")
     say("")
     say(summary(result.outcome, result.reason, result.engine, result.elapsed_ms, result.stages))
-    say(f"explain: meeseeks admin receipts {result.receipt_id}")
+    say(f"explain: meeseeks why {result.receipt_id}")

@@ -13,6 +13,7 @@ from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType
 from worker.operations.registry import EXPORT, FORGET, RECALL, RELATE, REMEMBER, SHOW, UNDO, UPDATE
 from worker.operations.requests import MAX_BATCH
+from worker.text.counts import counted
 
 Several = list[str] | None
 MemoryId = Annotated[str, typer.Argument(metavar="ID", help="Id of the memory.")]
@@ -31,6 +32,9 @@ def remember(
     user: Annotated[
         str | None, typer.Option("--user", callback=checked_name, help="Owner; only this user sees the memory.")
     ] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", callback=checked_name, help="Only agents in this project see the memory.")
+    ] = None,
     tenant: Tenant = "default",
 ) -> None:
     """Store a memory. The same text is stored only once."""
@@ -40,7 +44,7 @@ def remember(
         "importance": importance,
         "entities": entity or [],
         "relations": [{"kind": "supersedes", "target": target} for target in supersedes or []],
-        "scope": {"user": user} if user else {},
+        "scope": {name: value for name, value in (("user", user), ("project", project)) if value},
         "source": "cli",
     }
     memory |= ({"cues": cue} if cue else {}) | ({"id": memory_id} if memory_id else {})
@@ -68,8 +72,10 @@ def forget(
         return
     if printed_as_json(done):
         raise typer.Exit(1)
-    unknown = f"there is no memory {ids[0]!r}" if len(ids) == 1 else f"{missing} of the ids are unknown"
-    fail(f"{unknown} in the tenant {tenant}; deleted {done['forgotten']}; `meeseeks list` shows the ids")
+    if len(ids) == 1:
+        fail(f"there is no memory {ids[0]!r} in the tenant {tenant}; `meeseeks list` shows the ids")
+    unknown = counted(missing, "of the ids is", "of the ids are")
+    fail(f"deleted {done['forgotten']}; {unknown} unknown in the tenant {tenant}; `meeseeks list` shows the ids")
 
 
 def undo(

@@ -13,7 +13,7 @@ from worker.operations.registry import SESSION_EVENT, SESSION_SHOW
 
 BUDGET_S = 5.0
 
-NO_SERVICE = "no service is running; start it with `meeseeks up`"
+NO_SERVICE = "no service is running; start it with `meeseeks start`"
 
 Session = Annotated[str, typer.Argument(help="Session id.")]
 OneAgent = Annotated[str | None, typer.Option("--agent", help="Only this agent (default: all agents).")]

@@ -9,7 +9,7 @@ import typer
 
 from hooks.contract import InjectionRequest, new_turn_id
 from worker.cli.backend import open_client
-from worker.cli.options import Agent, Tenant, User, settings_of
+from worker.cli.options import Agent, Project, Tenant, User, settings_of
 from worker.cli.output import printed_as_json, say
 from worker.domain.errors import NotFound
 from worker.domain.receipt import Receipt
@@ -33,6 +33,7 @@ def why(
         str | None, typer.Argument(metavar="[ID | MESSAGE]", help="Beginning of a receipt's id, or words of a message.")
     ] = None,
     user: User = None,
+    project: Project = None,
     agent: Agent = "main",
     tenant: Tenant = "default",
 ) -> None:
@@ -47,7 +48,8 @@ def why(
             found = await _past(backend, tenant, asked)
             if found is not None:
                 return found, False
-            return await _tried(backend, asked or "", {"tenant": tenant, "user": user}, agent), True
+            scope = {"tenant": tenant, "user": user, "project": project}
+            return await _tried(backend, asked or "", scope, agent), True
 
     found, tried = asyncio.run(work())
     receipt = Receipt.model_validate_json(json.dumps(found))
