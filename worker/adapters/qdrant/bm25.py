@@ -34,7 +34,7 @@ STOPPED = ("dutch", "english", "french", "german", "italian", "portuguese", "spa
 weigh as much as a name."""
 
 LEAST_STOP_WORDS = 2
-"""Different stop words, none of them of the configured language, that show a text to be in another language. One alone
+"""Different stop words that show a text to be in another language, if it has fewer of the configured one. A single one
 may be a name or an abbreviation: "mia" is Italian for "my", "mot" Swedish for "against"."""
 
 WORD_SHARE = 0.3
@@ -177,16 +177,19 @@ def _without_foreign_stop_words(text: str, language: str) -> str:
     """Remove the stop words of each language that `text` is in, beside `language`."""
     stopping = {word: _stopping(word, language) for word in set(_WORD.findall(text))}
     counts = Counter(chain.from_iterable(stopping.values()))
-    present = {name for name, count in counts.items() if count >= LEAST_STOP_WORDS}
+    least = max(LEAST_STOP_WORDS, counts.pop(language, 0) + 1)
+    present = {name for name, count in counts.items() if count >= least}
     removed = {word for word, names in stopping.items() if not present.isdisjoint(names)}
     return _WORD.sub(lambda found: "" if found[0] in removed else found[0], text) if removed else text
 
 
 @lru_cache(maxsize=100_000)
 def _stopping(word: str, language: str) -> tuple[str, ...]:
-    """Return the languages that `word` is a stop word of; none if it is one of `language`."""
-    if language == "none" or _is_stop_word(word, language):
+    """Return the languages that `word` is a stop word of: only `language` if it is one of it."""
+    if language == "none":
         return ()
+    if _is_stop_word(word, language):
+        return (language,)
     return tuple(name for name in STOPPED if _is_stop_word(word, name))
 
 

@@ -119,6 +119,7 @@ def test_stop_words_of_other_languages_do_not_match() -> None:
         ("call Sue", "Sue's number is 555"),
         ("who is dan", "Dan and Ella are neighbours"),
         ("MOT, when?", "Car is a blue Skoda, MOT due 18 January"),
+        ("who is dan", "While the others walk, Dan is the one who drives the van over to us"),
     ],
 )
 def test_a_word_that_only_another_language_stops_is_searched_for(english: Bm25Encoder, asked: str, text: str) -> None:
