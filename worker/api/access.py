@@ -14,9 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from worker.operations.metrics import Metrics
 
+from .pages import Pages
 from .paths import segmented
 from .problems import Problem
 from .rate_limit import RateLimit
+from .sessions import Sessions
 from .tokens import Client, Tokens, bearer, name_in
 
 OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
@@ -27,6 +29,10 @@ QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
 HOOKS = "/v1/hooks/"
 IMPORT = "/v1/memories/import"
+
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+READING_POSTS = frozenset({"/v1/recall"})
+"""What tokens that only read may do: these methods, and the search."""
 
 UNKNOWN_ROUTE = "unknown"
 
@@ -63,16 +69,25 @@ class Policy:
     body_limit: int = 1 << 20
     import_limit: int = 1 << 28
     rate: RateLimit = field(default_factory=lambda: RateLimit(0))
+    sessions: Sessions = field(default_factory=lambda: Sessions(Tokens()))
 
 
 class AccessControl:
-    """The outermost middleware. `mounts` maps path prefixes to further applications."""
+    """The outermost middleware. `mounts` maps path prefixes to further applications; `pages` are for browsers."""
 
-    def __init__(self, app: ASGIApp, policy: Policy, metrics: Metrics, mounts: Mapping[str, ASGIApp]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        policy: Policy,
+        metrics: Metrics,
+        mounts: Mapping[str, ASGIApp],
+        pages: Pages | None = None,
+    ) -> None:
         self._app = app
         self._policy = policy
         self._metrics = metrics
         self._mounts = mounts
+        self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -84,47 +99,74 @@ class AccessControl:
         try:
             self._check(scope, grant)
         except Problem as problem:
-            await refusal(scope["path"], problem)(scope, receive, watched.send)
+            await self._refusal(scope, problem)(scope, receive, watched.send)
         else:
-            mount = self._mount(scope["path"])
-            app = self._mounts[mount] if mount else self._app
             watched.body = limited = _Limited(scope, receive, self._limit(scope["path"]))
-            if not mount:
-                scope["path"] = segmented(scope)
-            await app(scope, limited.receive, watched.send)
+            await self._chosen(scope)(scope, limited.receive, watched.send)
         finally:
             self._record(scope, grant, watched.status)
+
+    def _chosen(self, scope: Scope) -> ASGIApp:
+        """Return the application that a request is for; the paths of the API become segments."""
+        if (mount := self._mount(scope["path"])) is not None:
+            return self._mounts[mount]
+        if (pages := self._pages_of(scope["path"])) is not None:
+            return pages.app
+        scope["path"] = segmented(scope)
+        return self._app
+
+    def _pages_of(self, path: str) -> Pages | None:
+        return self._pages if self._pages is not None and self._pages.takes(path) else None
+
+    def _refusal(self, scope: Scope, problem: Problem) -> Response:
+        pages = self._pages_of(scope["path"])
+        return pages.refusal(scope, problem) if pages else refusal(scope["path"], problem)
 
     def _mount(self, path: str) -> str | None:
         return next((one for one in self._mounts if path == one or path.startswith(one + "/")), None)
 
     def _limit(self, path: str) -> int:
-        return self._policy.import_limit if path == IMPORT else self._policy.body_limit
+        large = path == IMPORT or (self._pages is not None and path in self._pages.large)
+        return self._policy.import_limit if large else self._policy.body_limit
 
     def _check(self, scope: Scope, grant: AccessGrant) -> None:
         """Raise `Problem` if access is denied."""
         if self._policy.names is not None:
             _check_names(scope, self._policy.names)
-        known = self._identified(scope)
+        path, pages = scope["path"], self._pages_of(scope["path"])
+        known = self._identified(scope, pages)
         grant.caller = known or grant.caller
-        wait = self._policy.rate.take(grant.caller.name, grant.arrived)
-        if wait > 0:
-            headers = {"Retry-After": str(ceil(wait))}
-            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; retry later", headers=headers)
-        if known is None and self._policy.tokens.known and scope["path"] not in OPEN:
+        if pages is None or not pages.is_static(path):
+            self._check_rate(grant)
+        if known is None and self._policy.tokens.known and not (pages.is_open(path) if pages else path in OPEN):
             raise Problem(
                 HTTPStatus.UNAUTHORIZED,
                 "send a valid token: Authorization: Bearer TOKEN",
                 headers={"WWW-Authenticate": "Bearer"},
             )
+        reads = scope["method"] in READING or path in (pages.harmless if pages else READING_POSTS)
+        if not (grant.caller.may_write or reads):
+            raise Problem(HTTPStatus.FORBIDDEN, "this token may only read; use one without role=read-only")
 
-    def _identified(self, scope: Scope) -> Client | None:
-        token = bearer(scope["headers"]) if self._policy.tokens.known else None
-        return self._policy.tokens.find(token) if token is not None else None
+    def _check_rate(self, grant: AccessGrant) -> None:
+        wait = self._policy.rate.take(grant.caller.name, grant.arrived)
+        if wait > 0:
+            headers = {"Retry-After": str(ceil(wait))}
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; retry later", headers=headers)
+
+    def _identified(self, scope: Scope, pages: Pages | None) -> Client | None:
+        """Return whose token was sent, for pages also whose session the cookie is."""
+        if not self._policy.tokens.known:
+            return None
+        if (token := bearer(scope["headers"])) is not None:
+            return self._policy.tokens.find(token)
+        return self._policy.sessions.caller(scope["headers"]) if pages is not None else None
 
     def _record(self, scope: Scope, grant: AccessGrant, status: int | None) -> None:
         path, seconds = scope["path"], time.monotonic() - grant.arrived
         route = self._mount(path) or str(getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE))
+        if (pages := self._pages_of(path)) is not None:
+            route = f"/{pages.segment(path)}"
         final = grant.note or status or HTTPStatus.INTERNAL_SERVER_ERROR
         self._metrics.requested(scope["method"], route, final, seconds)
         write = log.debug if path in QUIET else log.info

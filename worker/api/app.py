@@ -29,6 +29,7 @@ from worker.operations.metrics import Metrics
 from .access import OPEN, AccessControl, Policy, refusal
 from .execution import ClientGone, OperationExecutor, abandoned
 from .json_bodies import JsonRoute
+from .pages import Pages
 from .paths import register_convertors
 from .problems import MEDIA_TYPE, Problem, ProblemDocument, invalid, problem_of, title_of
 
@@ -60,9 +61,13 @@ log = structlog.get_logger()
 
 
 def create_app(
-    executor: OperationExecutor, policy: Policy, *, mounts: Mapping[str, Starlette] | None = None
+    executor: OperationExecutor,
+    policy: Policy,
+    *,
+    mounts: Mapping[str, Starlette] | None = None,
+    pages: Pages | None = None,
 ) -> FastAPI:
-    """Create the HTTP application.
+    """Create the HTTP application, with `pages` for browsers beside the API.
 
     `mounts` maps paths such as `/mcp` to further applications. They share access control and the lifespan of this one,
     see the whole path, and find the caller in `access.grant_of(scope)`.
@@ -80,7 +85,7 @@ def create_app(
     )
     register_convertors()
     app.router.route_class = JsonRoute
-    app.add_middleware(AccessControl, policy=policy, metrics=executor.metrics, mounts=mounted)
+    app.add_middleware(AccessControl, policy=policy, metrics=executor.metrics, mounts=mounted, pages=pages)
     _add_handlers(app, executor)
     add_injecting(app, executor)
     add_transfers(app, executor)

@@ -13,6 +13,7 @@ from hooks.contract import Reason, clean_text
 from worker.domain.errors import MeeseeksError
 from worker.domain.validation import plain_message
 from worker.operations.job import reason_of
+from worker.operations.statuses import status_of
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -24,14 +25,6 @@ LONGEST_PLACE = 20
 
 GONE = 499
 """Status in logs and metrics of a caller who left before the response."""
-
-_STATUS = {
-    Reason.BAD_REQUEST: HTTPStatus.UNPROCESSABLE_ENTITY,
-    Reason.NOT_FOUND: HTTPStatus.NOT_FOUND,
-    Reason.DEADLINE: HTTPStatus.GATEWAY_TIMEOUT,
-    Reason.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
-    Reason.BAD_REPLY: HTTPStatus.BAD_GATEWAY,
-}
 
 
 class InvalidPart(BaseModel):
@@ -93,10 +86,9 @@ def title_of(status: int) -> str:
 
 def problem_of(error: MeeseeksError) -> Problem:
     """Return the problem that reports an error of the service."""
-    reason = reason_of(error)
-    status = _STATUS.get(reason, HTTPStatus.SERVICE_UNAVAILABLE)
+    status = status_of(error)
     headers = {"Retry-After": "1"} if status is HTTPStatus.SERVICE_UNAVAILABLE else None
-    return Problem(status, str(error), reason=reason, headers=headers)
+    return Problem(status, str(error), reason=reason_of(error), headers=headers)
 
 
 def invalid(error: ValidationError | Sequence[Mapping[str, Any]], where: str = "") -> Problem:

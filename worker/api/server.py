@@ -20,8 +20,10 @@ from worker.settings.service import ServiceSettings
 from .access import Policy, grant_of
 from .app import create_app
 from .execution import OperationExecutor, QueueLook
+from .pages import Pages
 from .rate_limit import RateLimit
-from .tokens import check_address, local_names, read_tokens
+from .sessions import Sessions
+from .tokens import Client, check_address, local_names, read_tokens
 
 DRAIN_S = 4
 """Seconds that running requests get on shutdown."""
@@ -43,13 +45,28 @@ class HttpServer:
         tokens = read_tokens(service)
         check_address(service.http_host, tokens)
         self.metrics = Metrics()
-        self._policy = Policy(
+        self.policy = Policy(
             tokens=tokens,
             names=None if tokens.known else local_names(service.http_host),
             body_limit=service.http_body_limit,
             import_limit=service.http_import_limit,
             rate=RateLimit(service.http_rate_limit),
+            sessions=Sessions(tokens),
         )
+
+    @property
+    def needs_token(self) -> bool:
+        return bool(self.policy.tokens.known)
+
+    @property
+    def sessions(self) -> Sessions:
+        """Where browsers sign in."""
+        return self.policy.sessions
+
+    @staticmethod
+    def caller_of(scope: Mapping[str, Any]) -> Client:
+        """Return the caller of a request that passed access control."""
+        return grant_of(dict(scope)).caller
 
     @staticmethod
     def tenant_of(scope: Mapping[str, Any]) -> str | None:
@@ -58,14 +75,20 @@ class HttpServer:
 
     @asynccontextmanager
     async def serving(
-        self, backend: OperationClient, look: QueueLook, *, mounts: Mapping[str, Starlette] | None = None, alone: bool
+        self,
+        backend: OperationClient,
+        look: QueueLook,
+        *,
+        mounts: Mapping[str, Starlette] | None = None,
+        pages: Pages | None = None,
+        alone: bool,
     ) -> AsyncIterator[str]:
         """Serve within the block, and yield the URL or why there is none yet.
 
         If the address is in use, raise `SettingsError` if the process does nothing else (`alone`); otherwise retry.
         """
         executor = OperationExecutor(backend, self.metrics, look, self._service.mask_secrets_at_write, counts=alone)
-        app = create_app(executor, self._policy, mounts=mounts)
+        app = create_app(executor, self.policy, mounts=mounts, pages=pages)
         try:
             listener: socket.socket | None = listen(self._service.http_host, self._service.http_port)
         except SettingsError as error:
@@ -81,6 +104,8 @@ class HttpServer:
                 await server.wait_started(running)
             yield address
         finally:
+            if pages is not None:
+                pages.stop()
             server.should_exit = True
             if not server.started:
                 running.cancel()

@@ -13,6 +13,9 @@ from worker.settings.service import ServiceSettings
 SHORTEST = 16
 """Least characters of a token."""
 
+READ_ONLY = "role=read-only"
+"""End of the line of a token that may only read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Client:
@@ -20,6 +23,7 @@ class Client:
 
     name: str
     tenant: str | None = None
+    may_write: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +42,19 @@ class Tokens:
 
     def find(self, given: str) -> Client | None:
         """Return the caller with this token, in constant time."""
+        token = self._token(given)
+        return token.caller if token else None
+
+    def digest_of(self, given: str) -> bytes | None:
+        """Return the digest of an accepted token."""
+        token = self._token(given)
+        return token.digest if token else None
+
+    def _token(self, given: str) -> Token | None:
         digest, found = _digest(given), None
         for token in self.known:
             if hmac.compare_digest(token.digest, digest):
-                found = token.caller
+                found = token
         return found
 
 
@@ -66,8 +79,10 @@ def _file_tokens(path: Path) -> Iterator[Token]:
     for number, line in enumerate(lines, 1):
         words = line.split(maxsplit=1)
         if words and not words[0].startswith("#"):
-            tenant = words[1].strip() if len(words) > 1 else None
-            yield _token(words[0], Client(f"token {number}", tenant), f"service.http_token_file: {path}:{number}")
+            rest = words[1].strip() if len(words) > 1 else ""
+            bound = rest.removesuffix(READ_ONLY).rstrip()
+            caller = Client(f"token {number}", bound or None, may_write=not rest.endswith(READ_ONLY))
+            yield _token(words[0], caller, f"service.http_token_file: {path}:{number}")
 
 
 def _token(text: str, caller: Client, place: str) -> Token:

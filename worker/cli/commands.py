@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, tuple[str | None, str]] = {
         "memory.why:why",
         "Explain the latest request, or another one: what was near, what decided, and what would change it.",
     ),
+    "console": ("console:console", "Open the console in the browser, or print its address where there is none."),
     "settings": (
         "settings:settings",
         "Show all settings and their origin; change saved settings with `set`, `unset` and `reset`.",
@@ -151,6 +152,7 @@ MEANT: Mapping[str, str] = {
     **dict.fromkeys(("explain", "reason", "debug"), "why"),
     **dict.fromkeys(("config", "set"), "settings"),
     **dict.fromkeys(("load", "ingest"), "import"),
+    **dict.fromkeys(("ui", "web", "browser", "dashboard", "open"), "console"),
     **dict.fromkeys(("dump", "save-as"), "export"),
     **{name: f"store {name}" for name in ("backup", "restore", "reindex", "migrate")},
     **{name: f"prompts {name}" for name in ("lint", "promote")},

@@ -6,7 +6,8 @@ import os
 import signal
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Annotated, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
 
 import structlog
 import typer
@@ -22,7 +23,7 @@ from worker.bootstrap.logs import configure_logging
 from worker.bootstrap.opening import http_server
 from worker.domain.errors import MeeseeksError, QueueError
 from worker.domain.operation import Handlers
-from worker.operations.client import COMMIT_S, QueueOperationClient, without_password
+from worker.operations.client import COMMIT_S, OperationClient, QueueOperationClient, without_password
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import HEALTH
 from worker.settings.injection import Settings
@@ -30,6 +31,10 @@ from worker.settings.injection import Settings
 from .mcp import mounts
 from .options import settings_of
 from .output import answer, fail, printed_as_json, say
+
+if TYPE_CHECKING:
+    from worker.api.pages import Pages
+    from worker.api.server import HttpServer
 
 FIND_S = 2.0
 """Seconds to ask a service that is running already who it is."""
@@ -153,7 +158,7 @@ async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
                 operations = server.metrics.timed(operations)
                 backend = await _local_client(operations, redis_url, settings.service.max_jobs, stack)
                 tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
-                serving = server.serving(backend, look, mounts=tools, alone=False)
+                serving = server.serving(backend, look, mounts=tools, pages=console_of(server, backend), alone=False)
                 about["http"] = await stack.enter_async_context(serving)
             await MeeseeksWorker(
                 operations,
@@ -163,6 +168,12 @@ async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
             ).serve()
     finally:
         await redis.aclose()
+
+
+def console_of(server: "HttpServer", backend: OperationClient) -> "Pages":
+    """Return the console's pages; its packages are imported only when HTTP is served."""
+    pages: Pages = import_module("worker.bootstrap.console").console_pages(server, backend)
+    return pages
 
 
 def _connected(redis_url: str) -> Any:
@@ -196,7 +207,8 @@ async def _http(settings: Settings) -> None:
     try:
         backend = QueueOperationClient(client, redis_url)
         tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
-        async with server.serving(backend, look, mounts=tools, alone=True) as url:
+        pages = console_of(server, backend)
+        async with server.serving(backend, look, mounts=tools, pages=pages, alone=True) as url:
             _announce_http(url, redis_url)
             await _until_stopped()
     finally:
@@ -223,6 +235,7 @@ def _announce(about: dict[str, Any]) -> None:
     say(f"meeseeks is ready: queue {about['redis']}")
     if "http" in about:
         say(f"  http      {about['http']}")
+        say(f"  console   {about['http']}/")
     say(f"  store     {about['store_at']}")
     say(f"  embedder  {about['embedder'] or 'none: keyword search only'}")
     say(f"  model     {about['model'] or 'none: the built-in model decides (set MEESEEKS_MODEL to use one)'}")

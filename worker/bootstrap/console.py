@@ -1,0 +1,29 @@
+"""Put the console behind the access control of the HTTP service."""
+
+from worker.api.pages import Pages
+from worker.api.server import HttpServer
+from worker.console.app import make_app, make_console
+from worker.console.navigation import ENTRIES
+from worker.console.pages import all_routes
+from worker.console.pages.browser import HARMLESS, SIGN_IN
+from worker.console.static_files import SEGMENT as STATIC
+from worker.operations.client import OperationClient
+
+OTHERS = frozenset({"overview"}) | {path.removeprefix("/") for path in HARMLESS}
+"""First segments of pages that no entry of the navigation names."""
+
+
+def console_pages(server: HttpServer, backend: OperationClient) -> Pages:
+    """Return the console's pages, which use these operations."""
+    console = make_console(backend, server)
+    named = {entry.path.removeprefix("/") for entry in ENTRIES}
+    return Pages(
+        app=make_app(console, all_routes(console)),
+        segments=frozenset(named | OTHERS | {STATIC}),
+        static=STATIC,
+        sign_in=SIGN_IN,
+        harmless=HARMLESS,
+        large=frozenset(),
+        refused=console.error,
+        stop=lambda: None,
+    )

@@ -1,0 +1,112 @@
+"""The application of the console: every page and every form, with what they share."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from worker.domain.errors import MeeseeksError
+from worker.operations.client import OperationClient
+from worker.operations.statuses import status_of
+
+from .errors import PageError
+from .gate import Gate
+from .rendering import Renderer, Shown, as_json
+from .security import FIELD, HEADERS, check_form
+from .static_files import SEGMENT as STATIC
+from .static_files import StaticFiles
+from .visits import JSON, Visit, tenant_of, wants_json, wants_part
+
+Handler = Callable[[Visit], Awaitable[Shown | Response]]
+
+INDEX_JSON = "/overview.json"
+"""The JSON of `/`, which has no name of its own."""
+
+
+class ErrorPage(BaseModel):
+    """What the page of an error shows."""
+
+    status: int
+    title: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """What the pages share."""
+
+    backend: OperationClient
+    gate: Gate
+    static: StaticFiles
+    renderer: Renderer
+
+    def page(self, path: str, handler: Handler) -> list[Route]:
+        """Return the routes of a page and of its JSON."""
+        json_path = INDEX_JSON if path == "/" else path + JSON
+        return [Route(one, self._serving(handler), methods=["GET"]) for one in (path, json_path)]
+
+    def action(self, path: str, handler: Handler) -> list[Route]:
+        """Return the route of a form. What is posted to it changes something, so its token is checked first."""
+        return [Route(path, self._serving(handler), methods=["POST"])]
+
+    def _serving(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            try:
+                visit = await self._visit(request)
+                shown = await handler(visit)
+            except PageError as error:
+                return self.error(request, error.status, error.detail)
+            except MeeseeksError as error:
+                return self.error(request, status_of(error), str(error))
+            if isinstance(shown, Response):
+                return shown
+            if visit.wants_json:
+                return as_json(shown)
+            return self.renderer.page(shown, request, visit.visitor, visit.tenant, part=wants_part(request))
+
+        return serve
+
+    async def _visit(self, request: Request) -> Visit:
+        visitor = self.gate.caller_of(request.scope)
+        form = FormData()
+        if request.method == "POST":
+            form = await request.form()
+            given = form.get(FIELD)
+            check_form(request, given if isinstance(given, str) else "")
+        return Visit(request, visitor, tenant_of(request, visitor), self.backend, form)
+
+    def error(self, request: Request, status: int, detail: str) -> Response:
+        """Return the page of an error, for htmx only its words."""
+        data = ErrorPage(status=status, title=HTTPStatus(status).phrase, detail=detail)
+        if wants_json(request):
+            return JSONResponse(data.model_dump(), status, HEADERS)
+        shown = Shown("error.html", data.title, data, status, part="error_part.html")
+        visitor = self.gate.caller_of(request.scope)
+        tenant = visitor.tenant or "default"
+        return self.renderer.page(shown, request, visitor, tenant, part=wants_part(request))
+
+    async def unroutable(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        details = {404: "There is no such page.", 405: "This address only takes what its form sends."}
+        return self.error(request, error.status_code, details.get(error.status_code, error.detail))
+
+
+def make_console(backend: OperationClient, gate: Gate) -> Console:
+    static = StaticFiles()
+    return Console(backend, gate, static, Renderer(static))
+
+
+def make_app(console: Console, routes: Sequence[Route]) -> Starlette:
+    """Return the application; put it behind the access control of the HTTP service."""
+    static = Route(f"/{STATIC}/{{name:path}}", console.static.serve, methods=["GET"])
+    app = Starlette(routes=[*routes, static])
+    app.add_exception_handler(HTTPException, console.unroutable)
+    app.router.redirect_slashes = False
+    return app

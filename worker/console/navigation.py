@@ -1,0 +1,15 @@
+"""The pages that the head of each page leads to."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A page: its address, its name, and the key that opens it after `g`."""
+
+    path: str
+    name: str
+    key: str
+
+
+ENTRIES = (Entry("/", "Overview", "o"),)

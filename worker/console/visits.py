@@ -1,0 +1,117 @@
+"""One request to the console: who asks, for which tenant, and how it reaches the operations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.datastructures import FormData
+from starlette.requests import Request
+
+from hooks.contract import KeyName
+from worker.domain.operation import Operation
+from worker.domain.validation import describe_faults
+from worker.operations.client import BUDGET_S, OperationClient
+
+from .errors import PageError
+from .gate import Visitor
+
+TENANT, TENANT_COOKIE = "tenant", "meeseeks_tenant"
+JSON = ".json"
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+ResultT = TypeVar("ResultT", bound=BaseModel)
+
+_TENANT: TypeAdapter[str] = TypeAdapter(KeyName)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request; `form` holds what was posted, after its token was checked."""
+
+    request: Request
+    visitor: Visitor
+    tenant: str
+    backend: OperationClient
+    form: FormData
+
+    async def ask(
+        self, operation: Operation[Any, ResultT], payload: Mapping[str, Any], *, budget: float = BUDGET_S
+    ) -> ResultT:
+        """Run an operation for the visitor's tenant. Raise `MeeseeksError`."""
+        body = await self.backend.call(operation, {**payload, "tenant": self.tenant}, budget=budget)
+        return operation.result.model_validate(body)
+
+    async def ask_service(self, operation: Operation[Any, ResultT], payload: Mapping[str, Any]) -> ResultT:
+        """Run an operation that concerns no single tenant. Raise `PageError` if the visitor is bound to one."""
+        self.only_for_all()
+        return operation.result.model_validate(await self.backend.call(operation, dict(payload)))
+
+    def only_for_all(self) -> None:
+        """Raise `PageError` if the visitor's token is bound to one tenant."""
+        if self.visitor.tenant is not None:
+            raise PageError(403, "This concerns all tenants. Sign in with a token that is not bound to one.")
+
+    def query(self, model: type[ModelT]) -> ModelT:
+        """Return the query of the address, without what is blank. Raise `PageError` for what the model refuses."""
+        return checked(model, _fields(self.request.query_params.multi_items(), model))
+
+    def posted(self, model: type[ModelT]) -> ModelT:
+        """Return the fields of the form. Raise `PageError` for values that the model refuses."""
+        texts = [(name, value) for name, value in self.form.multi_items() if isinstance(value, str)]
+        return checked(model, _fields(texts, model))
+
+    def text(self, name: str) -> str:
+        """Return a field of the form without blanks around it, empty if it is missing."""
+        value = self.form.get(name)
+        return value.strip() if isinstance(value, str) else ""
+
+    @property
+    def wants_json(self) -> bool:
+        return wants_json(self.request)
+
+
+def wants_json(request: Request) -> bool:
+    """Return whether a page's JSON is asked for, by its address or by the header."""
+    accepted = request.headers.get("accept", "")
+    return request.url.path.endswith(JSON) or ("application/json" in accepted and "text/html" not in accepted)
+
+
+def wants_part(request: Request) -> bool:
+    """Return whether htmx asks for a part of the page."""
+    return request.headers.get("hx-request") == "true"
+
+
+def tenant_of(request: Request, visitor: Visitor) -> str:
+    """Return the visitor's tenant: the token's, else that of the address, of the cookie, or the default."""
+    chosen = request.query_params.get(TENANT) or request.cookies.get(TENANT_COOKIE) or "default"
+    return visitor.tenant or checked_tenant(chosen)
+
+
+def checked_tenant(name: str) -> str:
+    try:
+        return _TENANT.validate_python(name)
+    except ValidationError as error:
+        raise PageError(422, f"tenant: {describe_faults(error)}") from error
+
+
+def checked(model: type[ModelT], fields: Mapping[str, Any]) -> ModelT:
+    """Return the model with these fields. Raise `PageError`, in plain words, for values that it refuses."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise PageError(422, describe_faults(error)) from error
+
+
+def _fields(pairs: list[tuple[str, str]], model: type[BaseModel]) -> dict[str, Any]:
+    """Return the model's fields among these pairs; what is blank was not filled in."""
+    known = {field.alias or name: field for name, field in model.model_fields.items()}
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if name in known and value.strip():
+            found.setdefault(name, []).append(value)
+    return {name: values if _is_list(known[name].annotation) else values[-1] for name, values in found.items()}
+
+
+def _is_list(annotation: Any) -> bool:
+    return getattr(annotation, "__origin__", None) in (tuple, list)
