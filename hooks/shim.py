@@ -283,13 +283,18 @@ def _explained(result: bytes, host: str | None) -> bytes:
 
     answer: Any = json.loads(result)
     if host is None:
-        console.explain(
-            " ".join(str(answer.get(name)) for name in ("outcome", "reason", "receipt_id") if answer.get(name))
-        )
+        console.explain(_outcome(answer))
     elif "explanation" in answer and "output" in answer:
         console.explain(str(answer["explanation"]))
         return json.dumps(answer["output"], separators=(",", ":")).encode("ascii")
     return result
+
+
+def _outcome(answer: "Mapping[str, Any]") -> str:
+    """Return what came of a request that no host sent."""
+    outcome, reason, receipt = (answer.get(name) for name in ("outcome", "reason", "receipt_id"))
+    found = str(outcome) if outcome == "injected" else f"no memory: {outcome}"
+    return f"{found}{f' ({reason})' if reason else ''}{f', receipt {receipt}' if receipt else ''}"
 
 
 def _print(result: bytes) -> None:
@@ -330,8 +335,12 @@ def _fault_of(request: bytes) -> str:
     return ""
 
 
+def _is_off(error: Exception) -> bool:
+    return isinstance(error, FileNotFoundError | ConnectionRefusedError)
+
+
 def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError | ConnectionRefusedError):
+    if _is_off(error):
         return "the service is not running; start it with `meeseeks start`"
     if isinstance(error, TimeoutError):
         return "timed out"
@@ -365,6 +374,8 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the host must go on, whatever happens
         broken = str(error) if isinstance(error, BrokenInput) else _fault_of(watchdog.request)
         console.give_nothing(host, broken, _reason(error))
+        if _is_off(error) and not broken:
+            console.tell_user(host, watchdog.request)
     os._exit(0)
 
 

@@ -14,6 +14,12 @@ NOTHING = {
 EMPTY = b"{}"
 """A host's empty native output, which is only printed if the input is broken."""
 
+SIGN = b'{"systemMessage":"Meeseeks: memory is off; the service is not running; start it with `meeseeks start`"}\n'
+"""What tells the user of a host that memory is off."""
+
+SIGNED = ("claude-code", "codex")
+"""Hosts that show it, at a prompt."""
+
 USAGE = b"""\
 usage: meeseeks-hook [HOST | --help | --version]
 
@@ -65,3 +71,11 @@ def give_nothing(host: "str | None", broken: str, reason: str) -> None:
     nothing = NOTHING.get(host or "", EMPTY if broken and host else b"")
     if nothing:
         write(1, nothing + b"\n")
+
+
+def tell_user(host: "str | None", event: bytes) -> None:
+    """Print that memory is off, if the host shows it to the user at this event."""
+    import json  # slow to load, and only needed here  # noqa: PLC0415
+
+    if event and host in SIGNED and json.loads(event).get("hook_event_name") == "UserPromptSubmit":
+        write(1, SIGN)

@@ -38,8 +38,9 @@ def prompt(folder: Path, text: str) -> str:
     event = {"hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": str(folder), "prompt": text}
     shell = ["sh", "-c", handler["command"]]
     done = subprocess.run(shell, input=json.dumps(event), env=environment(), capture_output=True, text=True, check=True)
-    output: str = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"] if done.stdout else ""
-    return output
+    output = json.loads(done.stdout or "{}").get("hookSpecificOutput", {"additionalContext": ""})
+    context: str = output["additionalContext"]
+    return context
 
 
 def tree(folder: Path) -> dict[str, str]:

@@ -81,6 +81,7 @@ class Newcomer:
         (group,) = settings["hooks"]["UserPromptSubmit"]
         event = {"hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": str(self.home), "prompt": text}
         answer = json.loads(self.types(group["hooks"][0]["command"], json.dumps(event)))
+        assert answer["systemMessage"] == "Meeseeks: 1 memory"
         context: str = answer["hookSpecificOutput"]["additionalContext"]
         return context
 

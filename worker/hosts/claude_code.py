@@ -51,7 +51,11 @@ def understand(event: Native, caller: HookCaller) -> HostRequest | None:
 def faults(event: Native, output: Any) -> list[str]:
     """Return why Claude Code would reject or truncate an output."""
     found = hook_json.output_faults(event, output, INJECTING)
-    if not found and output and utf16_length(output["hookSpecificOutput"]["additionalContext"]) > MOST_CHARS:
+    if (
+        not found
+        and "hookSpecificOutput" in output
+        and utf16_length(output["hookSpecificOutput"]["additionalContext"]) > MOST_CHARS
+    ):
         found.append(f"additionalContext is longer than {MOST_CHARS} characters and would be truncated to a preview")
     return found
 
@@ -78,6 +82,7 @@ PROFILE = HostProfile(
     events=EVENTS,
     understand=understand,
     answer=hook_json.additional_context,
+    sign=hook_json.sign,
     faults=faults,
     example=example,
     settings=SettingsFiles(

@@ -42,7 +42,11 @@ def understand(event: Native, caller: HookCaller) -> HostRequest | None:
 def faults(event: Native, output: Any) -> list[str]:
     """Return why Codex would reject an output or move it to a file."""
     found = hook_json.output_faults(event, output, INJECTING)
-    if not found and output and tokens(output["hookSpecificOutput"]["additionalContext"]) > MOST_TOKENS:
+    if (
+        not found
+        and "hookSpecificOutput" in output
+        and tokens(output["hookSpecificOutput"]["additionalContext"]) > MOST_TOKENS
+    ):
         found.append(f"additionalContext has more than {MOST_TOKENS} tokens and would be moved to a file")
     return found
 
@@ -74,6 +78,7 @@ PROFILE = HostProfile(
     events=EVENTS,
     understand=understand,
     answer=hook_json.additional_context,
+    sign=hook_json.sign,
     faults=faults,
     example=example,
     settings=SettingsFiles(

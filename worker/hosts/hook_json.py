@@ -15,6 +15,7 @@ from hooks.contract import (
     SessionEventType,
     new_turn_id,
 )
+from worker.text.counts import counted
 
 from .fields import key, text, within
 from .profile import Announce, Follow, HookCaller, HostRequest, Inject, Native, Start, SubagentKind, SubagentTask
@@ -145,18 +146,27 @@ def subagent_started(event: Native, caller: HookCaller, render: RenderOptions) -
 
 
 def additional_context(event: Native, result: InjectionResult) -> dict[str, Any]:
-    """Return the block as context, with only the two keys that both hosts support."""
+    """Return the block as context, with only keys that both hosts support."""
     return {
         "hookSpecificOutput": {"hookEventName": event_name(event), "additionalContext": result.memory_context or ""}
     }
 
 
+def sign(event: Native, count: int) -> dict[str, Any]:
+    """Return what tells the user how many memories a prompt got."""
+    return {"systemMessage": f"Meeseeks: {counted(count)}"} if event_name(event) == "UserPromptSubmit" else {}
+
+
 def output_faults(event: Native, output: Any, injecting: Iterable[str]) -> list[str]:
-    """Return why an output is invalid for both hosts: it must be empty or provide context for this event."""
+    """Return why an output is invalid for both hosts: it must be empty, tell the user something, or provide context."""
     if output == {}:
         return []
-    if not isinstance(output, dict) or list(output) != ["hookSpecificOutput"]:
-        return ["the output must be {} or only have hookSpecificOutput"]
+    if not isinstance(output, dict) or not output.keys() <= {"hookSpecificOutput", "systemMessage"}:
+        return ["the output must be {} or only have hookSpecificOutput and systemMessage"]
+    if not isinstance(output.get("systemMessage", ""), str):
+        return ["systemMessage must be text"]
+    if "hookSpecificOutput" not in output:
+        return []
     inner = output["hookSpecificOutput"]
     if not isinstance(inner, dict) or sorted(inner) != ["additionalContext", "hookEventName"]:
         return ["hookSpecificOutput must only have hookEventName and additionalContext"]

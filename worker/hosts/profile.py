@@ -139,7 +139,8 @@ class HostProfile:
 
     `limit` describes what the host does to longer answers; `render` keeps blocks within it. `answer` converts a block
     to native output, `followed` the result of a session event. `faults` checks a native output. `example` creates an
-    event from a session id and a message. `paste` is for hosts without `settings`, which users set up by hand.
+    event from a session id and a message. `paste` is for hosts without `settings`, which users set up by hand. `sign`
+    shows the user how many memories an event got.
     """
 
     name: str
@@ -154,10 +155,13 @@ class HostProfile:
     example: Callable[[str, str], dict[str, Any]]
     nothing: Native = field(default_factory=dict)
     about_nothing: Callable[[InjectionResult], Native] = lambda _: {}
+    sign: Callable[[Native, int], Native] = lambda event, count: {}
     followed: Callable[[Native, EventResult], dict[str, Any]] | None = None
     settings: SettingsFiles | None = None
     paste: str = ""
 
-    def output(self, event: Native, result: InjectionResult) -> dict[str, Any]:
+    def output(self, event: Native, result: InjectionResult, *, signed: bool = True) -> dict[str, Any]:
         """Return the native output for `result`; without a block, `nothing` and what `about_nothing` adds."""
-        return self.answer(event, result) if result.memory_context else {**self.nothing, **self.about_nothing(result)}
+        if not result.memory_context:
+            return {**self.nothing, **self.about_nothing(result)}
+        return {**self.answer(event, result), **(self.sign(event, len(result.items)) if signed else {})}

@@ -183,7 +183,8 @@ class HostOperations:
         self, host: HostProfile, event: dict[str, Any], request: InjectionRequest, deadline: Deadline
     ) -> _Answer:
         result, commit = split_commit(await self._own.inject.run(request, deadline))
-        return _Answer(host.output(event, result), explain_injection(request, result), commit)
+        signed = self._config_for(request.agent_id).show_count
+        return _Answer(host.output(event, result, signed=signed), explain_injection(request, result), commit)
 
 
 def profile_of(name: str) -> HostProfile:

@@ -62,6 +62,9 @@ class TriageSettings(SearchSettings):
     mask_secrets: bool = Field(
         default=True, description="Mask passwords, keys and tokens in blocks and in requests to models."
     )
+    show_count: bool = Field(
+        default=True, description="Tell the user in Claude Code and Codex how many memories a prompt got."
+    )
     strategy: Strategy = Field(
         default=Strategy.AUTO,
         description="How memories are selected: llm (a chat model), decision (a decision model), relevance (the "

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hooks.protocol import console
 from tests.integration.hooks.test_shim import FILE, MODULE, REQUEST, SLACK_S, assert_silent, environment
 from tests.support.hosts import event_of, fixtures
 from tests.support.queue_worker import running_worker
@@ -21,7 +22,10 @@ from worker.hosts import HOSTS
 
 PROMPT = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "caf\u00e9 \U0001f600"}
 CONTEXT = "<memory_context>caf\u00e9 \U0001f600</memory_context>"
-NATIVE = {"hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": CONTEXT}}
+NATIVE = {
+    "hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": CONTEXT},
+    "systemMessage": "Meeseeks: 1 memory",
+}
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +91,14 @@ def test_events_without_output_print_nothing(url: str, fixture: Any) -> None:
         assert output(done) == expected
 
 
+@pytest.mark.parametrize("fixture", fixtures(), ids=str)
+def test_every_event_is_explained_in_one_line_with_debug(url: str, fixture: Any) -> None:
+    done = run(url, [fixture.host.name], fixture.event, MEESEEKS_DEBUG="1")
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("meeseeks-hook: ")
+    assert len(line) < 400
+
+
 def test_an_empty_answer_is_not_printed(url: str) -> None:
     assert_silent(run(url, ["claude-code"], {**PROMPT, "session_id": "nothing"}))
     silent = {"request": {"event": {"content": "x"}, "request_id": "nothing"}}
@@ -135,7 +147,20 @@ def test_broken_input_gives_the_hosts_nothing_and_one_line(url: str, host: str, 
 def test_without_a_service_the_host_gets_its_nothing(host: str) -> None:
     done = run("unix:///no/such/socket", [host], PROMPT)
     assert (done.returncode, done.stderr) == (0, b"")
+    if host in console.SIGNED:
+        assert done.stdout == console.SIGN
+        assert HOSTS[host].faults(PROMPT, json.loads(done.stdout)) == []
+        return
     assert json.loads(done.stdout or b"{}") == HOSTS[host].nothing
+
+
+@pytest.mark.parametrize("url", ["unix:///no/such/socket", "redis://127.0.0.1:9/0"])
+def test_only_the_user_of_a_prompt_is_told_that_memory_is_off(url: str) -> None:
+    assert b"memory is off" in run(url, ["codex"], PROMPT).stdout
+    assert b"memory is off" in run(url, ["codex"], PROMPT, MEESEEKS_URL="http://127.0.0.1:9").stdout
+    assert_silent(run(url, ["claude-code"], {**PROMPT, "hook_event_name": "PreCompact"}))
+    assert_silent(run(url, ["claude-code"], PROMPT, MEESEEKS_DISABLE="1"))
+    assert_silent(run(url, [], PROMPT))
 
 
 def test_a_wrong_type_is_not_broken_input(url: str) -> None:
@@ -274,7 +299,6 @@ def test_an_unusable_response_prints_nothing(answer: list[bytes], said: bytes) -
         "http://",
         "http://a@b",
         "http://127.0.0.1:x",
-        "http://127.0.0.1:9",
     ],
 )
 def test_an_unusable_address_prints_nothing(address: str) -> None:

@@ -101,6 +101,8 @@ def test_a_block_becomes_the_native_output(fixture: Fixture) -> None:
     output = fixture.host.output(fixture.event, RESULT)
     assert output == fixture.raw["with_block"]
     assert fixture.host.faults(fixture.event, output) == []
+    unsigned = {name: value for name, value in output.items() if name != "systemMessage"}
+    assert fixture.host.output(fixture.event, RESULT, signed=False) == unsigned
 
 
 @pytest.mark.parametrize("nothing", NOTHING, ids=lambda result: result.outcome)
@@ -268,6 +270,8 @@ def context(event: str, text: Any) -> dict[str, Any]:
         ("claude-code", "user-prompt-submit", context("UserPromptSubmit", None)),
         ("claude-code", "pre-compact", context("PreCompact", BLOCK)),
         ("claude-code", "user-prompt-submit", [BLOCK]),
+        ("codex", "user-prompt-submit", {"systemMessage": 7}),
+        ("codex", "user-prompt-submit", {"systemMessage": "2 memories", "more": 1}),
         ("nexus", "pre-execution", {}),
         ("nexus", "pre-execution", {"fire": True, "blocking": True, "enrich": {"memories": BLOCK}}),
         ("nexus", "pre-execution", {"fire": True, "blocking": True, "enrich": {"memories": None}}),
