@@ -26,6 +26,7 @@ from ..contract import (
     WireModel,
 )
 from ..contract.blocks import know_key
+from ..contract.capture import CaptureRequest, CaptureResult
 from ..contract.memories import cleaned
 from ..contract.validation import describe_faults
 from ..failing import elapsed_ms, event_not_done, no_memory, report_not_done, safely, skipped
@@ -117,6 +118,13 @@ class MeeseeksClient:
         result = await self._guarded(self._report(given), report_not_done)
         return result.model_copy(update={"elapsed_ms": elapsed_ms(started)})
 
+    async def capture(self, request: CaptureRequest | Mapping[str, Any] | None = None, **fields: Any) -> CaptureResult:
+        """Capture memories from turns of a conversation: `capture(session_id=..., turns=[{"role": ..., "text": ...}])`.
+
+        Turns that were captured before are skipped, so a failed call can be repeated with the same turns.
+        """
+        return await self._guarded(self._capture(fields if request is None else request), CaptureResult.failed)
+
     async def recall(self, query: str, **fields: Any) -> RecallResult:
         """Search memories. `fields` are more fields of `RecallRequest`, such as `limit` and `types`."""
         return await self._guarded(self._recall(query, fields), _failed(RecallResult))
@@ -172,6 +180,10 @@ class MeeseeksClient:
         budget = min(self._timeout, report.deadline_ms / 1000)
         body = report.model_dump(mode="json", exclude_none=True)
         return _validated(AnswerReportResult, await self._service.ask("POST", "/v1/answers", body, budget=budget))
+
+    async def _capture(self, given: CaptureRequest | Mapping[str, Any]) -> CaptureResult:
+        body = CaptureRequest.model_validate(given).model_dump(mode="json", exclude_none=True)
+        return _validated(CaptureResult, await self._service.ask("POST", "/v1/capture", body, budget=self._timeout))
 
     async def _recall(self, query: str, fields: Mapping[str, Any]) -> RecallResult:
         request = RecallRequest.model_validate({**fields, "query": query})

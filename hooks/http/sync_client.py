@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from ..background import Blocking, Unfinished
 from ..contract import InjectionRequest, InjectionResult, Reason, SessionEvent, SessionEventResult
+from ..contract.capture import CaptureRequest, CaptureResult
 from ..contract.memories import ForgetResult, RecallResult, RememberResult
 from ..contract.usage import AnswerReport, AnswerReportResult
 from ..failing import event_not_done, no_memory, report_not_done
@@ -56,6 +57,14 @@ class SyncMeeseeksClient(Blocking):
         """Report a worker's answer, to count which memories it used: `report(answer=..., ...)`."""
         given = fields if report is None else report
         return self._do(lambda: self._client.report(given), report_not_done)
+
+    def capture(self, request: CaptureRequest | Mapping[str, Any] | None = None, **fields: Any) -> CaptureResult:
+        """Capture memories from turns of a conversation: `capture(session_id=..., turns=[{"role": ..., "text": ...}])`.
+
+        Turns that were captured before are skipped, so a failed call can be repeated with the same turns.
+        """
+        given = fields if request is None else request
+        return self._do(lambda: self._client.capture(given), CaptureResult.failed)
 
     def recall(self, query: str, **fields: Any) -> RecallResult:
         """Search memories. `fields` are more fields of `RecallRequest`, such as `limit` and `types`."""

@@ -43,6 +43,9 @@ SESSION_EVENT = "session_event"
 POST_EXECUTION = "post_execution"
 """Job that takes an answer report."""
 
+CAPTURE = "capture"
+"""Job that captures memories from turns of a conversation."""
+
 HOST_HOOK = "host_hook"
 """Job that takes a host's native event and returns its native output."""
 

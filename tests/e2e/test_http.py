@@ -277,3 +277,16 @@ async def test_an_import_and_an_export_of_many(client: httpx.AsyncClient) -> Non
     assert {json.loads(line)["id"] for line in exported} == {f"m{number}" for number in range(450)}
     again = (await client.post("/v1/memories/import", params=tenant, content=content, headers=kind)).json()
     assert (again["created"], again["unchanged"]) == (0, 450)
+
+
+async def test_turns_of_a_conversation_are_captured_and_the_capture_is_undone(client: httpx.AsyncClient) -> None:
+    tenant = uuid.uuid4().hex
+    turns = [{"role": "user", "text": "From now on write British English"}]
+    body = {"session_id": "s1", "tenant": tenant, "turns": turns, "mode": "auto"}
+    done = (await client.post("/v1/capture", json=body)).json()
+    assert done["changes"][0]["text"] == "From now on write British English"
+    (receipt,) = (await client.get("/v1/captures", params={"tenant": tenant})).json()["captures"]
+    undo = await client.post(f"/v1/captures/{receipt['id']}/undo", json={"tenant": tenant})
+    assert undo.json()["state"] == "undone"
+    wrong = await client.post("/v1/capture", json={**body, "mode": "always"})
+    assert (wrong.status_code, "use off, review or auto" in wrong.text) == (422, True)

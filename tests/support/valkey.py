@@ -11,6 +11,7 @@ import redis
 
 from hooks.protocol import wire
 from worker.adapters.redis import overrides as redis_overrides
+from worker.adapters.redis.captures import REFUSALS_PREFIX, SALT_KEY
 from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 from worker.adapters.redis.host_state import PROJECTS_PREFIX
 
@@ -44,8 +45,8 @@ def assert_keys_expire(url: str) -> None:
     """Check that every key but the permanent ones expires."""
     with sync_redis(url) as client:
         permanent = {key.decode() for key in client.scan_iter(count=1000) if client.ttl(key) == -1}
-    permanent = {key for key in permanent if not key.startswith(PROJECTS_PREFIX)}
-    assert permanent <= wire.PERMANENT_KEYS | {redis_overrides.KEY}
+    permanent = {key for key in permanent if not key.startswith((PROJECTS_PREFIX, REFUSALS_PREFIX))}
+    assert permanent <= wire.PERMANENT_KEYS | {redis_overrides.KEY, SALT_KEY}
 
 
 def forget(url: str) -> None:

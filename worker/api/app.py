@@ -18,6 +18,7 @@ from starlette.routing import Match
 from hooks.contract import SCHEMA_VERSION, Reason
 from worker.api.routes.administration import add_administration
 from worker.api.routes.answers import add_answering
+from worker.api.routes.captures import add_captures
 from worker.api.routes.injection import add_injecting
 from worker.api.routes.memories import add_memories
 from worker.api.routes.receipts import add_receipts
@@ -91,6 +92,7 @@ def create_app(
     add_transfers(app, executor)
     add_memories(app, executor)
     add_answering(app, executor)
+    add_captures(app, executor)
     add_receipts(app, executor)
     add_administration(app, executor)
     app.openapi = lambda: described(app)  # type: ignore[method-assign]

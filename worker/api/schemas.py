@@ -65,7 +65,10 @@ class NewMemory(DomainModel):
 
 
 class RememberBody(TenantRequest):
+    """A memory to store; `again` also stores what was rejected, or deleted after it was captured."""
+
     memory: NewMemory
+    again: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -116,6 +119,12 @@ class UndoBody(TenantRequest):
     ids: list[Key] = Field(default=[], max_length=MAX_BATCH)
 
 
+class AcceptBody(TenantRequest):
+    """`text` replaces the text of the proposal."""
+
+    text: Text | None = Field(default=None, min_length=1)
+
+
 class RejectedEntry(BaseModel):
     """What became of an entry of an imported file. `line` counts from 1; 0 means the whole file."""
 
@@ -131,6 +140,9 @@ class ImportReport(BaseModel):
     updated: int = 0
     unchanged: int = 0
     without_vector: int = 0
+    rejected_before: int = Field(
+        default=0, description="Number of memories that were rejected, or deleted after they were captured."
+    )
     refused: int = 0
     rejected: list[RejectedEntry] = Field(
         default_factory=list, description=f"The first {MOST_REPORTED} rejected entries."

@@ -13,6 +13,7 @@ from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.qdrant.edge.generations import EdgeGenerations
 from worker.adapters.redis.ledger import ledger_key
+from worker.capture.refusals import Refusals
 from worker.domain.cue_progress import CueProgress
 from worker.domain.errors import StoreError
 from worker.domain.model_profile import ModelKind, kind_of
@@ -29,6 +30,7 @@ from worker.operations.receipts import ReceiptOperations
 from worker.operations.sessions import SessionOperations
 from worker.operations.settings import SettingsOperations
 from worker.operations.usage import UsageOperations
+from worker.ports.capture import CaptureStore
 from worker.ports.models import Embedder, Selector
 from worker.ports.state import DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import Recipe, StoreEngine, StoreGenerations, WholeStore
@@ -47,6 +49,7 @@ from worker.triage.decision_scale import read_scales
 from worker.triage.live_selector import LivePrompts, LiveSelector, PromptSet, ask_by_kind, ask_chat, ask_decision
 from worker.triage.prompt_files import Prompt, default_prompts_dir
 
+from .capturing import capture_handlers
 from .cues import CueMaking
 from .live_core import LiveCore, Serving
 from .opening import ConfiguredModels, OpenedRelevanceModel, open_embedder, server_generations, utc_now
@@ -73,6 +76,7 @@ class Parts:
     usage: UsageStore
     deleted: DeletedMemories | None
     cues: CueMaking | None
+    captures: CaptureStore | None
 
 
 async def _assemble(
@@ -165,8 +169,10 @@ def _memories(
     mask = service.mask_secrets_at_write
     memories = MemoryService(store, parts.sparse, usable, mask=mask, changed=parts.journal)
     listing = ListingOperations(memories, parts.live.for_agent, utc_now)
-    own = MemoryOperations(memories, parts.usage, utc_now, mask=mask, deleted=parts.deleted)
-    return *own.handlers(), *listing.handlers()
+    refusals = Refusals(parts.captures)
+    own = MemoryOperations(memories, parts.usage, utc_now, mask=mask, deleted=parts.deleted, refusals=refusals)
+    captures = capture_handlers(parts.captures, store, parts.sparse, usable, memories, parts.live)
+    return *own.handlers(), *listing.handlers(), *captures
 
 
 def _recipe(embedder: Embedder | None, sparse: Bm25Encoder) -> Recipe:

@@ -40,6 +40,7 @@ from .live_core import LiveCore
 from .opening import (
     ConfiguredModels,
     make_generations,
+    open_captures,
     open_cue_log,
     open_deleted,
     open_embedder,
@@ -95,8 +96,8 @@ async def open_core(
         journal = ChangeLog()
         noted = cues.noting(answered) if cues else answered
         state = ledger, receipts, journal, noted, open_usage(service, redis)
-        deleted = open_deleted(redis, shared=generation_store.shared)
-        parts = Parts(sparse, models, relevance_model, live, prompts, *state, deleted, cues)
+        gone = open_deleted(redis, shared=generation_store.shared), cues, open_captures(service, redis)
+        parts = Parts(sparse, models, relevance_model, live, prompts, *state, *gone)
         assemble = partial(_assemble, service, parts, stack)
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)

@@ -31,6 +31,7 @@ from worker.adapters.models.minilm import MiniLmEmbedder
 from worker.adapters.models.ollama import find_chat_model
 from worker.adapters.models.relevance_file import RelevanceProcess, find_folder, read_relevance_model
 from worker.adapters.qdrant.edge.generations import EdgeGenerations, live_folder
+from worker.adapters.redis.captures import RedisCaptures
 from worker.adapters.redis.cue_log import RedisCueLog
 from worker.adapters.redis.deleted import RedisDeletedMemories
 from worker.adapters.redis.host_state import RedisHostState
@@ -43,6 +44,7 @@ from worker.domain.model_profile import ModelKind, ModelProfile, ModelState, kin
 from worker.hosts.state import HostState
 from worker.hosts.subagents import PendingSubagents
 from worker.operations.enrichment import Price
+from worker.ports.capture import CaptureStore
 from worker.ports.models import ChatModel, DecisionModel, Embedder
 from worker.ports.state import CueLog, DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import StoreGenerations
@@ -110,6 +112,11 @@ def open_cue_log(service: ServiceSettings, redis: "Redis | None") -> CueLog | No
     """Return the log of the model that writes cues in the background; `None` if none does."""
     writes = service.cue_calls_per_day > 0 and service.model not in (None, "none")
     return RedisCueLog(redis, service.cue_calls_per_day) if redis is not None and writes else None
+
+
+def open_captures(service: ServiceSettings, redis: "Redis | None") -> CaptureStore | None:
+    """Return where captures are kept; `None` for a command without a service."""
+    return RedisCaptures(redis, service.receipt_ttl_s) if redis is not None else None
 
 
 def open_deleted(redis: "Redis | None", *, shared: bool) -> DeletedMemories | None:

@@ -24,6 +24,14 @@ COMMANDS: Mapping[str, tuple[str | None, str]] = {
         "memory.memories:undo",
         "Restore deleted memories within ten minutes: those of the latest deletion, or these.",
     ),
+    "capture": (
+        "memory.capture:capture",
+        "Find memories in a transcript. Turns that were captured before are skipped, so it is safe to run again.",
+    ),
+    "review": (
+        "memory.capture:review",
+        "Show the proposals that wait with the words they rest on, and accept, edit or reject them.",
+    ),
     "import": (
         "memory.transfers:import_memories",
         (

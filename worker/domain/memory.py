@@ -21,6 +21,7 @@ from hooks.contract import (
 )
 
 from .cues import CueMatch, Cues, CueVectors
+from .evidence import Evidence
 from .kinds import Budget, SearchKind
 from .model_calls import ModelAttempt, ModelUsage
 
@@ -65,7 +66,10 @@ class MemoryScope(DomainModel):
 
 
 class Memory(DomainModel):
-    """One memory; `importance` is 0 to 1, `created_at` may be unknown. Only searches read its headings and `cues`."""
+    """One memory; `importance` is 0 to 1, `created_at` may be unknown. Only searches read its headings and `cues`.
+
+    `evidence` is what was said, of a memory that was captured from a conversation.
+    """
 
     id: Key
     type: MemoryType = MemoryType.FACT
@@ -84,6 +88,7 @@ class Memory(DomainModel):
     source: Text | None = None
     version: int = Field(default=1, ge=1)
     cues: Cues = ()
+    evidence: Evidence | None = None
 
     @property
     def room(self) -> str | None:

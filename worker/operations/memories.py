@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
+from worker.capture.refusals import Refusals
 from worker.domain.deadline import Deadline
 from worker.domain.deleted import UNDO_S
 from worker.domain.errors import MeeseeksError, NotFound, QueueError
@@ -38,12 +39,14 @@ class MemoryOperations:
         *,
         mask: bool = False,
         deleted: DeletedMemories | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._memories = memories
         self._usage = usage
         self._clock = clock
         self._mask = mask
         self._deleted = deleted
+        self._refusals = refusals or Refusals(None)
 
     def handlers(self) -> tuple[AnyHandler, ...]:
         return (
@@ -59,6 +62,10 @@ class MemoryOperations:
 
     async def remember(self, request: RememberRequest, deadline: Deadline) -> RememberResult:
         memory = memory_from(request.memory, None, mask=self._mask)
+        if request.again:
+            await self._refusals.allow(request.tenant, [memory])
+        else:
+            await self._refusals.check(request.tenant, memory)
         keep_same = "id" not in request.memory
         report = await self._memories.remember(request.tenant, memory, now=self._clock(), keep_same=keep_same)
         stored = "created" if report.created else "updated" if report.updated else "unchanged"
@@ -71,12 +78,15 @@ class MemoryOperations:
         )
 
     async def put(self, request: PutRequest, deadline: Deadline) -> PutResult:
-        report = await self._memories.put(request.tenant, request.memories, now=self._clock(), mask=request.mask)
+        refused = await self._refusals.refused(request.tenant, request.memories)
+        memories = [one for one in request.memories if one.id not in refused]
+        report = await self._memories.put(request.tenant, memories, now=self._clock(), mask=request.mask)
         return PutResult(
             created=len(report.created),
             updated=len(report.updated),
             unchanged=len(report.unchanged),
             without_vector=report.without_vector,
+            rejected_before=len(request.memories) - len(memories),
         )
 
     async def update(self, request: UpdateRequest, deadline: Deadline) -> MemoryResult:
@@ -97,6 +107,7 @@ class MemoryOperations:
     async def forget(self, request: ForgetRequest, deadline: Deadline) -> ForgetResult:
         dropped = await self._drop(request) if request.permanent else 0
         undo_s = 0 if request.permanent else await self._keep(request)
+        await self._refusals.deleted(request.tenant, await self._memories.get(request.tenant, request.ids))
         forgotten = await self._memories.forget(request.tenant, request.ids) + dropped
         with suppress(QueueError):  # the counts of a deleted memory expire
             await self._usage.forget(request.tenant, request.ids)
@@ -128,7 +139,9 @@ class MemoryOperations:
                 f"nothing to undo: a running service keeps deleted memories for {UNDO_S // 60} minutes, until it stops"
             )
         try:
-            return UndoResult(restored=await self._memories.restore(request.tenant, found))
+            restored = await self._memories.restore(request.tenant, found)
+            await self._refusals.allow(request.tenant, [one.memory for one in found])
+            return UndoResult(restored=restored)
         except MeeseeksError:
             with suppress(QueueError):  # so that it can be tried again
                 await self._deleted.keep(request.tenant, found)

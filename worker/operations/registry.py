@@ -1,8 +1,10 @@
 """Every operation of the service."""
 
 from hooks.contract import InjectionRequest, InjectionResult, SessionEvent, SessionEventResult
+from hooks.contract.capture import CaptureRequest, CaptureResult
 from hooks.contract.usage import AnswerReport, AnswerReportResult
 from hooks.protocol import wire
+from worker.domain.capture import CaptureReceipt
 from worker.domain.operation import JsonObject, Operation
 from worker.domain.receipt import Receipt
 from worker.receipts.case_models import LabelledCase
@@ -25,6 +27,14 @@ UNDO = Operation("undo", requests.UndoRequest, results.UndoResult, writes=True)
 SHOW = Operation("show", requests.IdRequest, results.MemoryHistory)
 EXPORT = Operation("export", requests.ExportRequest, results.MemoryPage)
 RECALL = Operation("recall", requests.RecallRequest, results.RecallResult)
+
+CAPTURE = Operation(wire.CAPTURE, CaptureRequest, CaptureResult, writes=True)
+CAPTURES = Operation("captures", requests.CapturesRequest, results.CaptureList)
+CAPTURE_SHOW = Operation("capture_show", requests.CaptureIdRequest, CaptureReceipt)
+CAPTURE_UNDO = Operation("capture_undo", requests.CaptureIdRequest, CaptureReceipt, writes=True)
+PROPOSALS = Operation("proposals", requests.ProposalsRequest, results.ProposalList)
+PROPOSAL_ACCEPT = Operation("proposal_accept", requests.AcceptRequest, results.AcceptResult, writes=True)
+PROPOSAL_REJECT = Operation("proposal_reject", requests.IdRequest, results.RejectResult, writes=True)
 
 RECEIPT = Operation("receipt", requests.IdRequest, Receipt)
 RECEIPTS = Operation("receipts", requests.ReceiptsRequest, results.ReceiptList)

@@ -37,7 +37,10 @@ class IdRequest(TenantRequest):
 
 
 class RememberRequest(TenantRequest):
+    """A memory to store; `again` also stores what was rejected, or deleted after it was captured."""
+
     memory: dict[str, Any]
+    again: bool = False
 
 
 class PutRequest(TenantRequest):
@@ -84,6 +87,30 @@ class UndoRequest(TenantRequest):
     """Deleted memories to restore, without ids those of the tenant's latest deletion."""
 
     ids: tuple[Key, ...] = Field(default=(), max_length=MAX_BATCH)
+
+
+class CaptureIdRequest(TenantRequest):
+    """A capture, by the id in its receipt."""
+
+    id: Key
+
+
+class CapturesRequest(TenantRequest):
+    """Captures to list, newest first."""
+
+    limit: int = Field(default=20, ge=1, le=200)
+
+
+class ProposalsRequest(TenantRequest):
+    """Proposals to list, with a user only those from this user's conversations."""
+
+    user: Name | None = None
+
+
+class AcceptRequest(IdRequest):
+    """A proposal to store, with another text if given."""
+
+    text: Text | None = None
 
 
 class ExportRequest(TenantRequest):

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, PlainSerializer
 
 from hooks.contract import Reason
 from hooks.contract.memories import RecalledMemory
+from worker.domain.capture import CaptureReceipt, Proposal
 from worker.domain.cue_progress import CueProgress
 from worker.domain.memory import Memory, MemoryType
 from worker.domain.model_profile import ModelState
@@ -26,10 +27,32 @@ class RememberResult(BaseModel):
 
 
 class PutResult(BaseModel):
+    """Counts. Those `rejected_before` were rejected, or deleted after they were captured, and are not stored."""
+
     created: int
     updated: int
     unchanged: int
     without_vector: int
+    rejected_before: int = 0
+
+
+class CaptureList(BaseModel):
+    captures: list[CaptureReceipt]
+
+
+class ProposalList(BaseModel):
+    """Proposals that wait for review, oldest first."""
+
+    proposals: list[Proposal]
+
+
+class AcceptResult(BaseModel):
+    id: str
+    stored: Annotated[str, Field(description="created, or unchanged if a memory says the same already.")]
+
+
+class RejectResult(BaseModel):
+    rejected: str
 
 
 class AddCuesResult(BaseModel):

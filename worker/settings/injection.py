@@ -15,7 +15,7 @@ from typing import Any, Self
 from pydantic import Field
 
 from worker.domain.errors import SettingsError
-from worker.domain.kinds import Language, ReceiptKeep
+from worker.domain.kinds import CaptureMode, Language, ReceiptKeep
 
 from .file import Layer, Model, SettingsFile, checked, find_settings_file, read_settings_file, usable_values
 from .search import Enrichment, Pattern
@@ -76,6 +76,11 @@ class InjectionConfig(TriageSettings):
         default=True,
         description="Whether a message for which a chat model chose a memory, or whose answer used it, is kept as a "
         "cue of that memory, see [cues](cues.md).",
+    )
+    capture: CaptureMode = Field(
+        default=CaptureMode.OFF,
+        description="What becomes of memories that conversations contain: off (nothing is read), review (they wait "
+        "until somebody accepts them) or auto (they are stored), see [capture](capture.md).",
     )
 
     @property

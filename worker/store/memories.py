@@ -262,6 +262,8 @@ def _masked(memory: Memory) -> Memory:
     }
     if memory.cues:
         update["cues"] = _masked_cues(memory.cues)
+    if memory.evidence is not None:
+        update["evidence"] = memory.evidence.model_copy(update={"text": mask_secrets(memory.evidence.text)})
     masked = memory.model_copy(update=update)
     return memory if masked == memory else masked
 

@@ -19,7 +19,10 @@ _NAMES = {
     "occurred_at": ("happened_at", "event_date", "occurred_start", "valid_at"),
     "id": ("uuid",),
 }
-_OWN = ("superseded_by", "superseded_at", "relations", "scope", "channel", "source", "version", "cues", "category")
+_OWN = (
+    *("superseded_by", "superseded_at", "relations", "scope", "channel", "source", "version", "cues", "evidence"),
+    "category",
+)
 
 FIELDS = {name: name for name in (*_NAMES, *_OWN)} | {
     other: name for name, others in _NAMES.items() for other in others

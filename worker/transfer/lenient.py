@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from worker.domain.cues import Cues
 from worker.domain.errors import MemoryRejected
+from worker.domain.evidence import Evidence
 from worker.domain.memory import Memory, Relation
 from worker.text.excerpts import shortened
 from worker.text.masking import MASK, mask_secrets
@@ -281,6 +282,13 @@ def _take_cues(entry: _Entry, key: str, value: Any) -> None:
         entry.note(key, value, "not a list of short messages; not kept")
 
 
+def _take_evidence(entry: _Entry, key: str, value: Any) -> None:
+    try:
+        entry.fields[key] = Evidence.model_validate(value)
+    except ValidationError:
+        entry.note(key, value, "not the evidence of a captured memory; not kept")
+
+
 _READERS: dict[str, Callable[[_Entry, str, Any], None]] = {
     "type": _take_type,
     "created_at": _take_time,
@@ -298,4 +306,5 @@ _READERS: dict[str, Callable[[_Entry, str, Any], None]] = {
     "id": _take_id,
     "version": _take_version,
     "cues": _take_cues,
+    "evidence": _take_evidence,
 }

@@ -20,6 +20,7 @@ DELIMITERS = ",;\t|"
 COLUMNS = (
     *("id", "type", "content", "context", "importance", "created_at", "occurred_at", "valid_until", "superseded_by"),
     *("superseded_at", "entities", "relations", "user", "agent", "project", "channel", "source", "version", "cues"),
+    "evidence",
 )
 """Columns of exported tables, in order."""
 
@@ -29,7 +30,7 @@ MAX_ROW_CHARS = csv.field_size_limit()
 MAX_UNCLOSED = 100
 MAX_COLUMNS = 500
 
-_JSON = ("entities", "relations", "cues")
+_JSON = ("entities", "relations", "cues", "evidence")
 _NULL = "null"
 """Exported for an unknown `created_at`, so that an import does not set it to the current time."""
 
@@ -124,7 +125,7 @@ def _values(cells: Mapping[str, str]) -> dict[str, Any]:
     if values.get("created_at") == _NULL:
         values["created_at"] = None
     for column in _JSON:
-        if values.get(column, "").startswith("["):
+        if values.get(column, "").startswith(("[", "{")):
             values[column] = _json(values[column])
     return values
 

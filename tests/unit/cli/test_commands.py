@@ -28,6 +28,8 @@ EVERY_DAY_COMMANDS = (
         "edit",
         "forget",
         "undo",
+        "capture",
+        "review",
         "import",
         "export",
         "why",

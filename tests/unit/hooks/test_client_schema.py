@@ -96,5 +96,5 @@ def test_every_field_of_a_recalled_memory_is_read() -> None:
 
 def test_memories_match_the_schema() -> None:
     body = body_of("/v1/memories", "post")
-    assert set(body["properties"]) == {"tenant", "memory"}
+    assert set(body["properties"]) == {"tenant", "memory", "again"}
     assert "content" in resolved(body["properties"]["memory"])["properties"]

@@ -31,6 +31,9 @@ base64 of one byte per value."""
 CONTENT = (MEMORY, CUE_VECTORS)
 """Keys to read for a hit."""
 
+LEFT_OUT = ("cues", "evidence")
+"""Fields of a memory that are stored only if they are set, so that earlier versions can read the others."""
+
 TENANT = "tenant"
 KEYWORD_KEYS = (TENANT, "user", "agent", "project", "type", "entities", "names", "channel", "points_at")
 NUMBER_KEYS = ("created_ts", "superseded_ts", "valid_until_ts", "times")
@@ -128,7 +131,7 @@ def payload_of(tenant: str, memory: Memory) -> dict[str, Any]:
         "times": [timestamp(moment) for moment in (memory.created_at, memory.occurred_at) if moment is not None],
         "importance": memory.importance,
         "channel": memory.channel or "",
-        MEMORY: memory.model_dump_json(exclude=None if memory.cues else {"cues"}),
+        MEMORY: memory.model_dump_json(exclude={name for name in LEFT_OUT if not getattr(memory, name)}),
     }
 
 

@@ -60,7 +60,7 @@ def _add_remember(app: FastAPI, executor: OperationExecutor) -> None:
     async def remember(request: Request, body: RememberBody) -> Response:
         """Store a memory. The same content in the same scope is stored once."""
         memory = body.memory.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-        payload = {"tenant": tenant_of(request, body.tenant), "memory": memory}
+        payload = {"tenant": tenant_of(request, body.tenant), "memory": memory, "again": body.again}
         return await executor.answer(request, REMEMBER, payload, status=_created)
 
 

@@ -48,7 +48,7 @@ def remember(
         "source": "cli",
     }
     memory |= ({"cues": cue} if cue else {}) | ({"id": memory_id} if memory_id else {})
-    done = call(context, REMEMBER, {"tenant": tenant, "memory": memory})
+    done = call(context, REMEMBER, {"tenant": tenant, "memory": memory, "again": True})
     answer(done, f"{done['stored']}: {done['id']}")
 
 

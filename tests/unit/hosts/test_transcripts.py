@@ -1,0 +1,97 @@
+"""Transcripts of four hosts: what people typed, and none of what programs wrote in their name."""
+
+import json
+from datetime import UTC
+from typing import Any
+
+import pytest
+
+from tests.support.paths import ROOT
+from worker.hosts.transcripts import Transcript, TranscriptFormat, read_transcript
+
+DATA = ROOT / "tests" / "data" / "transcripts"
+
+
+def lines(*records: dict[str, Any]) -> str:
+    return "\n".join(json.dumps(record) for record in records)
+
+
+def read(content: str) -> Transcript:
+    found = read_transcript(content, UTC)
+    assert found is not None
+    return found
+
+
+def said(content: str, role: str = "user") -> list[str]:
+    return [turn.text for turn in read(content).turns if turn.role == role]
+
+
+def claude(text: Any, key: str, parent: str | None = None, kind: str = "user", **fields: Any) -> dict[str, Any]:
+    message = {"role": kind, "content": text}
+    at = "2026-03-04T09:00:00.000Z"
+    return {"type": kind, "message": message, "uuid": key, "parentUuid": parent, "timestamp": at, **fields}
+
+
+@pytest.mark.parametrize("name", list(TranscriptFormat))
+def test_a_recorded_session_is_read(name: TranscriptFormat) -> None:
+    found = read((DATA / f"{name.value}.jsonl").read_text(encoding="utf-8"))
+    assert found.format is name
+    assert [turn.text for turn in found.turns if turn.role == "user"] == [
+        "Fix the failing test in the parser",
+        "Remember that we release on Thursdays",
+    ]
+    assert any("parser" in turn.text for turn in found.turns if turn.role == "assistant")
+    assert found.faulty == 0
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        claude([{"type": "tool_result", "content": "remember"}], "b"),
+        claude("remember", "b", isMeta=True),
+        claude("remember", "b", isCompactSummary=True),
+        claude("remember", "b", isSidechain=True),
+        claude("remember", "b", origin={"kind": "task-notification"}),
+        claude("<task-notification>remember</task-notification>", "b"),
+        claude("<command-name>/clear</command-name>", "b"),
+        claude("[Request interrupted by user]", "b"),
+    ],
+)
+def test_what_nobody_typed_is_not_read(record: dict[str, Any]) -> None:
+    assert said(lines(claude("typed", "a", origin={"kind": "human"}), record)) == ["typed"]
+
+
+def test_a_branch_that_was_left_is_not_read() -> None:
+    records = (
+        claude("one", "a"),
+        claude("first answer", "b", "a", "assistant"),
+        claude("wrong way", "c", "b"),
+        claude("answer to it", "d", "c", "assistant"),
+        claude("right way", "e", "b"),
+    )
+    assert said(lines(*records)) == ["one", "right way"]
+    assert said(lines(*records), "assistant") == ["first answer"]
+
+
+def test_a_rewind_takes_back_what_followed() -> None:
+    kept = {"id": "1", "type": "user", "content": "one", "timestamp": "2026-03-04T09:00:00Z"}
+    answer = {"id": "2", "type": "gemini", "content": "draft"}
+    later = {"id": "3", "type": "user", "content": "gone"}
+    assert said(lines(kept, answer, {**answer, "content": "final"}, later, {"$rewindTo": "3"})) == ["one"]
+    assert said(lines(kept, answer, {**answer, "content": "final"}), "assistant") == ["final"]
+
+
+def test_a_cut_last_line_costs_only_itself() -> None:
+    found = read(lines(claude("one", "a")) + '\n{"type": "user", "mess')
+    assert ([turn.text for turn in found.turns], found.faulty) == (["one"], 1)
+
+
+def test_without_a_time_there_is_none() -> None:
+    record = {"role": "user", "message": {"content": [{"type": "text", "text": "<user_query>hi there</user_query>"}]}}
+    (turn,) = read(lines(record)).turns
+    assert (turn.text, turn.at) == ("hi there", None)
+
+
+@pytest.mark.parametrize("content", ["", "not a transcript", "{}", "[1, 2]", '{"memory": "x"}'])
+def test_other_files_are_not_read(content: str) -> None:
+    assert read_transcript(content, UTC) is None

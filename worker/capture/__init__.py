@@ -1,0 +1,1 @@
+"""Captures memories from conversations: what users said and what lasts, checked before anything is written."""

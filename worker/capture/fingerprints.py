@@ -1,0 +1,58 @@
+"""Fingerprints of what was rejected or deleted, so that the same is recognized without keeping its text. Pure."""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+
+from worker.domain.capture import Refusal
+from worker.domain.memory import Memory
+from worker.text.word_lists import FUNCTION_WORDS
+from worker.text.wording import Marks, marks
+
+ALIKE = 0.75
+"""Share of common content words from which two texts with the same numbers and negation say the same."""
+
+FEWEST_WORDS = 3
+"""Content words of a text that can be recognized in other words."""
+
+
+def refusal_of(memory: Memory, salt: str, *, lasting: bool) -> Refusal:
+    """Return the fingerprint of a memory that must not come back."""
+    found = marks(memory.content)
+    return Refusal(
+        exact=_hash(salt, _folded(memory.content)),
+        hard=_hash(salt, *sorted(found.figures), str(found.negated)),
+        words=frozenset(_hash(salt, word)[:12] for word in stems(found)),
+        owner=_hash(salt, memory.scope.user or ""),
+        lasting=lasting,
+    )
+
+
+def is_refused(memory: Memory, refusals: Iterable[Refusal], salt: str, *, only_lasting: bool) -> bool:
+    """Return whether the memory says what was refused, in the same words or in others."""
+    known = [one for one in refusals if one.lasting or not only_lasting]
+    if not known:
+        return False
+    new = refusal_of(memory, salt, lasting=True)
+    return any(one.owner == new.owner and _same(one, new) for one in known)
+
+
+def _same(one: Refusal, other: Refusal) -> bool:
+    if one.exact == other.exact:
+        return True
+    if one.hard != other.hard or min(len(one.words), len(other.words)) < FEWEST_WORDS:
+        return False
+    return len(one.words & other.words) >= ALIKE * len(one.words | other.words)
+
+
+def stems(found: Marks) -> frozenset[str]:
+    """Return the content words of a text without their endings."""
+    return frozenset(word[: max(4, len(word) - 2)] for word in found.words - FUNCTION_WORDS)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(".!?。 ")
+
+
+def _hash(salt: str, *parts: str) -> str:
+    return hmac.new(salt.encode(), "\0".join(parts).encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:24]

@@ -1,0 +1,107 @@
+"""Decide on proposals, and undo captures."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from worker.domain.capture import CaptureReceipt, CaptureState, Change, ChangeKind, Proposal, Stored
+from worker.domain.errors import MemoryRejected, NotFound
+from worker.domain.memory import Memory
+from worker.transfer.entries import changed, derived_id
+
+from .fingerprints import refusal_of
+from .nearby import known_as
+from .service import CaptureParts, write
+
+
+class CaptureReview:
+    """What people decide about captured memories."""
+
+    def __init__(self, parts: CaptureParts) -> None:
+        self._parts = parts
+
+    async def proposals(self, tenant: str, user: str | None = None) -> list[Proposal]:
+        """Return the proposals that wait, oldest first; with a user, only those of this user."""
+        found = await self._parts.captures.proposals(tenant, self._parts.clock())
+        return [one for one in found if user in (None, one.source.user)]
+
+    async def accept(self, tenant: str, proposal_id: str, text: str | None = None) -> tuple[str, Stored]:
+        """Store a proposal, with another text if given; return the id of the memory.
+
+        What was stored meanwhile is not stored again. Raise `NotFound`, or `MemoryRejected` if it cannot be stored; it
+        then still waits.
+        """
+        proposal = await self._waiting(tenant, proposal_id)
+        change = proposal.change if text is None else _edited(proposal.change, text)
+        (others,) = await self._parts.nearby.near(proposal.source, [change.memory.content], self._parts.clock())
+        rest = [near for near in others if near.memory.id != change.target]
+        memory_id, stored = known_as(change.memory, rest), Stored.UNCHANGED
+        if memory_id is None:
+            await self._check_target(tenant, change)
+            memory_id, stored = await write(self._parts, tenant, change)
+        await self._decided(proposal, stored, memory_id)
+        return memory_id, stored
+
+    async def reject(self, tenant: str, proposal_id: str) -> None:
+        """Remove a proposal for good: the same is not proposed again. Raise `NotFound`."""
+        proposal = await self._waiting(tenant, proposal_id)
+        await self._refuse(tenant, [proposal.change.memory])
+        await self._decided(proposal, Stored.REJECTED, proposal.id)
+
+    async def undo(self, tenant: str, capture_id: str) -> CaptureReceipt:
+        """Delete what a capture has stored, reopen what it closed, and drop its proposals. Raise `NotFound`."""
+        receipt = await self._parts.captures.read(tenant, capture_id)
+        if receipt.state is CaptureState.UNDONE:
+            return receipt
+        written = [one for one in receipt.changes if one.stored is Stored.CREATED]
+        waiting = [one.id for one in receipt.changes if one.stored is Stored.PROPOSED]
+        await self._parts.captures.take(tenant, waiting)
+        await self._refuse(tenant, [one.change.memory for one in receipt.changes if one.stored is not Stored.UNCHANGED])
+        await self._parts.memories.forget(tenant, [one.id for one in written])
+        for one in written:
+            if one.change.target is not None and one.change.kind is not ChangeKind.ADD:
+                await self._reopen(tenant, one.change.target)
+        undone = tuple(one.model_copy(update={"stored": Stored.UNDONE}) for one in receipt.changes)
+        final = receipt.model_copy(update={"state": CaptureState.UNDONE, "changes": undone})
+        await self._parts.captures.change(final)
+        return final
+
+    async def _waiting(self, tenant: str, proposal_id: str) -> Proposal:
+        waiting = await self._parts.captures.proposals(tenant, self._parts.clock())
+        found = next((one for one in waiting if one.id == proposal_id), None)
+        if found is None:
+            raise NotFound(f"there is no proposal {proposal_id}; it was decided on, or has expired")
+        return found
+
+    async def _check_target(self, tenant: str, change: Change) -> None:
+        if change.target is None or change.kind is ChangeKind.ADD:
+            return
+        present = await self._parts.memories.get(tenant, [change.target])
+        if not present or present[0].superseded_by is not None:
+            raise MemoryRejected(
+                f"the memory {change.target} that this replaces was changed or deleted meanwhile; reject the proposal"
+            )
+
+    async def _refuse(self, tenant: str, memories: Sequence[Memory]) -> None:
+        salt = await self._parts.captures.salt()
+        await self._parts.captures.refuse(tenant, [refusal_of(memory, salt, lasting=True) for memory in memories])
+
+    async def _reopen(self, tenant: str, memory_id: str) -> None:
+        with suppress(NotFound):  # deleted meanwhile
+            await self._parts.memories.update(tenant, memory_id, {"superseded_by": None, "superseded_at": None})
+
+    async def _decided(self, proposal: Proposal, stored: Stored, memory_id: str) -> None:
+        """Remove a proposal, and note in the receipt of its capture what became of it, if that is still kept."""
+        tenant = proposal.source.tenant
+        await self._parts.captures.take(tenant, [proposal.id])
+        with suppress(NotFound):
+            receipt = await self._parts.captures.read(tenant, proposal.capture)
+            update = {"stored": stored, "id": memory_id}
+            changes = tuple(one.model_copy(update=update) if one.id == proposal.id else one for one in receipt.changes)
+            await self._parts.captures.change(receipt.model_copy(update={"changes": changes}))
+
+
+def _edited(change: Change, text: str) -> Change:
+    """Return the change with the text of whoever reviewed it."""
+    bare = change.memory.model_dump(exclude={"id"}) | {"content": text}
+    memory = changed(change.memory, {"content": text, "id": derived_id(bare)})
+    return change.model_copy(update={"memory": memory})

@@ -1,0 +1,211 @@
+"""Capture memories from turns of a conversation, undo captures, and decide on proposals.
+
+A receipt with the changes is kept before the first of them is written, and ids follow from what was said, so that a
+capture that was interrupted or is repeated writes nothing twice.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from hooks.contract.capture import ConversationTurn
+from worker.domain.capture import (
+    MOST_PROPOSALS,
+    PROPOSAL_DAYS,
+    CapturedChange,
+    CaptureReceipt,
+    CaptureSource,
+    CaptureState,
+    Change,
+    ChangeKind,
+    Drop,
+    DropReason,
+    Proposal,
+    Stored,
+)
+from worker.domain.errors import MemoryRejected
+from worker.domain.kinds import CaptureMode, ReceiptKeep
+from worker.domain.memory import Memory, Relation
+from worker.ports.capture import CaptureStore
+from worker.settings.injection import InjectionConfig
+from worker.store.memories import MemoryService
+
+from .finding import Found, Frame, drop, find_explicit
+from .fingerprints import is_refused
+from .nearby import Near, NearbyMemories, conflicts_of, known_as, says_same
+from .window import Window, turn_key, windows
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureParts:
+    """What captures need; `config_for` returns an agent's settings."""
+
+    captures: CaptureStore
+    nearby: NearbyMemories
+    memories: MemoryService
+    config_for: Callable[[str], InjectionConfig]
+    clock: Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The receipts of a capture, one for each window, and the number of the user's turns that were new."""
+
+    mode: CaptureMode
+    new_turns: int = 0
+    receipts: tuple[CaptureReceipt, ...] = ()
+
+
+class CaptureService:
+    """Reads conversations; every failure raises, and the same turns can be given again."""
+
+    def __init__(self, parts: CaptureParts) -> None:
+        self._parts = parts
+
+    async def capture(
+        self, source: CaptureSource, turns: Sequence[ConversationTurn], mode: CaptureMode | None = None
+    ) -> Captured:
+        """Capture what new turns of the user say. Raise `QueueError` or `StoreError`; nothing is lost then."""
+        config = self._parts.config_for(source.agent_id)
+        wanted = mode or config.capture
+        if wanted is CaptureMode.OFF:
+            return Captured(wanted)
+        keys = [turn_key(source, turn) for turn in turns]
+        known = await self._parts.captures.captured(source, keys)
+        found = windows(source, turns, known, config.strip_patterns)
+        receipts = [await self._window(source, window, wanted, config) for window in found]
+        return Captured(wanted, sum(len(window.keys) for window in found), tuple(receipts))
+
+    async def _window(
+        self, source: CaptureSource, window: Window, mode: CaptureMode, config: InjectionConfig
+    ) -> CaptureReceipt:
+        parts = self._parts
+        frame = Frame(capture_id(source, window), source, parts.clock(), config.languages)
+        found = await self._checked(find_explicit(window, frame), source, frame.now)
+        receipt = CaptureReceipt(
+            id=frame.capture,
+            at=frame.now,
+            source=source,
+            mode=mode,
+            turns=window.keys,
+            changes=tuple(CapturedChange(change=change, id=change.memory.id) for change in found.changes),
+            drops=found.drops,
+        )
+        begun = await parts.captures.begin(receipt)
+        return await self._written(begun, config.receipt_keep) if begun.state is CaptureState.WRITING else begun
+
+    async def _checked(self, found: Found, source: CaptureSource, now: datetime) -> Found:
+        """Return the changes that say something new."""
+        near = await self._parts.nearby.near(source, [one.memory.content for one in found.changes], now)
+        waiting = await self._parts.captures.proposals(source.tenant, now)
+        refusals = await self._parts.captures.refusals(source.tenant)
+        salt = await self._parts.captures.salt() if refusals else ""
+        kept: list[Change] = []
+        drops = list(found.drops)
+        for change, others in zip(found.changes, near, strict=True):
+            reason = _needless(change, others, kept, waiting)
+            if reason is None and is_refused(change.memory, refusals, salt, only_lasting=False):
+                reason = drop(DropReason.REJECTED_BEFORE, change.memory.content)
+            if reason is not None:
+                drops.append(reason)
+            else:
+                kept.append(change.model_copy(update={"conflicts": conflicts_of(change.memory, others)}))
+        return Found(tuple(kept), tuple(drops))
+
+    async def _written(self, receipt: CaptureReceipt, keep: ReceiptKeep) -> CaptureReceipt:
+        """Write or propose the changes of a receipt that is kept, and finish it."""
+        if receipt.mode is CaptureMode.REVIEW:
+            return await self._proposed(receipt, keep)
+        done = []
+        drops = list(receipt.drops)
+        for one in receipt.changes:
+            try:
+                memory_id, stored = await write(self._parts, receipt.source.tenant, one.change)
+                done.append(one.model_copy(update={"id": memory_id, "stored": stored}))
+            except MemoryRejected:
+                drops.append(drop(DropReason.BAD_TARGET, one.change.memory.content, one.change.target))
+        return await self._finished(receipt, done, drops, [], keep)
+
+    async def _proposed(self, receipt: CaptureReceipt, keep: ReceiptKeep) -> CaptureReceipt:
+        waiting = await self._parts.captures.proposals(receipt.source.tenant, receipt.at)
+        free = max(0, MOST_PROPOSALS - len(waiting))
+        made = [_proposal(receipt, one.change) for one in receipt.changes]
+        over = [drop(DropReason.INBOX_FULL, one.change.memory.content) for one in made[free:]]
+        changes = [CapturedChange(change=one.change, stored=Stored.PROPOSED, id=one.id) for one in made[:free]]
+        return await self._finished(receipt, changes, [*receipt.drops, *over], made[:free], keep)
+
+    async def _finished(
+        self,
+        receipt: CaptureReceipt,
+        changes: Sequence[CapturedChange],
+        drops: Sequence[Drop],
+        proposals: Sequence[Proposal],
+        keep: ReceiptKeep,
+    ) -> CaptureReceipt:
+        update = {"state": CaptureState.DONE, "changes": tuple(changes), "drops": tuple(drops)}
+        finished = receipt.model_copy(update=update)
+        await self._parts.captures.finish(_kept(finished, keep), proposals)
+        log.info("captured", changes=len(changes), left_out=len(drops), mode=receipt.mode.value)
+        return finished
+
+
+async def write(parts: CaptureParts, tenant: str, change: Change) -> tuple[str, Stored]:
+    """Store the memory of a change, and return its id. Raise `MemoryRejected` if its target does not allow it."""
+    memory = with_target(change)
+    report = await parts.memories.remember(tenant, memory, now=parts.clock(), keep_same=True)
+    (kept,) = report.created or report.updated or report.unchanged
+    return kept, Stored.UNCHANGED if report.unchanged else Stored.CREATED
+
+
+def with_target(change: Change) -> Memory:
+    """Return the memory of a change with its relation to the memory that it replaces."""
+    if change.target is None or change.kind is ChangeKind.ADD:
+        return change.memory
+    kind = "updates" if change.kind is ChangeKind.UPDATE else "supersedes"
+    relations = (*change.memory.relations, Relation(kind=kind, target=change.target))
+    return change.memory.model_copy(update={"relations": relations})
+
+
+def capture_id(source: CaptureSource, window: Window) -> str:
+    """Return the id of a capture, which follows from its turns."""
+    parts = json.dumps([source.tenant, source.user, source.agent_id, window.keys])
+    return "c" + hashlib.sha256(parts.encode()).hexdigest()[:24]
+
+
+def _needless(
+    change: Change, others: Sequence[Near], batch: Sequence[Change], waiting: Sequence[Proposal]
+) -> Drop | None:
+    """Return why a change says nothing new: it is stored, waits, or was said twice."""
+    text = change.memory.content
+    if (known := known_as(change.memory, others)) is not None:
+        return drop(DropReason.KNOWN, text, known)
+    if any(says_same(text, one.memory.content, None) for one in batch):
+        return drop(DropReason.KNOWN, text)
+    mine = (one for one in waiting if one.change.memory.scope == change.memory.scope)
+    again = next((one.id for one in mine if says_same(text, one.change.memory.content, None)), None)
+    return None if again is None else drop(DropReason.WAITING, text, again)
+
+
+def _proposal(receipt: CaptureReceipt, change: Change) -> Proposal:
+    digest = hashlib.sha256(f"{receipt.id}\0{change.memory.id}".encode()).hexdigest()
+    return Proposal(
+        id="p" + digest[:16],
+        at=receipt.at,
+        expires_at=receipt.at + timedelta(days=PROPOSAL_DAYS),
+        source=receipt.source,
+        capture=receipt.id,
+        change=change,
+    )
+
+
+def _kept(receipt: CaptureReceipt, keep: ReceiptKeep) -> CaptureReceipt:
+    """Return the receipt as it is kept: without the texts of what was left out, if receipts keep no texts."""
+    if keep is ReceiptKeep.EVERYTHING:
+        return receipt
+    return receipt.model_copy(update={"drops": tuple(one.model_copy(update={"text": ""}) for one in receipt.drops)})

@@ -1,0 +1,107 @@
+"""Handlers for captures: memories from conversations, their receipts, and proposals that wait for review."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+from hooks.contract import Reason
+from hooks.contract.capture import CapturedChange, CaptureRequest, CaptureResult, LeftOutChange
+from worker.capture.review import CaptureReview
+from worker.capture.service import Captured, CaptureService
+from worker.domain.capture import CaptureReceipt, CaptureSource
+from worker.domain.deadline import Deadline
+from worker.domain.errors import OperationError
+from worker.domain.kinds import CaptureMode
+from worker.domain.operation import AnyHandler
+from worker.ports.capture import CaptureStore
+
+from . import registry
+from .requests import AcceptRequest, CaptureIdRequest, CapturesRequest, IdRequest, ProposalsRequest
+from .results import AcceptResult, CaptureList, ProposalList, RejectResult
+
+NO_SERVICE = "captures need a running service; start one with `meeseeks start`"
+
+
+class CaptureOperations:
+    """What captures are kept in and made by."""
+
+    def __init__(self, service: CaptureService, review: CaptureReview, captures: CaptureStore) -> None:
+        self._service = service
+        self._review = review
+        self._captures = captures
+
+    def handlers(self) -> tuple[AnyHandler, ...]:
+        return (
+            registry.CAPTURE.bind(self.capture),
+            registry.CAPTURES.bind(self.captures),
+            registry.CAPTURE_SHOW.bind(self.show),
+            registry.CAPTURE_UNDO.bind(self.undo),
+            registry.PROPOSALS.bind(self.proposals),
+            registry.PROPOSAL_ACCEPT.bind(self.accept),
+            registry.PROPOSAL_REJECT.bind(self.reject),
+        )
+
+    async def capture(self, request: CaptureRequest, deadline: Deadline) -> CaptureResult:
+        source = CaptureSource(**request.model_dump(include=set(CaptureSource.model_fields)))
+        mode = CaptureMode(request.mode) if request.mode is not None else None
+        return result_of(await self._service.capture(source, request.turns, mode))
+
+    async def captures(self, request: CapturesRequest, deadline: Deadline) -> CaptureList:
+        return CaptureList(captures=await self._captures.recent(request.tenant, request.limit))
+
+    async def show(self, request: CaptureIdRequest, deadline: Deadline) -> CaptureReceipt:
+        return await self._captures.read(request.tenant, request.id)
+
+    async def undo(self, request: CaptureIdRequest, deadline: Deadline) -> CaptureReceipt:
+        return await self._review.undo(request.tenant, request.id)
+
+    async def proposals(self, request: ProposalsRequest, deadline: Deadline) -> ProposalList:
+        return ProposalList(proposals=await self._review.proposals(request.tenant, request.user))
+
+    async def accept(self, request: AcceptRequest, deadline: Deadline) -> AcceptResult:
+        memory_id, stored = await self._review.accept(request.tenant, request.id, request.text)
+        return AcceptResult(id=memory_id, stored=stored.value)
+
+    async def reject(self, request: IdRequest, deadline: Deadline) -> RejectResult:
+        await self._review.reject(request.tenant, request.id)
+        return RejectResult(rejected=request.id)
+
+
+def unavailable() -> tuple[AnyHandler, ...]:
+    """Return handlers for a process without a service, which say what to do."""
+
+    async def refuse(request: object, deadline: Deadline) -> CaptureResult:
+        raise OperationError(Reason.BAD_REQUEST, NO_SERVICE)
+
+    operations = (
+        *(registry.CAPTURE, registry.CAPTURES, registry.CAPTURE_SHOW, registry.CAPTURE_UNDO),
+        *(registry.PROPOSALS, registry.PROPOSAL_ACCEPT, registry.PROPOSAL_REJECT),
+    )
+    return tuple(operation.bind(refuse) for operation in operations)  # type: ignore[arg-type]
+
+
+def result_of(captured: Captured) -> CaptureResult:
+    """Return the answer for a capture."""
+    return CaptureResult(
+        mode=captured.mode.value,
+        new_turns=captured.new_turns,
+        captures=tuple(receipt.id for receipt in captured.receipts),
+        changes=tuple(chain.from_iterable(map(_changes, captured.receipts))),
+        left_out=tuple(
+            LeftOutChange(reason=one.reason.value, text=one.text)
+            for receipt in captured.receipts
+            for one in receipt.drops
+        ),
+    )
+
+
+def _changes(receipt: CaptureReceipt) -> Sequence[CapturedChange]:
+    return [
+        CapturedChange(
+            id=one.id,
+            operation=one.change.kind.value,
+            stored=one.stored.value,
+            text=one.change.memory.content,
+            target=one.change.target,
+        )
+        for one in receipt.changes
+    ]

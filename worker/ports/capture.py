@@ -1,0 +1,55 @@
+"""The protocol for what is kept about captures."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from worker.domain.capture import CaptureReceipt, CaptureSource, Proposal, Refusal
+
+
+class CaptureStore(Protocol):
+    """Keep captures, proposals and refusals, shared by all workers. Methods raise `QueueError`."""
+
+    async def captured(self, source: CaptureSource, keys: Sequence[str]) -> frozenset[str]:
+        """Return which of these turns of the source's user were captured."""
+        ...
+
+    async def begin(self, receipt: CaptureReceipt) -> CaptureReceipt:
+        """Keep a capture that is about to be written, and return it, or the one that is kept under its id."""
+        ...
+
+    async def finish(self, receipt: CaptureReceipt, proposals: Sequence[Proposal]) -> None:
+        """Keep the final receipt and the proposals, and mark the turns as captured, all or nothing."""
+        ...
+
+    async def change(self, receipt: CaptureReceipt) -> None:
+        """Replace a kept receipt."""
+        ...
+
+    async def read(self, tenant: str, capture_id: str) -> CaptureReceipt:
+        """Raise `NotFound` for an unknown capture."""
+        ...
+
+    async def recent(self, tenant: str, limit: int) -> list[CaptureReceipt]:
+        """Return the newest captures of a tenant that found anything."""
+        ...
+
+    async def proposals(self, tenant: str, now: datetime) -> list[Proposal]:
+        """Return the proposals that wait, oldest first; expired ones are removed."""
+        ...
+
+    async def take(self, tenant: str, proposal_ids: Collection[str]) -> None:
+        """Remove these proposals."""
+        ...
+
+    async def refuse(self, tenant: str, refusals: Sequence[Refusal]) -> None: ...
+
+    async def allow(self, tenant: str, refusals: Sequence[Refusal]) -> None:
+        """Forget refusals of the same texts."""
+        ...
+
+    async def refusals(self, tenant: str) -> list[Refusal]: ...
+
+    async def salt(self) -> str:
+        """Return the key of fingerprints, the same for all workers."""
+        ...
