@@ -33,6 +33,7 @@ EVERY_DAY_COMMANDS = (
         "import",
         "export",
         "why",
+        "console",
         "settings",
     ),
 )
