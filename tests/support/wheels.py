@@ -70,8 +70,13 @@ def built_in(base: Path) -> Built:
 def installed_in(folder: Path, wheel: Path) -> Path:
     """Install a wheel and what it needs, in the locked versions, into a new environment; return its Python."""
     python = make_environment(folder / "env")
+    install(python, "--no-compile", "--constraint", constraints_in(folder), wheel)
+    return python
+
+
+def constraints_in(folder: Path) -> Path:
+    """Write the locked versions of what the service needs into a folder; return the file."""
     lines = (ROOT / "requirements/service.txt").read_text(encoding="utf-8").splitlines()
     constraints = folder / "constraints.txt"
     constraints.write_text("\n".join(line.split(" \\")[0] for line in lines if "==" in line), encoding="utf-8")
-    install(python, "--no-compile", "--constraint", constraints, wheel)
-    return python
+    return constraints
