@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import CommandLine, command_line
+from tests.support.docs_commands import lines_of
 from tests.support.http_double import HttpDouble, Seen, running_http_double
 from tests.support.paths import ROOT
 from worker.triage.decision_scale import FILE
 
 WORLD = ROOT / "prompts" / "cases" / "backend-team"
 MODEL = "ollama/tev1:0.8b"
+PAGE = ROOT / "docs/triage.md"
 
 
 def labels() -> dict[str, set[str]]:
@@ -65,7 +67,9 @@ def test_a_scale_is_fitted_to_labels_and_kept(line: CommandLine, server: HttpDou
     assert after["precision"] > before["precision"] + 0.2
     assert after["log_loss"] < before["log_loss"] / 2
     asked = len(server.seen)
-    done = line.json(*arguments, "--write")
+    (shown,) = [words for words in lines_of(PAGE) if "calibrate-decision" in words]
+    assert shown[-3:] == ["--worlds", "prompts/cases", "--write"]
+    done = line.json(*shown[:-2], str(WORLD), "--tasks", "120", "--write")
     assert done["after"] == dry["after"]
     assert len(server.seen) == 2 * asked
     saved = json.loads((tmp_path / "data" / FILE).read_text(encoding="utf-8"))

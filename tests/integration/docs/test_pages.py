@@ -62,6 +62,30 @@ def test_why_is_asked_of_the_latest_request_and_of_words(shell: CommandLine) -> 
         assert QUESTION in shell.ok("why", *asked)
 
 
+def test_usage_of_a_memory_is_listed(shell: CommandLine) -> None:
+    shell.ok("remember", DEPLOYMENTS["m1"], "--id", "deploy")
+    least, _, deploy = [shell.ok(*words) for words in typed("docs/feedback.md")]
+    assert "no answers reported yet" in least
+    assert DEPLOYMENTS["m1"] in deploy
+
+
+def test_the_skill_is_put_where_the_page_says(shell: CommandLine, tmp_path: Path) -> None:
+    (words,) = typed("docs/skill.md")
+    shell.ok(*words)
+    assert (tmp_path / words[-1] / "memory-search/SKILL.md").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_evaluations_without_a_model_are_made_and_compared(shell: CommandLine) -> None:
+    """On one of the worlds, and those with a model in the tutorial."""
+    *evals, compare, lint = typed("docs/evaluation.md")
+    made = [shell.json(*words, "--world", "family-assistant")["id"] for words in evals]
+    assert compare[:2] == ["eval", "compare"]
+    assert "items per turn" in shell.ok("eval", "compare", *made)
+    shell.ok(*lint)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_readme_works_with_the_service_that_it_starts(shell: CommandLine, tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def _report(service: dict[str, Any], checks: Checks, notes: Sequence[str]) -> No
         for name, found in checks.items():
             _say_checks(name, found)
         if NO_HOST in checks:
-            say("no host was found; see `meeseeks hosts install --help`, or docs/hosts.md for others")
+            say("no host was found; `meeseeks hosts install HOST` connects one later")
         if notes:
             say("to import the notes: meeseeks setup --import")
     if not works:

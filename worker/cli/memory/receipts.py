@@ -17,6 +17,7 @@ from worker.operations.client import OperationClient
 from worker.operations.registry import RECEIPT, RECEIPTS
 from worker.receipts.explaining import DELETED, WHY
 from worker.receipts.search import ReceiptFilter
+from worker.settings.file import near_match
 from worker.text.rendering import flatten
 
 CHOSEN, BELOW_CUT = CandidateVerdict.CHOSEN, CandidateVerdict.BELOW_CUT
@@ -48,7 +49,9 @@ def filter_of(
 ) -> dict[str, Any]:
     """Return the fields of a `ReceiptFilter`. Raise `typer.BadParameter` for an unknown reason or time."""
     if reason is not None and Reason(reason) is Reason.UNKNOWN:
-        raise typer.BadParameter(f"unknown reason {reason}; see docs/hook.md for all reasons", param_hint="--reason")
+        known = sorted(set(Reason) - {Reason.UNKNOWN})
+        what = near_match(reason, known) or f"; use one of {', '.join(known)}"
+        raise typer.BadParameter(f"unknown reason {reason}{what}", param_hint="--reason")
     return {
         "session_id": session,
         "agent_id": agent,

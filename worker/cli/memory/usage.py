@@ -23,7 +23,7 @@ def usage(
     if printed_as_json(found):
         return
     if not found["counted"]:
-        say("no answers reported yet; see docs/feedback.md")
+        say("no answers reported yet; hooks report them with PostExecutionHook, other programs with POST /v1/answers")
         return
     rows = [
         [one["injected"], one["used"], (one["last_used"] or "never")[:10], one["id"], one["text"]]
