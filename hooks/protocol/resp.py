@@ -32,11 +32,13 @@ class Address:
     def parse(cls, url: str) -> "Address":
         """Parse `unix://[user:pass@]/path[?db=n]` or `redis://[user:pass@]host[:port][/db]`.
 
-        Raise `ValueError` for any other URL, including TLS (`rediss://`).
+        Raise `ValueError` for any other URL, including TLS (`rediss://`) and sentinels.
         """
         scheme, mark, rest = url.partition("://")
         if not mark or scheme not in ("unix", "redis"):
-            raise ValueError(f"the scheme {scheme}:// is not supported; use redis:// or unix://")
+            raise ValueError(
+                f"this command uses only redis:// and unix://, not {scheme}://; set MEESEEKS_URL to use HTTP instead"
+            )
         rest, _, query = rest.partition("?")
         options = dict(part.partition("=")[::2] for part in query.split("&") if part)
         credentials, at, location = rest.rpartition("@")

@@ -13,13 +13,13 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from arq.connections import ArqRedis
-from redis.asyncio import ConnectionPool
-from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from ..contract import Reason
 from ..faults import HookError
 from ..protocol import wire
+from .address import RedisAddressError, open_pool
+from .explain import explain
 
 CONNECT_TIMEOUT = 0.25
 SOCKET_TIMEOUT = 5.0
@@ -42,19 +42,6 @@ class Reply:
 
     body: dict[str, Any]
     commit: tuple[str, str] | None = None
-
-
-class _Pool(ConnectionPool):
-    """Pool that drops connections with an incomplete handshake, whose late replies would answer later commands."""
-
-    async def ensure_connection(self, connection: AbstractConnection) -> None:
-        ready = False
-        try:
-            await super().ensure_connection(connection)
-            ready = True
-        finally:
-            if not ready:
-                await connection.disconnect(nowait=True)
 
 
 def dump_json(value: object) -> bytes:
@@ -80,18 +67,12 @@ def _exception_name(value: object) -> str:
 def connect(
     url: str, *, connect_timeout: float | None = CONNECT_TIMEOUT, socket_timeout: float | None = SOCKET_TIMEOUT
 ) -> ArqRedis:
-    """Return a client for a `unix://`, `redis://` or `rediss://` URL. It connects on first use.
+    """Return a client for the URL of a server or of sentinels; see `address`. It connects on first use.
 
     It never retries, connects within `connect_timeout` seconds and waits `socket_timeout` seconds for a reply. It
-    writes jobs as JSON to the queue of this project. Raise `ValueError` for other URLs.
+    writes jobs as JSON to the queue of this project. Raise `RedisAddressError` if the URL is invalid.
     """
-    pool = _Pool.from_url(
-        url,
-        socket_connect_timeout=connect_timeout,
-        socket_timeout=socket_timeout,
-        lib_name=None,
-        lib_version=None,
-    )
+    pool = open_pool(url, {"socket_connect_timeout": connect_timeout, "socket_timeout": socket_timeout})
     client = ArqRedis(pool, job_serializer=dump_json, job_deserializer=load_json, default_queue_name=wire.QUEUE)
     client.auto_close_connection_pool = True
     return client
@@ -129,7 +110,7 @@ class QueueClient:
                 await job.withdraw()
             raise QueueFault(job.stage) from None
         except (RedisError, OSError) as error:
-            raise QueueFault(Reason.QUEUE_UNAVAILABLE, type(error).__name__) from error
+            raise QueueFault(Reason.QUEUE_UNAVAILABLE, explain(error)) from error
         return read_answer(answer)
 
     async def commit(self, ledger_key: str, turn_id: str, timeout: float) -> bool:  # noqa: ASYNC109 - it is a budget
@@ -146,7 +127,7 @@ class QueueClient:
             async with asyncio.timeout(wire.ENQUEUE_TIMEOUT):
                 await self._client().ping()
         except (RedisError, OSError) as error:
-            raise QueueFault(Reason.QUEUE_UNAVAILABLE, type(error).__name__) from error
+            raise QueueFault(Reason.QUEUE_UNAVAILABLE, explain(error)) from error
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -163,8 +144,8 @@ class QueueClient:
             url = self._url or wire.default_redis_url(os.environ)
             try:
                 client = self._clients[loop] = connect(url, connect_timeout=None, socket_timeout=None)
-            except ValueError as error:
-                raise QueueFault(Reason.QUEUE_UNAVAILABLE, "invalid Redis URL") from error
+            except RedisAddressError as error:
+                raise QueueFault(Reason.QUEUE_UNAVAILABLE, str(error)) from error
         return client
 
 

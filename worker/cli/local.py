@@ -6,7 +6,6 @@ from typing import Any
 
 import typer
 
-from hooks.queue import connect
 from worker.bootstrap.core import open_core, open_settings
 from worker.bootstrap.logs import configure_logging
 from worker.domain.operation import AnyOperation, by_name
@@ -17,6 +16,7 @@ from worker.settings.injection import Settings
 from worker.settings.live import LiveSettings
 from worker.settings.service import ServiceSettings
 
+from .backend import connected
 from .options import settings_of
 
 QUIET = ServiceSettings(log_level="error")
@@ -41,7 +41,7 @@ async def ask_settings(
 ) -> dict[str, Any]:
     """Run an operation on the settings of the file and, with a URL, on those saved in Redis."""
     configure_logging(QUIET)
-    redis: Any = connect(redis_url) if redis_url else None
+    redis: Any = connected(redis_url) if redis_url else None
     try:
         live = LiveSettings(loaded) if redis is None else await open_settings(loaded, redis)
         client = LocalOperationClient(by_name(SettingsOperations(live).handlers()))

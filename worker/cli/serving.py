@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import structlog
 import typer
 
-from hooks.contract import Reason
-from hooks.queue import QueueClient, QueueFault, connect
+from hooks.queue import QueueClient, QueueFault
 from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.adapters.redis.queue_state import look_at_queue
@@ -28,6 +27,7 @@ from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import HEALTH
 from worker.settings.injection import Settings
 
+from .backend import connected
 from .mcp import mounts
 from .options import settings_of
 from .output import answer, fail, printed_as_json, say
@@ -145,7 +145,7 @@ def worker(
 async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
     """Serve jobs and optionally HTTP until SIGTERM or SIGINT; print a line when ready."""
     server = http_server(settings.service) if with_http else None
-    redis = _connected(redis_url)
+    redis = connected(redis_url)
     try:
         async with AsyncExitStack() as stack:
             answered = server.metrics.injected if server else None
@@ -176,13 +176,6 @@ def console_of(server: "HttpServer", backend: OperationClient) -> "Pages":
     return pages
 
 
-def _connected(redis_url: str) -> Any:
-    try:
-        return connect(redis_url)
-    except ValueError as error:
-        raise QueueError(Reason.QUEUE_UNAVAILABLE, "the address of Redis is not a valid URL") from error
-
-
 async def _local_client(
     operations: Handlers, redis_url: str, at_once: int, stack: AsyncExitStack
 ) -> LocalOperationClient:
@@ -203,7 +196,7 @@ def http(context: typer.Context, host: Host = None, port: Port = None) -> None:
 async def _http(settings: Settings) -> None:
     server = http_server(settings.service)
     redis_url = settings.service.redis_url or embedded_redis_url(settings.service)
-    redis, client = _connected(redis_url), QueueClient(redis_url)
+    redis, client = connected(redis_url), QueueClient(redis_url)
     try:
         backend = QueueOperationClient(client, redis_url)
         tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hooks.contract import Reason
-from hooks.queue import QueueClient, QueueFault
+from hooks.queue import UNREACHABLE, QueueClient, QueueFault
 from worker.domain.errors import NotFound, QueueError
 from worker.domain.operation import AnyOperation, OperationAnswer
 
@@ -21,7 +21,7 @@ WHAT_TO_DO = {
     Reason.NO_ACK: "the worker does not start new jobs; it hangs or is overloaded",
     Reason.BUSY: "too many jobs are waiting; try again later",
     Reason.DEADLINE: "the worker did not answer in time",
-    Reason.QUEUE_UNAVAILABLE: "Redis cannot be reached; check MEESEEKS_REDIS_URL",
+    Reason.QUEUE_UNAVAILABLE: UNREACHABLE,
 }
 
 
@@ -73,14 +73,23 @@ class QueueOperationClient(OperationClient):
         except QueueFault as fault:
             if fault.reason is Reason.NOT_FOUND:
                 raise NotFound(str(fault)) from fault
-            raise QueueError(fault.reason, WHAT_TO_DO.get(fault.reason, str(fault))) from fault
+            raise QueueError(fault.reason, _meaning(fault)) from fault
         return OperationAnswer(reply.body, reply.commit)
 
     async def commit(self, delivered: tuple[str, str]) -> bool:
         return await self._client.commit(*delivered, timeout=COMMIT_S)
 
 
+def _meaning(fault: QueueFault) -> str:
+    """Return what to do; the client itself says why Redis fails, unless it did not answer at all."""
+    if fault.reason is Reason.QUEUE_UNAVAILABLE and str(fault) != fault.reason.value:
+        return str(fault)
+    return WHAT_TO_DO.get(fault.reason, str(fault))
+
+
 def without_password(url: str) -> str:
-    """Return the URL without credentials."""
+    """Return the URL without credentials and, since some options are secret, without options."""
     scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
+    if "@" in rest.partition("?")[2]:
+        return f"{scheme}://..."
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

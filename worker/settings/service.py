@@ -42,7 +42,9 @@ class ServiceSettings(SettingsModel):
         default=Path("~/.local/share/meeseeks"), description="Folder for the embedded store and the embedded Valkey."
     )
     redis_url: str | None = Field(
-        default=None, description="URL of Redis or Valkey; default: the embedded Valkey that `meeseeks up` starts."
+        default=None,
+        description="URL of Redis or Valkey: redis://, rediss://, unix:// or redis+sentinel://; default: the embedded "
+        "Valkey that `meeseeks up` starts.",
     )
     qdrant_url: str | None = Field(default=None, description="URL of a Qdrant server; default: the embedded store.")
     qdrant_api_key: str | None = Field(default=None, repr=False, description="API key of the Qdrant server.")

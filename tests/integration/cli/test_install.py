@@ -238,7 +238,8 @@ def test_over_http_but_for_what_must_be_a_command(desk: Desk) -> None:
         (["claude-code", "--url", "memory.example"], {}, "must start with http"),
         (["claude-code", "--http"], {"MEESEEKS_HTTP_PORT": "0"}, "no fixed HTTP address"),
         (["codex"], {"MEESEEKS_REDIS_URL": "redis://:secret@h:1"}, "contains a password"),
-        (["codex"], {"MEESEEKS_REDIS_URL": "rediss://h:1"}, "does not support TLS"),
+        (["codex"], {"MEESEEKS_REDIS_URL": "rediss://h:1"}, "neither TLS to Redis nor sentinels; use --http"),
+        (["codex"], {"MEESEEKS_REDIS_URL": "redis+sentinel://h:1/m"}, "neither TLS to Redis nor sentinels"),
     ],
 )
 def test_what_cannot_work_is_refused(desk: Desk, arguments: list[str], variables: dict[str, str], said: str) -> None:

@@ -137,7 +137,7 @@ def test_other_errors_are_printed_with_debug_only(url: str) -> None:
     missing = run("unix:///no/such/socket", REQUEST, MEESEEKS_DEBUG="1").stderr
     assert missing == b"meeseeks-hook: no memory: the service is not running; start it with `meeseeks start`\n"
     tls = run("rediss://localhost", REQUEST, MEESEEKS_DEBUG="1")
-    assert b"rediss:// is not supported" in tls.stderr
+    assert b"only redis:// and unix://, not rediss://; set MEESEEKS_URL" in tls.stderr
 
 
 def test_an_outcome_is_explained_with_debug(url: str) -> None:

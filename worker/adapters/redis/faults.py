@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from redis.exceptions import RedisError
 
 from hooks.contract import Reason
+from hooks.queue import explain
 from worker.domain.errors import QueueError
 
 
@@ -17,4 +18,4 @@ async def redis_errors(timeout_s: float) -> AsyncIterator[None]:
         async with asyncio.timeout(timeout_s):
             yield
     except (RedisError, OSError) as error:
-        raise QueueError(Reason.QUEUE_UNAVAILABLE, f"Redis is unreachable: {type(error).__name__}") from error
+        raise QueueError(Reason.QUEUE_UNAVAILABLE, explain(error)) from error

@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 
 from hooks.contract import MAX_DEADLINE_MS, Reason
 from hooks.protocol import wire
-from hooks.queue import connect, dump_json, load_json
+from hooks.queue import RedisAddressError, connect, dump_json, explain, load_json
 from worker.domain.errors import QueueError
 from worker.domain.operation import AnyHandler, Handlers
 from worker.operations.job import error_answer, job_function
@@ -98,10 +98,8 @@ class MeeseeksWorker(Worker):
     ) -> None:
         try:
             pool = connect(redis_url)
-        except ValueError as error:
-            raise QueueError(
-                Reason.QUEUE_UNAVAILABLE, "the Redis URL is invalid; use redis://, rediss:// or unix://"
-            ) from error
+        except RedisAddressError as error:
+            raise QueueError(Reason.QUEUE_UNAVAILABLE, str(error)) from error
         _ensure_event_loop()
         # arq logs job arguments, which contain messages, at info level
         logging.getLogger("arq.worker").setLevel(logging.WARNING)
@@ -275,7 +273,7 @@ class MeeseeksWorker(Worker):
         self._upkeep_at = 0.0
         if self._lost_at is None:
             self._lost_at = self.loop.time()
-            _log.warning("redis_lost", error=type(error).__name__)
+            _log.warning("redis_lost", error=type(error).__name__, reason=explain(error))
 
     def _note_return(self) -> None:
         if self._lost_at is not None:

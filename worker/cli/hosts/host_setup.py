@@ -221,8 +221,8 @@ def _address(service: ServiceSettings) -> dict[str, str]:
     folder = {} if is_default else {"MEESEEKS_DATA_DIR": str(service.home.absolute())}
     if service.redis_url is None:
         return folder
-    if service.redis_url.startswith("rediss://"):
-        raise SettingsError("the command does not support TLS to Redis; use --http")
+    if not service.redis_url.startswith(("redis://", "unix://")):
+        raise SettingsError("the command supports neither TLS to Redis nor sentinels; use --http")
     if "@" in service.redis_url:
         raise SettingsError(
             "the Redis URL contains a password, which must not be written to a settings file; use --http, or omit"

@@ -121,7 +121,7 @@ async def test_workers_restore_settings_lost_by_a_killed_server(tmp_path: Path) 
             os.kill(server.pid, signal.SIGKILL)
             await asyncio.sleep(0.1)
             server.stop()
-            with pytest.raises(QueueError, match="Redis is unreachable"):
+            with pytest.raises(QueueError, match="Redis cannot be reached"):
                 await live.patch(None, {"max_total": 3})
             assert total(live) == 2
             server.start()
