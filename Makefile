@@ -27,7 +27,7 @@ local-llm: $(DEV) $(LOCAL_LLM) ## Serve the tiny local model on port 8008 until 
 	@$(BIN)/python -m tests.support.local_llm_server $${PORT:-8008}
 
 test: $(DEV) ## Run the tests except the packaging tests (ARGS=... for pytest options)
-	@$(BIN)/pytest -q -n 2 --dist loadfile --ignore=tests/packaging $(ARGS)
+	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/packaging $(ARGS)
 
 packaging: $(DEV) ## Build both packages, install them into empty environments and test them
 	@$(BIN)/pytest -q tests/packaging $(ARGS)

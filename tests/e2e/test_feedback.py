@@ -1,6 +1,7 @@
 """Answers reported through the queue, and what docs/receipts.md and docs/feedback.md give to copy."""
 
 import ast
+import asyncio
 import json
 import re
 import shlex
@@ -14,6 +15,7 @@ import pytest
 from hooks import PostExecutionHook, PreExecutionHook, Reason
 from hooks.contract.usage import AnswerReport, AnswerReportResult
 from hooks.post_execution import SyncPostExecutionHook
+from tests.support.command_line import command_line
 from tests.support.load import Stopwatch
 from tests.support.paths import ROOT
 from tests.support.stack import DEPLOYMENT, MIGRATION, ModelServer, Stack, ask, put, running_stack
@@ -166,7 +168,9 @@ def commands(page: str) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("meeseeks ")]
 
 
-async def test_the_documentation_can_be_copied(tmp_path: Path) -> None:
+async def test_the_documentation_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shell = command_line(tmp_path)
     with running_stack(
         tmp_path, "up", MEESEEKS_MODEL="none", MEESEEKS_EMBEDDER="none", MEESEEKS_HTTP_ENABLED="0"
     ) as stack:
@@ -182,8 +186,7 @@ async def test_the_documentation_can_be_copied(tmp_path: Path) -> None:
             if words == asks or "calibrate" in words:
                 continue  # the one asks a person at a terminal, the other measures an embedder, which is not here
             known = {"ID": receipt, "m1,m2": "deploy", "m7": "", "ollama_chat/qwen3:4b": "none"}
-            done = stack.command(*(known.get(word, word) for word in words))
-            assert done.returncode == 0, (words, done.stdout, done.stderr)
+            await asyncio.to_thread(shell.ok, *(known.get(word, word) for word in words))
         (task,) = read_cases(tmp_path / "cases.jsonl").tasks
         assert task.essential == frozenset()
 

@@ -76,13 +76,14 @@ async def open_core(
     with_model: bool = True,
     answered: Callable[[InjectionResult], None] | None = None,
 ) -> AsyncIterator[Core]:
-    """Open a service and warm it up. Without `redis`, it keeps sessions and receipts locally.
+    """Open a service. Without `redis`, it is a command's: it keeps sessions and receipts locally, and is not warmed up.
 
     `answered` is called with every injection result.
     """
     async with AsyncExitStack() as stack:
         service = settings.service
-        await asyncio.to_thread(warm_up)
+        if redis is not None:
+            await asyncio.to_thread(warm_up)  # a command would wait for all languages and use one
         embedder = await open_embedder(service, stack)
         sparse, generation_store = Bm25Encoder(service.language), make_generations(service)
         store = await generation_store.open_live(_recipe(embedder, sparse))

@@ -1,5 +1,6 @@
 """Makes the function or group of a command ready to run: `--json` for each, and one place that reports errors."""
 
+import gc
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
@@ -53,6 +54,7 @@ def _reporting_errors(work: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(work)
     def reporting(**options: Any) -> None:
+        _collect_garbage()
         try:
             work(**options)
         except MeeseeksError as error:
@@ -63,6 +65,13 @@ def _reporting_errors(work: Callable[..., None]) -> Callable[..., None]:
             choose_json(False)
 
     return reporting
+
+
+def _collect_garbage() -> None:
+    """Turn the collection of garbage on if `main` has turned it off; it need not look at what is loaded by now."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def _json_option() -> Any:

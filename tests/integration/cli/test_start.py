@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+from tests.support.stack import environment
 
 PROGRAM = """
 import sys
@@ -40,3 +43,25 @@ def test_a_command_about_one_memory_does_not_load_readers_of_files() -> None:
     modules = loaded_by("--redis-url", "redis://127.0.0.1:1", "remember", "tea", ends_with=1)
     assert not modules & {"markdown_it", "yaml", "worker.transfer.formats", "worker.text.masking"}
     assert not {"rich", "worker.cli.terminal"} & modules, "colours are for a terminal"
+
+
+ON_ITS_WAY = """
+import gc, sys
+from worker.__main__ import main
+from worker.text.lexicon import phrase_file
+try:
+    main()
+finally:
+    print("collects:", gc.isenabled(), "leaves alone what is loaded:", gc.get_freeze_count() > 10_000)
+    print("languages:", phrase_file.cache_info().currsize)
+"""
+
+
+def test_a_command_leaves_modules_out_of_collections_and_unused_languages_unread(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ON_ITS_WAY, "--data-dir", str(tmp_path), "remember", "The kiln cools"]
+    variables = environment(MEESEEKS_EMBEDDER="none", MEESEEKS_MODEL="none")
+    found = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "created" in found.stdout
+    assert "collects: True leaves alone what is loaded: True" in found.stdout
+    assert int(found.stdout.rpartition("languages:")[2]) <= 2
