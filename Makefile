@@ -10,7 +10,7 @@ LOCKED := pyproject.toml requirements/build.txt
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-local-llm local-llm test fuzz packaging lint contracts types bench ci lock clean
+.PHONY: help setup run run-local-llm local-llm test fuzz packaging lint contracts types bench ci lock audit clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench: $(DEV) ## Run the benchmarks
 
 ci: ## Run all checks that a change must pass
 	@bash .ci/run
+
+audit: ## Look for known vulnerabilities in the locked packages, and list them in build/sbom.json
+	@bash .ci/audit.sh
 
 lock: ## Update requirements/*.txt (UPGRADE=1 for the newest versions)
 	@bash .ci/lock.sh

@@ -102,6 +102,20 @@ def test_the_client_wheel_contains_the_same_modules_under_its_own_name(built: Bu
     assert "hooks/automations/migrations/0001_automations.sql" in modules
 
 
+def test_no_wheel_runs_code_when_python_starts(built: Built) -> None:
+    """A `.pth` file, a customization of the site or a script to install would run, or shadow, without being asked."""
+    for wheel in (built.root, built.client):
+        with zipfile.ZipFile(wheel) as archive:
+            names = archive.namelist()
+        assert [name for name in names if name.endswith(".pth") or ".data/" in name] == []
+        assert not {Path(name).name for name in names} & {"sitecustomize.py", "usercustomize.py"}
+        assert {name.split("/")[0] for name in names if ".dist-info/" not in name} <= {
+            "worker",
+            "hooks",
+            "meeseeks_hooks",
+        }
+
+
 def test_the_client_has_two_dependencies(built: Built) -> None:
     said = [line for line in metadata(built.client).splitlines() if line.startswith("Requires-Dist: ")]
     required = [line for line in said if "extra ==" not in line]
