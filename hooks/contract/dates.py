@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from .fields import UtcTime
+from .fields import LocalTime, UtcTime
 
 _DAY = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*")
 
@@ -20,3 +20,6 @@ def end_of_day(value: object) -> object:
 
 LastMoment = Annotated[UtcTime, BeforeValidator(end_of_day)]
 """Upper time limit; a date without a time includes the whole day."""
+
+LastLocalMoment = Annotated[LocalTime, BeforeValidator(end_of_day)]
+"""Upper time limit in the time zone of the request; a date without a time includes the whole day."""

@@ -29,6 +29,11 @@ def as_utc(value: datetime) -> datetime:
         raise ValueError("the time in UTC must be within the years 1 to 9999") from error
 
 
+def as_given(value: datetime) -> datetime:
+    """Convert a time with a zone to UTC; one without stays as it is, for the request's time zone."""
+    return value if value.tzinfo is None else as_utc(value)
+
+
 def refuse_bool_as_number(cls: type[BaseModel], value: object, info: ValidationInfo) -> object:
     """Refuse true and false for a number, for which pydantic would take 1 and 0; a validator of all fields."""
     if not isinstance(value, bool) or info.field_name not in cls.model_fields:
@@ -44,6 +49,9 @@ def refuse_bool_as_number(cls: type[BaseModel], value: object, info: ValidationI
 Text = Annotated[str, BeforeValidator(clean_text)]
 Key = Annotated[Text, Field(min_length=1, max_length=512)]
 UtcTime = Annotated[datetime, AfterValidator(as_utc)]
+LocalTime = Annotated[datetime, AfterValidator(as_given)]
+"""A time; without a zone it is in the time zone of the request."""
+
 LongText = Annotated[Text, AfterValidator(clipped)]
 """A text of which only the beginning and the end are kept if it is longer than any search reads."""
 

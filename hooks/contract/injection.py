@@ -202,7 +202,8 @@ class InjectionRequest(WireModel):
     `turn_id` is the idempotency key: the same id returns the same block. `visible_blocks` lists the ids of the blocks
     still in the caller's context; `None` means unknown. Long texts lose their middle, and only the latest earlier
     messages are kept, see `protocol.size`. Optional fields that are null or empty count as unset. `now` is for tests
-    and replay and hides memories created later.
+    and replay and hides memories created later. `tz` is the time zone of "yesterday" and of shown dates, such as
+    "Europe/Zurich"; unset, the agent's setting `time_zone` applies.
     """
 
     schema_version: Text = SCHEMA_VERSION
@@ -222,6 +223,7 @@ class InjectionRequest(WireModel):
     dry_run: bool = False
     min_importance: float | None = Field(default=None, ge=0.0, le=1.0)
     now: UtcTime | None = None
+    tz: Text | None = None
 
     @model_validator(mode="before")
     @classmethod

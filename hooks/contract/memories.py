@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from .dates import LastMoment
-from .fields import KeyName, Text, UtcTime, WireModel, clean_text
+from .dates import LastLocalMoment
+from .fields import KeyName, LocalTime, Text, WireModel, clean_text
 from .injection import Reason, Scope
 
 
@@ -19,7 +19,8 @@ class RecallRequest(WireModel):
 
     `budget` is `low`, `mid` or `high`. `since` and `until` limit when a memory happened or was stored; an `until`
     without a time includes the whole day; `time` is a range in words instead, such as "last week". `entity` and
-    `channel` are one more name and channel. `history` includes superseded memories. Unknown fields are rejected.
+    `channel` are one more name and channel. `history` includes superseded memories. Times without a zone are in
+    `tz`, such as "Europe/Zurich"; unset, in the agent's setting `time_zone`. Unknown fields are rejected.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -30,13 +31,14 @@ class RecallRequest(WireModel):
     types: tuple[Text, ...] = ()
     entities: tuple[Text, ...] = ()
     entity: Text | None = None
-    since: UtcTime | None = None
-    until: LastMoment | None = None
+    since: LocalTime | None = None
+    until: LastLocalMoment | None = None
     time: Text | None = None
     channels: tuple[Text, ...] = ()
     channel: Text | None = None
     budget: Text | None = None
     history: bool = False
+    tz: Text | None = None
     limit: int = Field(default=10, ge=1, le=100)
 
 
@@ -61,10 +63,14 @@ class RecalledMemory(WireModel):
 
 
 class RecallResult(WireModel):
-    """The memories found, best first. `degraded` is set if part of the search failed."""
+    """The memories found, best first. `degraded` is set if part of the search failed.
+
+    Their times are in UTC; `time_zone` is the zone in which to show them.
+    """
 
     memories: tuple[RecalledMemory, ...] = ()
     degraded: Reason | None = None
+    time_zone: str | None = None
     reason: Reason | None = None
 
 

@@ -70,7 +70,7 @@ class HttpDouble:
         if self.queue:
             self.answer(self.queue.pop(0))
         if self.respond is not None:
-            self.answer(self.respond(self.seen[-1]))
+            self.answer(self.respond(self.seen[-1]), self.status)
         head = f"HTTP/1.1 {self.status} x\r\nContent-Type: application/json\r\nContent-Length: {len(self.body)}\r\n\r\n"
         writer.write(head.encode() + self.body)
         await writer.drain()

@@ -8,6 +8,7 @@ import typer
 from hooks.contract import trimmed_name
 from hooks.protocol.wire import stored_user
 from worker.domain.errors import MeeseeksError
+from worker.domain.zones import known_zone
 from worker.settings.injection import Settings, load_settings
 from worker.settings.service import ServiceSettings
 
@@ -50,6 +51,24 @@ User = Annotated[
         envvar="MEESEEKS_USER",
         callback=user_or_stored,
         help="User whose memories to use besides the shared ones; default: as stored by `install --user`.",
+    ),
+]
+
+
+def checked_zone(name: str | None) -> str | None:
+    """Return the name of a time zone; an unknown one is an error."""
+    try:
+        return name and known_zone(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Zone = Annotated[
+    str | None,
+    typer.Option(
+        "--tz",
+        callback=checked_zone,
+        help="Time zone of dates, such as Europe/Zurich; default: the setting `time_zone`.",
     ),
 ]
 Agent = Annotated[

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -24,6 +24,7 @@ from .cues import CueMatch, Cues, CueVectors
 from .evidence import Evidence
 from .kinds import Budget, SearchKind
 from .model_calls import ModelAttempt, ModelUsage
+from .zones import is_within
 
 Vector = tuple[float, ...]
 
@@ -165,7 +166,8 @@ class MemoryFilter:
     """Search filters; without `visibility`, every memory of the tenant is visible. `importance` is the minimum.
 
     `user` and `project` own it; `pointing_at` matches memories with a relation to one of these or superseded by one;
-    `entities` are whole names, `names` keys of `worker.text.names`; `since` and `until` match creation or occurrence.
+    `entities` are whole names, `names` keys of `worker.text.names`; `since` and `until` match creation or occurrence
+    as seen in `zone`; stores may also return memories at most a day outside of them.
     """
 
     visibility: Visibility | None = None
@@ -181,6 +183,12 @@ class MemoryFilter:
     names: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
     importance: float | None = None
+    zone: tzinfo = UTC
+
+    def has_time_of(self, memory: Memory) -> bool:
+        """Return whether the memory was noted or happened between `since` and `until`."""
+        moments = [moment for moment in (memory.created_at, memory.occurred_at) if moment is not None]
+        return is_within(moments, self.since, self.until, self.zone)
 
 
 @dataclass(frozen=True, slots=True)

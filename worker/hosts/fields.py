@@ -9,6 +9,9 @@ MOST_KEY_CHARS = 512
 """Maximum length of a session, agent or turn id in the contract."""
 
 
+ZONE_FIELDS = ("tz", "timezone", "time_zone")
+
+
 def text(event: Any, *path: str) -> str:
     """Return the text at `path` in nested objects, or an empty text."""
     value = event
@@ -23,6 +26,11 @@ def key(event: Any, *path: str) -> str:
     if len(found) <= MOST_KEY_CHARS:
         return found
     return "sha256:" + hashlib.sha256(found.encode()).hexdigest()
+
+
+def zone_in(event: Any) -> str | None:
+    """Return the time zone that an event names, under one of the usual names."""
+    return next((zone for name in ZONE_FIELDS if (zone := text(event, name).strip())), None)
 
 
 def within(scope: Scope, *, project: str = "", user: str = "", agent: str = "", channel: str = "") -> Scope:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC
 
 from hooks.contract import BlockFormat, InjectedItem, InjectionResult, ItemSource, Outcome, Reason, Retention
 from hooks.contract.blocks import block_id, nonce_of, own_key
@@ -92,7 +93,8 @@ def empty_outcome(outcomes: Sequence[CandidateOutcome]) -> tuple[Outcome, Reason
 
 def _line(candidate: Candidate, turn: Turn) -> RenderedMemory:
     memory = candidate.memory
-    return RenderedMemory(memory, text_of(memory, turn), candidate.source, outdated=is_superseded(memory, turn.now))
+    outdated = is_superseded(memory, turn.now)
+    return RenderedMemory(memory, text_of(memory, turn), candidate.source, outdated, turn.now.tzinfo or UTC)
 
 
 def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:

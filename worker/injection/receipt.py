@@ -37,7 +37,7 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         block_id=result.block_id,
         model=_model_receipt(selection.usage, selection.prompt_id) if selection and selection.usage else None,
         attempts=selection.attempts if selection else (),
-        notes=selection.notes if selection else (),
+        notes=(*turn.notes, *(selection.notes if selection else ())),
         stages=result.stages,
         elapsed_ms=result.elapsed_ms,
     )

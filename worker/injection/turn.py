@@ -9,6 +9,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.ledger import LedgerKey, turn_key_of
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, RecallQuery, Selection, SelectionTask
 from worker.domain.timings import Stages
+from worker.domain.zones import zone_of
 from worker.query.focus import focus
 from worker.recall.searches import first_query
 from worker.settings.injection import InjectionConfig
@@ -17,7 +18,10 @@ from worker.text.rendering import RenderedMemory, attributed, shown_text
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Everything that stays the same while one request is answered; `query` is its first recall."""
+    """Everything that stays the same while one request is answered.
+
+    `query` is its first recall. `now` is in the request's time zone. `notes` on the request go into the receipt.
+    """
 
     request: InjectionRequest
     config: InjectionConfig
@@ -26,6 +30,7 @@ class Turn:
     deadline: Deadline
     stages: Stages
     receipt_id: str
+    notes: tuple[str, ...] = ()
 
     @property
     def ledger_key(self) -> LedgerKey:
@@ -73,7 +78,14 @@ def read_turn(
 ) -> Turn:
     """Return the turn that `request` begins, with the query for its first recall."""
     query = first_query(request, focus(request, config), config)
-    return Turn(request, config, query, now, deadline.within(config.deadline_ms / 1000), Stages(), receipt_id)
+    notes: tuple[str, ...] = ()
+    try:
+        zone = zone_of(request.tz or config.time_zone)
+    except ValueError as error:
+        zone = zone_of(config.time_zone)
+        notes = (f"tz: {error}; {config.time_zone} was used",)
+    local, until = now.astimezone(zone), deadline.within(config.deadline_ms / 1000)
+    return Turn(request, config, query, local, until, Stages(), receipt_id, notes)
 
 
 def text_of(memory: Memory, turn: Turn) -> str:

@@ -4,10 +4,12 @@ The service has already flattened the text of memories to one line and neutralis
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, tzinfo
 from typing import Any
 
 from pydantic import BaseModel, Field
 
+from worker.domain.zones import DEFAULT_ZONE, day_in, zone_of
 from worker.text.defusing import neutralise
 from worker.text.rendering import attributed, flatten, shown_text
 
@@ -61,6 +63,7 @@ class ToolListResult(BaseModel):
 
     memories: list[ToolListedMemory]
     more: bool = Field(description="Whether there are older ones; pass the oldest date as `until`.")
+    time_zone: str = Field(default=DEFAULT_ZONE, description="Time zone of the days in the text.")
 
 
 class ToolUpdateResult(BaseModel):
@@ -74,6 +77,7 @@ class ToolRecallResult(BaseModel):
     memories: list[ToolRecalledMemory]
     left_out: int = Field(description="Number of further memories that did not fit.")
     degraded: str | None = Field(description="Why the search was incomplete, if it was.")
+    time_zone: str = Field(default=DEFAULT_ZONE, description="Time zone of the days in the text.")
 
 
 class ToolRememberResult(BaseModel):
@@ -95,12 +99,18 @@ def recall_result(found: Mapping[str, Any]) -> ToolRecallResult:
         if used > MAX_CHARS and kept:
             break
         kept.append(memory)
-    return ToolRecallResult(memories=kept, left_out=len(memories) - len(kept), degraded=found["degraded"])
+    return ToolRecallResult(
+        memories=kept,
+        left_out=len(memories) - len(kept),
+        degraded=found["degraded"],
+        time_zone=found.get("time_zone", DEFAULT_ZONE),
+    )
 
 
 def recall_text(result: ToolRecallResult) -> str:
     """Return a notice, one line per memory, and remarks about the search."""
-    lines = [NOTICE, *map(_line, result.memories)] if result.memories else [NOTHING]
+    zone = zone_of(result.time_zone)
+    lines = [NOTICE, *(_line(memory, zone) for memory in result.memories)] if result.memories else [NOTHING]
     return "\n".join([*lines, *_remarks(result)])
 
 
@@ -111,26 +121,33 @@ def _remarks(result: ToolRecallResult) -> Iterable[str]:
         yield f"The search was incomplete ({result.degraded}); some memories may be missing."
 
 
-def _line(memory: ToolRecalledMemory) -> str:
+def _line(memory: ToolRecalledMemory, zone: tzinfo) -> str:
     near = () if memory.relevance is None else (f"relevance {memory.relevance:.2f}",)
-    return _described(memory, (*near, *_validity(memory)))
+    return _described(memory, (*near, *_validity(memory, zone)), zone)
 
 
-def _described(memory: ToolRecalledMemory | ToolListedMemory, more: Iterable[str]) -> str:
-    day = (memory.occurred_at or memory.created_at or "")[:10] or "undated"
+def _day(moment: str, zone: tzinfo) -> str:
+    return day_in(datetime.fromisoformat(moment), zone).isoformat()
+
+
+def _described(memory: ToolRecalledMemory | ToolListedMemory, more: Iterable[str], zone: tzinfo) -> str:
+    moment = memory.occurred_at or memory.created_at
+    day = _day(moment, zone) if moment else "undated"
     return f"[{shown_id(memory.id)}] {', '.join((memory.type, day, *more))}: {memory.text}"
 
 
-def _validity(memory: ToolRecalledMemory) -> Iterable[str]:
+def _validity(memory: ToolRecalledMemory, zone: tzinfo) -> Iterable[str]:
     if memory.superseded_by:
         yield f"OUT OF DATE, replaced by {shown_id(memory.superseded_by)}"
     elif memory.superseded_at:
         yield "OUT OF DATE"
     elif memory.valid_until:
-        yield f"valid until {memory.valid_until[:10]}"
+        yield f"valid until {_day(memory.valid_until, zone)}"
 
 
-def list_result(memories: Iterable[Mapping[str, Any]], caller: ToolScope) -> ToolListResult:
+def list_result(
+    memories: Iterable[Mapping[str, Any]], caller: ToolScope, time_zone: str = DEFAULT_ZONE
+) -> ToolListResult:
     """Limit a listing for `caller` to `MAX_CHARS`."""
     kept, used, more = list[ToolListedMemory](), 0, False
     for memory in memories:
@@ -143,14 +160,16 @@ def list_result(memories: Iterable[Mapping[str, Any]], caller: ToolScope) -> Too
         names = [shown_id(name) for name in memory.get("entities") or ()]
         own = {"text": text, "entities": names, "yours": caller.owns(memory)}
         kept.append(ToolListedMemory.model_validate({"type": "fact", **memory, **own}))
-    return ToolListResult(memories=kept, more=more)
+    return ToolListResult(memories=kept, more=more, time_zone=time_zone)
 
 
 def list_text(result: ToolListResult) -> str:
     """Return a notice and one line per memory."""
     if not result.memories:
         return "No memories."
-    lines = [NOTICE, *(_described(memory, () if memory.yours else ("not yours",)) for memory in result.memories)]
+    zone = zone_of(result.time_zone)
+    lines = [NOTICE]
+    lines += [_described(memory, () if memory.yours else ("not yours",), zone) for memory in result.memories]
     return "\n".join([*lines, *(["There are older ones; list them with `until`."] if result.more else [])])
 
 

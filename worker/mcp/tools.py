@@ -20,6 +20,7 @@ from worker.domain.errors import MeeseeksError, NotFound
 from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType
 from worker.domain.operation import AnyOperation
+from worker.domain.zones import DEFAULT_ZONE, ZoneName
 from worker.operations.registry import EXPORT, FORGET, RECALL, REMEMBER, SHOW, UPDATE
 from worker.transfer.entries import MAX_CONTENT_CHARS, split_names
 
@@ -82,6 +83,7 @@ Time = Annotated[
 ]
 Since = Annotated[_Moment | None, _about("Only noted or happened since this day or time, such as 2026-03-01.")]
 Until = Annotated[_Moment | None, _about("Only up to this day (included) or time.")]
+Zone = Annotated[ZoneName | None, _about("Time zone of these dates, such as Europe/Zurich, if not the usual one.")]
 HowWide = Annotated[
     Budget | None,
     _about("low: the query's words only; mid: also links, names and times; high: also each part of the query."),
@@ -138,6 +140,7 @@ class MemoryTools:
         channel: Channel = None,
         budget: HowWide = None,
         history: History = False,
+        tz: Zone = None,
     ) -> ToolResult:
         """Search notes of people and agents: facts, decisions, preferences, events, todos.
 
@@ -158,6 +161,7 @@ class MemoryTools:
             "channel": channel,
             "budget": budget,
             "history": history,
+            "tz": tz,
             "scope": scope.searched,
             "agent_id": scope.agent,
             "only_relevant": not (types or entities or entity or since or until or time or channels or channel),
@@ -230,6 +234,7 @@ class MemoryTools:
         entities: Entities = [],  # noqa: B006
         since: Since = None,
         until: Until = None,
+        tz: Zone = None,
     ) -> ToolResult:
         """List the memories that you can see, the newest first, without searching.
 
@@ -243,13 +248,15 @@ class MemoryTools:
             "entities": entities,
             "since": since,
             "until": until,
+            "tz": tz,
             "scope": scope.searched,
             "agent_id": scope.agent,
             "newest": True,
         }
         with tool_errors():
-            found = (await self._ask(EXPORT, payload))["memories"]
-        result = list_result(found[:limit], scope)
+            page = await self._ask(EXPORT, payload)
+        found = page["memories"]
+        result = list_result(found[:limit], scope, page.get("time_zone", DEFAULT_ZONE))
         result.more = result.more or len(found) > limit
         return answer(result, list_text(result))
 

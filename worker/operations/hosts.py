@@ -24,7 +24,7 @@ from worker.domain.errors import MeeseeksError, NotFound, QueueError
 from worker.domain.kinds import ReceiptKeep
 from worker.domain.operation import AnyHandler, Handler, HandlerResult, JsonObject, Undelivered, split_commit
 from worker.hosts import HOSTS, Announce, Follow, HookCaller, HostProfile, HostRequest, Inject, Start
-from worker.hosts.fields import text
+from worker.hosts.fields import text, zone_in
 from worker.hosts.state import HostState, SaidTurn, SessionOf, earlier_texts, names_of
 from worker.hosts.subagents import PendingSubagents
 from worker.injection.redaction import without_secrets
@@ -182,6 +182,8 @@ class HostOperations:
     async def _injected(
         self, host: HostProfile, event: dict[str, Any], request: InjectionRequest, deadline: Deadline
     ) -> _Answer:
+        if request.tz is None:
+            request = request.model_copy(update={"tz": zone_in(event)})
         result, commit = split_commit(await self._own.inject.run(request, deadline))
         signed = self._config_for(request.agent_id).show_count
         return _Answer(host.output(event, result, signed=signed), explain_injection(request, result), commit)

@@ -10,6 +10,7 @@ from worker.domain.errors import BadCursor, OperationError
 from worker.domain.memory import Memory, MemoryFilter, Visibility
 from worker.domain.operation import AnyHandler
 from worker.domain.visibility import visible_to
+from worker.domain.zones import in_zone, zone_name, zone_of
 from worker.settings.injection import InjectionConfig
 from worker.store.memories import MemoryService
 from worker.text.lexicon import fold
@@ -43,22 +44,28 @@ class ListingOperations:
 
     async def export(self, request: ExportRequest, deadline: Deadline) -> MemoryPage:
         where = self._where(request)
+        page = await self._page(request, where, deadline)
+        return page.model_copy(update={"time_zone": zone_name(where.zone)})
+
+    async def _page(self, request: ExportRequest, where: MemoryFilter, deadline: Deadline) -> MemoryPage:
         if request.newest:
             return await self._newest(request, where, deadline)
         if request.words is not None:
             return await self._with_words(request, request.words, where, deadline)
         page = await self._memories.page(request.tenant, limit=request.limit, cursor=request.cursor, where=where)
-        return MemoryPage(memories=list(page.memories), cursor=page.cursor)
+        return MemoryPage(memories=list(filter(where.has_time_of, page.memories)), cursor=page.cursor)
 
     def _where(self, request: ExportRequest) -> MemoryFilter:
+        zone = zone_of(request.tz or self._config_for(request.agent_id).time_zone)
         return MemoryFilter(
             visibility=self._visibility(request),
             types=request.types,
             user=request.user,
             project=request.project,
             entities=request.entities,
-            since=request.since,
-            until=request.until,
+            since=request.since and in_zone(request.since, zone),
+            until=request.until and in_zone(request.until, zone),
+            zone=zone,
         )
 
     def _visibility(self, request: ExportRequest) -> Visibility | None:
@@ -72,7 +79,7 @@ class ListingOperations:
         seen = _offset(request.cursor)
         end = seen + request.limit
         found: list[Memory] = []
-        if request.words is None and seen == 0:
+        if request.words is None and seen == 0 and where.zone is UTC:
             found = list(await self._memories.newest(request.tenant, limit=end + 1, where=where))
         if not found or _may_be_cut(found, end):
             found = await self._sorted(request, where, end + 1, deadline)
@@ -87,7 +94,7 @@ class ListingOperations:
         start = None
         while True:
             page = await self._memories.page(request.tenant, limit=MAX_BATCH, cursor=start, where=where)
-            more = [memory for memory in page.memories if _has(memory, wanted)]
+            more = [memory for memory in page.memories if _has(memory, wanted) and where.has_time_of(memory)]
             found = sorted([*found, *more], key=_created, reverse=True)[:limit]
             if page.cursor is None:
                 return found
@@ -105,7 +112,7 @@ class ListingOperations:
         while True:
             page = await self._memories.page(request.tenant, limit=MAX_BATCH, cursor=start, where=where)
             for number, memory in enumerate(page.memories):
-                if number < seen or not _has(memory, wanted):
+                if number < seen or not (_has(memory, wanted) and where.has_time_of(memory)):
                     continue
                 if len(found) == request.limit:
                     return MemoryPage(memories=found, cursor=_cursor(number, start))

@@ -6,12 +6,13 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from hooks.contract import MAX_DEADLINE_MS, Key, KeyName, Name, Scope, Text, UtcTime, memories
-from hooks.contract.dates import LastMoment
+from hooks.contract import MAX_DEADLINE_MS, Key, KeyName, LocalTime, Name, Scope, Text, UtcTime, memories
+from hooks.contract.dates import LastLocalMoment
 from worker.domain.cues import Cues
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.kinds import Budget
 from worker.domain.memory import DomainModel, Memory, MemoryType
+from worker.domain.zones import ZoneName
 from worker.receipts.case_models import Labels
 from worker.receipts.replay_models import ReplayRequest
 from worker.receipts.search import ReceiptFilter
@@ -116,7 +117,8 @@ class AcceptRequest(IdRequest):
 class ExportRequest(TenantRequest):
     """A page of a listing, including outdated memories, narrowed by types, owners, names, times and `words` in it.
 
-    With a `scope`, only what is valid and visible to it is listed. `newest` lists the newest first.
+    With a `scope`, only what is valid and visible to it is listed. `newest` lists the newest first. Times without a
+    zone are in `tz`, else in the time zone of the agent.
     """
 
     cursor: str | None = None
@@ -125,8 +127,9 @@ class ExportRequest(TenantRequest):
     user: Name | None = None
     project: Name | None = None
     entities: tuple[Text, ...] = ()
-    since: UtcTime | None = None
-    until: LastMoment | None = None
+    since: LocalTime | None = None
+    until: LastLocalMoment | None = None
+    tz: ZoneName | None = None
     words: Text | None = None
     scope: Scope | None = None
     agent_id: KeyName = "main"
@@ -143,6 +146,7 @@ class RecallRequest(memories.RecallRequest):
     types: tuple[MemoryType, ...] = ()
     budget: Budget | None = None
     also: tuple[Text, ...] = ()
+    tz: ZoneName | None = None
     only_relevant: bool = False
     ungated: bool = False
     now: UtcTime | None = None

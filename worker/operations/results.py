@@ -12,6 +12,7 @@ from worker.domain.cue_progress import CueProgress
 from worker.domain.memory import Memory, MemoryType
 from worker.domain.model_profile import ModelState
 from worker.domain.store_health import StoreHealth
+from worker.domain.zones import DEFAULT_ZONE
 from worker.transfer.fields import to_fields
 
 # lambdas have no return annotation, so that the JSON schema stays that of the annotated type
@@ -90,6 +91,7 @@ class MemoryPage(BaseModel):
 
     memories: list[MemoryFields]
     cursor: str | None
+    time_zone: Annotated[str, Field(description="Time zone in which to show dates.")] = DEFAULT_ZONE
 
 
 class ForgetResult(BaseModel):
@@ -118,6 +120,7 @@ class RecallResult(BaseModel):
     stages: dict[str, float] = Field(default_factory=dict)
     size: int | None = None
     keyword_unit: float | None = None
+    time_zone: Annotated[str, Field(description="Time zone in which to show dates.")] = DEFAULT_ZONE
 
 
 class ReceiptList(BaseModel):

@@ -205,7 +205,7 @@ def _numeric_date(match: re.Match[str], now: datetime) -> _Span:
 
 
 def _midnight(now: datetime) -> datetime:
-    return now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return now.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
 
 
 def _month_of(now: datetime, year: int, month: int) -> _Span:
@@ -246,7 +246,8 @@ def _shifted(now: datetime, unit: str, amount: int) -> _Span:
         middle = _midnight(now) + timedelta(weeks=amount)
         return middle - timedelta(days=4), middle + timedelta(days=5)
     if unit == "hour":
-        return _unit_span(now + timedelta(hours=amount), "day", 0)
+        then = now.astimezone(UTC) + timedelta(hours=amount)
+        return _unit_span(then.astimezone(now.tzinfo), "day", 0)
     return _unit_span(now, "day", amount)
 
 

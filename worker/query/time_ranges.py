@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from hooks.contract import as_utc
 from worker.domain.kinds import Language
+from worker.domain.zones import in_zone
 
 from .time_expressions import YEARS, time_span
 
@@ -66,18 +66,19 @@ def _one(text: str, now: datetime, languages: Sequence[Language]) -> TimeRange |
         year = int(text)
         if not YEARS[0] <= year <= YEARS[1]:
             return None
-        return TimeRange(datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC) - _TICK)
+        first, after = (in_zone(datetime(start, 1, 1), now.tzinfo or UTC) for start in (year, year + 1))
+        return TimeRange(first, after - _TICK)
     # "March" alone may be another word, which "in March" is not
     spans = (time_span(words, now, languages) for words in (text, f"in {text}"))
     span = next((span for span in spans if span is not None), None)
     if span is None or set(span.text.casefold().split()) - _FILLERS:
-        return _moment(text)
+        return _moment(text, now)
     return TimeRange(span.since, span.until)
 
 
-def _moment(text: str) -> TimeRange | None:
+def _moment(text: str, now: datetime) -> TimeRange | None:
     try:
-        moment = as_utc(datetime.fromisoformat(text))
+        moment = in_zone(datetime.fromisoformat(text), now.tzinfo or UTC)
     except ValueError:
         return None
     return TimeRange(moment, moment)

@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import structlog
@@ -78,7 +78,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class RecallScope:
-    """Tenant, visibility, time and channel of a request."""
+    """Tenant, visibility, time and channel of a request; `now` is in the request's time zone."""
 
     tenant: str
     visibility: Visibility
@@ -127,7 +127,7 @@ class Recall:
         Raise `StoreError` if the store fails or does not answer in time.
         """
         query = with_time_range(query, scope.now, config.languages)
-        plan = plan_of(query, filter_of(query, scope.visibility), scope.now, config)
+        plan = plan_of(query, filter_of(query, scope.visibility, scope.now.tzinfo or UTC), scope.now, config)
         asked = _RecallRequest(query, scope, config, plan, self._engine.tenant(scope.tenant))
         try:
             async with asyncio.timeout(deadline.remaining()):
@@ -172,7 +172,10 @@ class Recall:
         asked = [query for query, can in zip(queries, askable, strict=True) if can]
         pages = iter(await store.search_many(asked)) if asked else iter(())
         found = [next(pages) if can else [] for can in askable]
-        return [with_pieces(hits, query.dense) for hits, query in zip(found, queries, strict=True)]
+        return [
+            with_pieces([hit for hit in hits if query.where.has_time_of(hit.memory)], query.dense)
+            for hits, query in zip(found, queries, strict=True)
+        ]
 
     def _hybrid(self, search: SearchRequest, vectors: dict[str, Vector]) -> HybridQuery:
         return HybridQuery(vectors.get(search.text), self._sparse.query(search.text), search.where, search.limit)

@@ -9,11 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 
 from hooks.contract import InjectionRequest
 from worker.domain.kinds import Budget, Language, SearchKind
 from worker.domain.memory import SUPERSEDING, Memory, MemoryFilter, RecallQuery, Visibility
+from worker.domain.zones import in_zone
 from worker.query.focus import Focus, focus
 from worker.query.subqueries import subqueries
 from worker.query.time_expressions import TimeSpan, time_span
@@ -148,14 +149,18 @@ def _wordings(query: RecallQuery, budget: Budget, languages: Sequence[Language])
     return tuple(distinct)[: MOST_TEXTS_HIGH - 1]
 
 
-def filter_of(query: RecallQuery, visibility: Visibility) -> MemoryFilter:
-    """Return the filter for every search of `query`; superseded memories pass, to find their successors."""
+def filter_of(query: RecallQuery, visibility: Visibility, zone: tzinfo = UTC) -> MemoryFilter:
+    """Return the filter for every search of `query`, whose times without a zone are in `zone`.
+
+    Superseded memories pass, to find their successors.
+    """
     return MemoryFilter(
         visibility=replace(visibility, superseded=True),
         types=query.types,
         entities=tuple(entity.casefold() for entity in query.entities),
-        since=query.since,
-        until=query.until,
+        since=query.since and in_zone(query.since, zone),
+        until=query.until and in_zone(query.until, zone),
+        zone=zone,
         channels=query.channels,
     )
 

@@ -9,6 +9,7 @@ from hooks.contract import Mode
 from worker.domain.kinds import Budget, ChannelMemories, Language, SortKey
 from worker.domain.memory import MemoryType
 from worker.domain.patterns import bounded_pattern
+from worker.domain.zones import DEFAULT_ZONE, ZoneName
 
 from .service import SettingsModel
 
@@ -49,6 +50,11 @@ class SearchSettings(SettingsModel):
     languages: tuple[Language, ...] = Field(
         default=tuple(Language),
         description="Languages for recognizing greetings, acknowledgements, follow-ups and time expressions.",
+    )
+    time_zone: ZoneName = Field(
+        default=DEFAULT_ZONE,
+        description='Time zone of "yesterday", of dates without a zone and of shown dates, such as Europe/Zurich; a '
+        "request's own `tz` takes precedence.",
     )
     skip_small_talk: bool = Field(
         default=True, description="Skip greetings, acknowledgements and messages without words."

@@ -20,7 +20,7 @@ from worker.domain.memory import (
 )
 from worker.ports.models import SparseEncoder
 from worker.ports.store import MemoryStore
-from worker.text.rendering import ShownLine, is_shown_as, readings, shown_day
+from worker.text.rendering import ShownLine, days_anywhere, is_shown_as, readings
 
 SEARCHED = 8
 """Memories that each search for an original returns; equal texts come first."""
@@ -119,7 +119,7 @@ def _is_original(original: Memory, search: _Search, now: datetime | None) -> boo
         return False
     days = [line.day, *(moment.date() for moment in (again.occurred_at, again.created_at) if moment)]
     named = [day for day in days if day is not None]
-    if any(day != shown_day(original) for day in named):
+    if not days_anywhere(original).issuperset(named):
         return False
     return bool(named) or line.outdated or now is None or _holds(original, now)
 

@@ -6,11 +6,12 @@ Stored text is untrusted: it is reduced to one line and can neither close the fr
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 
 from hooks.contract import BlockFormat, ItemSource
 from hooks.contract.blocks import PLAIN_FRAME, SECTIONS_FRAME, XML_FRAME, marked_notice
 from worker.domain.memory import Memory, MemoryType
+from worker.domain.zones import day_in
 
 from .defusing import CONTEXTUAL_TITLE, PINNED_TITLE, neutralise
 from .excerpts import excerpt
@@ -35,12 +36,13 @@ SHORTEST_EXCERPT = 40
 
 @dataclass(frozen=True, slots=True)
 class RenderedMemory:
-    """One memory as shown in a block; `text` has no date, `outdated` means superseded."""
+    """One memory as shown in a block, with the date in `zone`; `text` has no date, `outdated` means superseded."""
 
     memory: Memory
     text: str
     source: ItemSource
     outdated: bool = False
+    zone: tzinfo = UTC
 
 
 def flatten(text: str, limit: int, query: str = "") -> str:
@@ -69,9 +71,9 @@ def attributed(text: str, owner: str | None, asker: str | None) -> str:
 def dated(line: RenderedMemory) -> str:
     """Return `text (YYYY-MM-DD)`, or `text (YYYY-MM-DD, no longer holds)` for an outdated memory.
 
-    The date is that of the event, else that of the memory's creation, in UTC; it is omitted if neither is known.
+    The date is that of the event, else that of the memory's creation; it is omitted if neither is known.
     """
-    day = shown_day(line.memory)
+    day = shown_day(line.memory, line.zone)
     about = [f"{day:%Y-%m-%d}"] if day else []
     about += [OUTDATED] if line.outdated else []
     return f"{line.text} ({', '.join(about)})" if about else line.text
@@ -98,10 +100,18 @@ def _label(kind: MemoryType) -> str:
 _LABEL = re.compile(f"(?:{'|'.join(re.escape(_label(kind)) for kind in MemoryType)}) +")
 
 
-def shown_day(memory: Memory) -> date | None:
-    """Return the day shown with a memory: that of the event, else of its creation, in UTC."""
+def shown_day(memory: Memory, zone: tzinfo = UTC) -> date | None:
+    """Return the day shown with a memory: that of the event, else of its creation."""
     moment = memory.occurred_at or memory.created_at
-    return moment.astimezone(UTC).date() if moment else None
+    return day_in(moment, zone) if moment else None
+
+
+def days_anywhere(memory: Memory) -> frozenset[date]:
+    """Return the days that a memory may be shown with, in any time zone."""
+    return frozenset(day for zone in _ENDS if (day := shown_day(memory, zone)) is not None)
+
+
+_ENDS = (timezone(timedelta(hours=-12)), UTC, timezone(timedelta(hours=14)))
 
 
 @dataclass(frozen=True, slots=True)

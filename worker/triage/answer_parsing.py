@@ -8,10 +8,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from hooks.contract import as_given, as_utc
 from hooks.contract.dates import end_of_day
 from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType, RecallQuery
@@ -169,7 +170,8 @@ def _usable(name: str, arguments: Mapping[str, Any]) -> bool:
 def _span(arguments: Mapping[str, Any]) -> tuple[datetime | None, datetime | None]:
     """Return `since` and `until`, without a value that is no time, and neither if no time is between them."""
     since, until = _moment(arguments.get("since")), _moment(end_of_day(arguments.get("until")))
-    return (None, None) if since is not None and until is not None and until < since else (since, until)
+    impossible = since is not None and until is not None and as_utc(until) < as_utc(since)
+    return (None, None) if impossible else (since, until)
 
 
 def _flag(value: object) -> bool | None:
@@ -193,8 +195,7 @@ def _moment(value: object) -> datetime | None:
     if not isinstance(value, str):
         return None
     try:
-        moment = datetime.fromisoformat(value.strip())
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return as_given(datetime.fromisoformat(value.strip()))
     except (ValueError, OverflowError):
         return None
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from hooks.contract import Reason
@@ -10,9 +11,10 @@ from worker.domain.errors import ModelError, PromptError
 from worker.domain.memory import Candidate, SelectionTask, is_superseded
 from worker.domain.model_calls import ChatRequest
 from worker.domain.model_profile import SchemaKind
+from worker.domain.zones import zone_name
 from worker.text.excerpts import excerpt
 from worker.text.names import passage_text
-from worker.text.rendering import OUTDATED, attributed
+from worker.text.rendering import OUTDATED, attributed, shown_day
 from worker.text.tokens import estimate_tokens
 
 from .answer_parsing import Choice, parse_choice
@@ -131,7 +133,7 @@ class Conversation:
         self._shape = shape
         self._task = task
         self._sought = task.query
-        self._values = {"now": task.now.date().isoformat(), "task": task_lines(task, present), "most": str(shape.most)}
+        self._values = {"now": present_day(task.now), "task": task_lines(task, present), "most": str(shape.most)}
         self._tokens_left = shape.window - prompt.max_tokens - _MARGIN_TOKENS
         self.offered: list[Candidate] = []
         self._messages = list(self._opening())
@@ -230,12 +232,17 @@ def candidate_text(candidate: Candidate, present: Callable[[str], str], task: Se
     superseded.
     """
     memory = candidate.memory
-    moment = memory.occurred_at or memory.created_at
-    day = f"{moment.date().isoformat()} " if moment else ""
+    shown = shown_day(memory, task.now.tzinfo or UTC)
+    day = f"{shown.isoformat()} " if shown else ""
     text = excerpt(present(passage_text(memory)), _CANDIDATE_CHARACTERS, sought)
     text = attributed(text, memory.scope.user, task.user)
     state = f"({OUTDATED}) " if is_superseded(memory, task.now) else ""
     return f"{day}{state}{quote(text)}"
+
+
+def present_day(now: datetime) -> str:
+    """Return the present day and the time zone in which it is that day."""
+    return f"{now.date().isoformat()} ({zone_name(now.tzinfo)})"
 
 
 def task_lines(task: SelectionTask, present: Callable[[str], str]) -> str:

@@ -15,7 +15,7 @@ from worker.ports.models import DecisionModel
 from worker.settings.injection import InjectionConfig
 
 from .breaker import CircuitBreaker, ModelGuard
-from .chat_prompt import candidate_text, task_lines
+from .chat_prompt import candidate_text, present_day, task_lines
 from .chat_turns import add_usage
 from .decision_scale import DecisionScale
 from .prompt_files import Prompt
@@ -108,7 +108,7 @@ def questions_about(
     task: SelectionTask, candidates: Sequence[Candidate], prompt: Prompt, present: Callable[[str], str]
 ) -> DecisionRequest:
     """Return the task as the shared state, and one question per candidate."""
-    values = {"now": task.now.date().isoformat(), "task": task_lines(task, present)}
+    values = {"now": present_day(task.now), "task": task_lines(task, present)}
     state = f"{prompt.system}\n\n{prompt.fill(prompt.section(STATE), values)}"
     texts = (candidate_text(one, present, task, task.query) for one in candidates)
     return DecisionRequest(state, tuple(prompt.fill(prompt.user, {**values, "candidate": text}) for text in texts))

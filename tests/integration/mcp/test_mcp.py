@@ -57,7 +57,7 @@ async def test_the_tools_say_what_they_do_and_take(wordless: "Client[Any]") -> N
     assert [name for name, hint in hints.items() if hint and hint.destructive_hint] == ["forget"]
     recall = tools["recall"].input_schema["properties"]
     asked = {"query", "limit", "types", "entities", "since", "until", "channels", "budget", "history"}
-    asked |= {"entity", "channel", "time"}
+    asked |= {"entity", "channel", "time", "tz"}
     assert set(recall) == asked < set(RecallRequest.model_fields)
     properties = [field for tool in tools.values() for field in tool.input_schema["properties"].items()]
     assert [name for name, field in properties if not field.get("description")] == []

@@ -122,6 +122,15 @@ async def _announced(service: Service, fixture: Fixture) -> None:
         assert await service.hook("claude-code", {**event, "tool_input": tool}) == {}
 
 
+async def test_an_event_may_name_its_time_zone(url: str, tmp_path: Path) -> None:
+    async with open_service(url, tmp_path) as service:
+        memory = {"id": "m", "content": ALEMBIC, "created_at": "2026-01-10T03:00:00Z"}
+        await service.client.call(PUT, {"tenant": "default", "memories": [memory]})
+        for session, zone, day in (("a", "America/New_York", "2026-01-09"), ("b", "Nowhere", "2026-01-10")):
+            output = await service.hook("claude-code", prompt(MIGRATION, "1", session, timezone=zone))
+            assert f"({day})" in context(output)
+
+
 async def test_a_block_is_shown_once_until_the_context_is_compacted(url: str, tmp_path: Path) -> None:
     async with open_service(url, tmp_path) as service:
         await service.put(ALEMBIC, TUESDAY)

@@ -49,6 +49,7 @@ async def original(service: Service, **fields: Any) -> None:
     [
         TYLER,
         f"{TYLER} (2026-02-01)",
+        f"{TYLER} (2026-01-31)",  # as shown west of the Atlantic
         f"- {TYLER} (2026-02-01)",
         f"[Fact] {TYLER} (2026-02-01)",
         f"{TYLER} (2026-02-01, no longer holds)",

@@ -25,7 +25,7 @@ async def test_candidates_are_quoted_dated_data_after_the_rules() -> None:
     messages = model.requests[0].messages
     assert messages[:-1] == PROMPT.prefix()
     assert messages[-1]["content"] == (
-        "Now: 2026-03-01\n"
+        "Now: 2026-03-01 (UTC)\n"
         'Earlier (user): "hi there"\n'
         'Description: "Plan"\n'
         'Message: "Book ‹b›it‹/b›"\n'

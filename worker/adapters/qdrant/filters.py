@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 from hooks.contract import clean_text
 from worker.domain.memory import MemoryFilter, Visibility
+from worker.domain.zones import widened
 
 from .payload import EVERYBODY, FAR_FUTURE, LONG_AGO, TENANT, point_id, tenant_name, timestamp
 
@@ -106,7 +107,7 @@ def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]
     for ids, negated in ((where.ids, False), (where.other_than, True)):
         if ids:
             found.append(HasId(tuple(point_id(tenant_name(tenant), key) for key in ids), negated))
-    return (*found, *_narrowed(where), *_dated(where.since, where.until))
+    return (*found, *_narrowed(where), *_dated(*widened(where.since, where.until, where.zone)))
 
 
 def _narrowed(where: MemoryFilter) -> Iterator[Condition]:

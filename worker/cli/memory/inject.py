@@ -8,7 +8,7 @@ import typer
 
 from hooks.contract import InjectionRequest, InjectionResult
 from worker.cli.backend import note_other_models, open_client
-from worker.cli.options import Agent, Project, Tenant, User, settings_of
+from worker.cli.options import Agent, Project, Tenant, User, Zone, settings_of
 from worker.cli.output import printed_as_json, say, summary
 from worker.operations.registry import INJECT
 
@@ -23,6 +23,7 @@ def inject(
     tenant: Tenant = "default",
     mode: Annotated[str | None, typer.Option(help="Mode: always, escalate, deterministic or off.")] = None,
     deadline_ms: Annotated[int, typer.Option(min=1, max=60_000, help="Time limit in milliseconds.")] = 3000,
+    tz: Zone = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do not record the memories as shown.")] = False,
 ) -> None:
     """Show which memories a message gets, as the hook would inject them."""
@@ -39,6 +40,7 @@ def inject(
                 "mode": mode,
                 "deadline_ms": deadline_ms,
                 "dry_run": dry_run,
+                "tz": tz,
             }
         )
         async with open_client(settings, with_model=True) as backend:

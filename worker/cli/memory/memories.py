@@ -2,15 +2,17 @@
 
 import json
 import sys
+from datetime import UTC, datetime, tzinfo
 from typing import Annotated, Any
 
 import typer
 
 from worker.cli.backend import call
-from worker.cli.options import Agent, Project, Tenant, User, checked_name
+from worker.cli.options import Agent, Project, Tenant, User, Zone, checked_name
 from worker.cli.output import answer, fail, note, printed_as_json, say, scores, show, table
 from worker.domain.kinds import Budget
 from worker.domain.memory import MemoryType
+from worker.domain.zones import DEFAULT_ZONE, day_in, zone_of
 from worker.operations.registry import EXPORT, FORGET, RECALL, RELATE, REMEMBER, SHOW, UNDO, UPDATE
 from worker.operations.requests import MAX_BATCH
 from worker.text.counts import counted
@@ -177,7 +179,8 @@ def list_memories(
     if not page["memories"]:
         say("no memories" if not any(where.values()) else "no memories like that")
         return
-    rows = [[*_row(entry)[:3], _owner(entry), _row(entry)[3]] for entry in page["memories"]]
+    zone = zone_of(page.get("time_zone", DEFAULT_ZONE))
+    rows = [[*_row(entry, zone)[:3], _owner(entry), _row(entry)[3]] for entry in page["memories"]]
     show(table(None, ["type", "id", "since", "owner", "memory"], rows))
     if page["cursor"]:
         say(f"more: --cursor {page['cursor']}")
@@ -189,9 +192,10 @@ def _owner(memory: dict[str, Any]) -> str:
     return ", ".join(name if kind == "user" else f"{kind} {name}" for kind, name in owners.items() if name)
 
 
-def _row(memory: dict[str, Any]) -> list[str]:
+def _row(memory: dict[str, Any], zone: tzinfo = UTC) -> list[str]:
     outdated = " (outdated)" if memory.get("superseded_by") or memory.get("superseded_at") else ""
-    since = (memory.get("created_at") or "")[:10]
+    created = memory.get("created_at")
+    since = day_in(datetime.fromisoformat(created), zone).isoformat() if created else ""
     context = f" [{memory['context']}]" if memory.get("context") else ""
     return [memory.get("type", MemoryType.FACT.value), memory["id"], since, memory["content"] + context + outdated]
 
@@ -216,6 +220,7 @@ def recall(
         Budget | None, typer.Option(help="low: search with the message only; mid: all searches; high: each part too.")
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Include outdated memories.")] = False,
+    tz: Zone = None,
     user: User = None,
     project: Project = None,
     agent: Agent = "main",
@@ -233,6 +238,7 @@ def recall(
         "time": time,
         "budget": budget,
         "history": history,
+        "tz": tz,
         "scope": {"tenant": tenant, "user": user, "project": project},
         "agent_id": agent,
     }

@@ -123,7 +123,7 @@ def _list(receipts: list[dict[str, Any]]) -> None:
         injected = f"{len(entry['chosen'])} of {entry['considered']}"
         message = flatten(entry["message"], MESSAGE_CHARS)
         rows.append([entry["id"][:SHOWN_ID], at, message, outcome, injected, f"{entry['elapsed_ms']:.0f}", session])
-    columns = ["receipt", "at", "message", "outcome", "injected", "ms", "session/agent"]
+    columns = ["receipt", "at (UTC)", "message", "outcome", "injected", "ms", "session/agent"]
     show(table(None, columns, rows, whole=1))
 
 
