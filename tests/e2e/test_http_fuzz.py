@@ -78,6 +78,9 @@ FILES += [
     b'{"content":"z","created_at":"9999-12-31T23:59:59-14:00"}',
 ]
 
+HEADS = ("id: 2001-99-99", "id: !!bool x", "id: !!int x", "id: !!timestamp x", "[" * 5000)
+"""Front matter of prompts that YAML, or what reads its values, stumbles over."""
+
 Sent = tuple[str, str, Any]
 
 
@@ -119,6 +122,12 @@ def hostile() -> Iterator[Sent]:
             yield "POST", "/v1/inject", {**said, "agent_id": "b"}
 
 
+def prompts() -> Iterator[Sent]:
+    """Replays with prompts whose front matter is no good; each is sent once."""
+    for head in HEADS:
+        yield "POST", "/v1/replays", {"limit": 1, "changes": {"prompt": f"---\n{head}\n---\n# User\nu"}}
+
+
 def past(value: Any) -> Iterator[Sent]:
     """Requests about those that were."""
     yield "POST", "/v1/answers", {"session_id": value, "turn_id": value, "answer": value, "block_id": value}
@@ -131,8 +140,6 @@ def past(value: Any) -> Iterator[Sent]:
         "/v1/replays",
         {"limit": 1, "changes": {"prompt": f"---\nid: x\nextends: {value}\n---\n# User\n{value}"}},
     )
-    for crafted in ("id: 2001-99-99", "id: !!bool x", "id: !!int x", "id: !!timestamp x", "[" * 5000):
-        yield "POST", "/v1/replays", {"limit": 1, "changes": {"prompt": f"---\n{crafted}\n---\n# User\nu"}}
     yield "POST", "/v1/receipts/none/replay", changes
     yield "POST", "/v1/receipts/none/label", {"essential": [value], "category": value, "accept": value}
     yield "PATCH", f"/v1/memory?id={quote(str(value), errors='replace')}", {"changes": {"content": value}}
@@ -151,7 +158,7 @@ def test_no_value_breaks_the_service(stack: Stack) -> None:
             answer = client.request(method, path, content=json.dumps(body).encode(), headers=kind)
             broken.extend([(*sent, answer.text)] if answer.status_code in {500, 502, 503} else [])
 
-        list(threads.map(send, itertools.islice(hostile(), 0, None, 1 if SECONDS else 2)))
+        list(threads.map(send, [*itertools.islice(hostile(), 0, None, 1 if SECONDS else 2), *prompts()]))
         for content, known in itertools.product(FILES, Format):
             raw = {"Content-Type": "application/octet-stream"}
             answer = client.post(f"/v1/memories/import?format={known.value}", content=content, headers=raw)

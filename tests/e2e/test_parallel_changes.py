@@ -18,6 +18,9 @@ from worker.operations.registry import FORGET, PUT, RELATE, SHOW, UPDATE
 
 pytestmark = pytest.mark.timeout(170)
 
+ROUNDS = 12
+"""Rounds of 25 calls at once, in each of which the two workers meet."""
+
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
@@ -56,7 +59,7 @@ async def test_two_workers_on_one_server_keep_every_change(tmp_path: Path) -> No
                 await asyncio.to_thread(workers.enter_context, running_stack(tmp_path / name, *arguments))
             client = QueueClient(valkey.url)
             try:
-                for number in range(25):
+                for number in range(ROUNDS):
                     found, targets = await one_round(client, number)
                     assert {name: found.get(name) for name in WANTED} == WANTED
                     assert sorted(link["target"] for link in found["relations"]) == targets

@@ -15,7 +15,7 @@ from worker.operations.registry import RECALL
 
 KEYWORDS = {"MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none"}
 VECTORS = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none"}
-BARGES = 400
+BARGES = 200
 QUESTION = "Whom was the barge Keel7 of registry Oak49 sold to?"
 
 
