@@ -1,5 +1,6 @@
 """Training the relevance model: correct on small data, and reproducible."""
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -33,16 +34,18 @@ SMALL = Recipe(Growth(trees=12, depth=3), seeds=1)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    """Return two worlds with candidates from the service's recall."""
+    """Return two worlds, with half of their tasks, and candidates from the service's recall."""
     folder = tmp_path_factory.mktemp("worlds")
     for name in PAIR:
-        (folder / name).symlink_to((WORLDS / name).resolve())
+        copied = shutil.copytree(WORLDS / name, folder / name)
+        lines = (copied / "tasks.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        (copied / "tasks.jsonl").write_text("".join(lines[::2]), encoding="utf-8")
     with Progress(disable=True) as progress:
         return numbered(observed([folder], 0, progress), read_relevance_model().table)
 
 
 def _tasks() -> int:
-    return sum(len(read_world(WORLDS / name).tasks) for name in PAIR)
+    return sum(len(read_world(WORLDS / name).tasks[::2]) for name in PAIR)
 
 
 class TestTrees:
