@@ -6,7 +6,7 @@ from tests.support.paths import ROOT
 from worker.domain.memory import is_superseded
 from worker.tuning.labelled_worlds import LabelledTask, read_world
 
-WORLD = read_world(ROOT / "prompts/cases/freelance-translator")
+WORLD = read_world(ROOT / "prompts/cases/translation-desk")
 
 
 def tasks(category: str) -> list[LabelledTask]:
@@ -36,3 +36,12 @@ def test_the_labels_are_those_of_their_kind() -> None:
     assert all(task.request.recent_messages for task in tasks("followup"))
     assert all(task.forbidden for task in tasks("planted"))
     assert any(len(task.essential) == 2 for task in tasks("complements"))
+
+
+def test_no_shipped_world_has_the_name_of_one_that_the_relevance_model_is_fitted_to() -> None:
+    shipped, fitted = (
+        {path.name for folder in folders for path in (ROOT / folder).iterdir()}
+        for folders in (["prompts/cases"], ["training/worlds", "training/stores"])
+    )
+    assert "translation-desk" in shipped
+    assert not shipped & fitted
