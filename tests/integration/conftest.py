@@ -4,9 +4,15 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from worker.adapters.models import minilm
+from worker.domain.memory import Vector
+
+MOST_KNOWN = 4_000
+_known: dict[tuple[int, *tuple[str, ...]], npt.NDArray[np.float64]] = {}
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -20,4 +26,26 @@ def one_embedding_session() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(minilm, "_session", lambda threads: session(threads, minilm.MODEL_SHA256))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_texts_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run the embedder once for texts that many tests store, except in the tests of adapters, which are about it."""
+    if "adapters" in request.path.parts:
+        yield
+        return
+    embed = minilm.MiniLmEmbedder._embed
+
+    def remembered(embedder: minilm.MiniLmEmbedder, texts: list[str], tokens: int) -> list[Vector]:
+        embedder._loaded()
+        key = (tokens, *texts)
+        if key not in _known:
+            if len(_known) == MOST_KNOWN:
+                _known.clear()
+            _known[key] = np.array(embed(embedder, texts, tokens))
+        return [tuple(row) for row in _known[key].tolist()]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(minilm.MiniLmEmbedder, "_embed", remembered)
         yield
