@@ -8,6 +8,7 @@ COPY requirements/build.txt requirements/service.txt requirements/
 RUN pip install --require-hashes -r requirements/build.txt -r requirements/service.txt
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY hooks hooks
+COPY meeseeks_hooks meeseeks_hooks
 COPY relevance relevance
 COPY prompts prompts
 COPY worker worker

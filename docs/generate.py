@@ -294,7 +294,7 @@ def _hosts() -> Iterator[str]:
 
 
 def _events(host: HostProfile, role: Role) -> str:
-    return ", ".join(f"`{event.name}`" for event in host.events if event.role is role)
+    return ", ".join(f"`{event.name}`" for event in host.events if event.role is role and event.installed)
 
 
 PAGES = {"settings.md": settings_page, "commands.md": commands_page, "openapi.json": openapi, "hosts.md": hosts_page}

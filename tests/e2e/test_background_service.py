@@ -26,7 +26,8 @@ def test_the_service_runs_in_the_background_until_it_is_stopped(tmp_path: Path) 
     assert "not running" in run(tmp_path, "stop", exit_code=1)["error"]
     started = run(tmp_path, "start")
     try:
-        assert "already running" in run(tmp_path, "start", exit_code=1)["error"]
+        for again in ("start", "up"):
+            assert f"already running (pid {started['pid']})" in run(tmp_path, again, exit_code=1)["error"]
         run(tmp_path, "remember", "The kiln cools for nine hours")
         shown = run(tmp_path, "status")
         assert (shown["pid"], shown["memories"]) == (started["pid"], 1)

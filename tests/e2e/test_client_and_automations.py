@@ -97,6 +97,14 @@ def test_the_examples_of_the_client_run(service: Stack, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.startswith("bad_request status 422")
 
 
+def test_the_example_of_the_readme_runs(service: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEESEEKS_REDIS_URL", service.url)
+    names: dict[str, Any] = {"message": MIGRATION}
+    assert run_python("../README.md", names) == 1
+    assert names["message"].endswith(MIGRATION)
+    assert "Alembic" in names["message"]
+
+
 @pytest.mark.parametrize("way", ["redis", "http"])
 async def test_memory_injection_runs_as_an_automation(
     service: Stack, registry: Registry, monkeypatch: pytest.MonkeyPatch, way: str

@@ -35,6 +35,15 @@ asyncio.run(main())
 assert "hooks" not in sys.modules and "worker" not in sys.modules
 """
 
+SAME_MODULES = """
+import hooks, hooks.contract
+from meeseeks_hooks import InjectionRequest, PreExecutionHook
+import meeseeks_hooks.contract
+assert PreExecutionHook is hooks.PreExecutionHook
+assert InjectionRequest is meeseeks_hooks.contract.InjectionRequest is hooks.contract.InjectionRequest
+print("the same")
+"""
+
 RUN_AUTOMATIONS = f"""
 import asyncio, os, pathlib
 from meeseeks_hooks.automations import AutomationRunner, Registry
@@ -70,7 +79,8 @@ def host(tmp_path: Path) -> Path:
 
 def test_the_root_wheel_contains_only_the_packages_and_prompts(built: Built) -> None:
     kept_out = {"hooks/pyproject.toml", "hooks/LICENSE"}
-    expected = {name for name in built.sources - kept_out if name.startswith(("worker/", "hooks/"))}
+    packages = ("worker/", "hooks/", "meeseeks_hooks/")
+    expected = {name for name in built.sources - kept_out if name.startswith(packages)}
     expected |= {"worker/_" + name for name in built.sources if name.startswith("prompts/")}
     relevance_model = [name for name in built.sources if name.startswith("relevance/meeseeks_relevance/")]
     expected |= {name.replace("relevance/meeseeks_relevance", "worker/_relevance") for name in relevance_model}
@@ -168,6 +178,10 @@ def test_the_command_is_silent_and_succeeds_without_a_service(
         words, cwd=host, env=environ, input=json.dumps(REQUEST), capture_output=True, text=True, timeout=30, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_service_has_the_client_under_its_own_name(service: InstalledService, tmp_path: Path) -> None:
+    assert run([service.python, "-W", "error", "-c", SAME_MODULES], tmp_path).strip() == "the same"
 
 
 def test_the_service_runs_from_its_wheel(service: InstalledService, tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ def test_evaluations_without_a_model_are_made_and_compared(shell: CommandLine) -
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_readme_works_with_the_service_that_it_starts(shell: CommandLine, tmp_path: Path) -> None:
-    lines = [words for words in typed("README.md") if words[0] in ("remember", "inject", "admin", "doctor", "settings")]
-    assert [words[0] for words in lines][:4] == ["remember", "inject", "admin", "doctor"]
+    lines = [words for words in typed("README.md") if words[0] in ("remember", "inject", "why", "doctor", "settings")]
+    assert [words[0] for words in lines][:4] == ["remember", "inject", "why", "doctor"]
     with background_service(tmp_path):
         for words in lines:
             if words != ["doctor", "claude-code"]:

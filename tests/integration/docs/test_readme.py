@@ -5,6 +5,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.support.command_line import CommandLine, command_line
 from tests.support.paths import ROOT
 
@@ -32,6 +34,20 @@ ANSWERS = {
     "what's the wifi password?": "The wifi code is swordfish42",
     "When is the dentist appointment?": "Our dentist is Dr. Weber, Monday 10:30",
 }
+
+
+FIRST = {
+    "What should I cook for Tyler tonight?": ("Tyler is lactose intolerant", "--entity", "Tyler"),
+    "When do login sessions expire?": ("Login sessions expire after 30 minutes of inactivity",),
+    "What is Lena allergic to?": ("Lena is allergic to peanuts",),
+}
+
+
+@pytest.mark.parametrize("message", FIRST)
+def test_the_only_memory_is_injected_for_a_question_about_it(message: str, tmp_path: Path) -> None:
+    shell = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+    shell.ok("remember", *FIRST[message])
+    assert injected(shell, message) == [FIRST[message][0]]
 
 
 def test_direct_questions_are_answered_on_the_first_day(tmp_path: Path) -> None:
