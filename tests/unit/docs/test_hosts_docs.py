@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.paths import ROOT
 from worker.hosts import HOSTS, HostProfile
+from worker.hosts.profile import Role
 
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "hosts.md").read_text(encoding="utf-8")
@@ -24,6 +25,7 @@ def test_every_host_has_a_row_and_a_section(host: HostProfile) -> None:
     assert f"meeseeks hosts install {host.name}" in section
     for event in host.events:
         assert f"`{event.name}`" in row + section
+        assert (f"`{event.name}`" in row) == (event.installed and event.role is not Role.ANNOUNCES)
 
 
 def test_whoever_adds_a_host_is_told_of_every_field() -> None:
