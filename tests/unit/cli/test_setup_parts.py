@@ -34,6 +34,14 @@ def test_notes_are_found_in_both_folders_and_shown(tmp_path: Path) -> None:
     assert "Not a note" not in text
 
 
+def test_the_same_note_in_two_files_is_offered_once(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    for folder in (home / ".claude", project):
+        written(folder / "CLAUDE.md", "- Answer briefly\n")
+    found = find_notes(HostEnvironment(home, project), load_settings(data_dir=tmp_path / "data"))
+    assert (len(found.paths), found.count) == (2, 1)
+
+
 def test_folders_are_removed_that_were_made_and_are_empty(tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     home, unit, used = tmp_path / "data/meeseeks", tmp_path / "theirs/made/unit", tmp_path / "used/deep/file"

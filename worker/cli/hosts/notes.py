@@ -43,7 +43,7 @@ class Notes:
         yield from (f"    {path}" for path in self.paths)
         yield from (f"    + {line}" for line in self.first)
         if self.count > len(self.first):
-            yield f"    + and {self.count - len(self.first)} more"
+            yield f"    and {self.count - len(self.first)} more"
 
 
 def find_notes(environment: HostEnvironment, settings: Settings) -> Notes:
@@ -52,7 +52,7 @@ def find_notes(environment: HostEnvironment, settings: Settings) -> Notes:
     found = sources(list(_existing(environment)))
     files = [source for source in found.files if not places.place(source.path).ids]
     selection = Selection(files, found.left_out, found.folders)
-    memories = list(_memories(selection))
+    memories = list({memory.id: memory for memory in _memories(selection)}.values())
     return Notes(selection, len(memories), tuple(previewed(memory) for memory in memories[:SHOWN]))
 
 
