@@ -41,6 +41,7 @@ def service(model_server: ModelServer, tmp_path_factory: pytest.TempPathFactory)
     settings = folder / "settings.toml"
     settings.write_text("[memory_injection]\nlearn_cues = false\n", encoding="utf-8")  # tests must not teach others
     variables = {"MEESEEKS_MODEL_API_KEY": MODEL_KEY, "MEESEEKS_CONFIG": str(settings)}
+    variables["MEESEEKS_CAPTURE_CALLS_PER_DAY"] = "0"  # the model is asked only by tests that say so
     with running_stack(folder, "up", *model_server.options, **variables) as stack:
         asyncio.run(put(stack.url, FACTS))
         yield stack

@@ -1,7 +1,7 @@
 """Assemble the parts of a service from its settings."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +14,6 @@ from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.qdrant.edge.generations import EdgeGenerations
 from worker.adapters.redis.ledger import ledger_key
 from worker.capture.refusals import Refusals
-from worker.domain.cue_progress import CueProgress
 from worker.domain.errors import StoreError
 from worker.domain.model_profile import ModelKind, kind_of
 from worker.domain.operation import AnyHandler, by_name
@@ -22,7 +21,7 @@ from worker.injection.search_only import SearchOnlySelector
 from worker.injection.service import InjectionParts, InjectionService
 from worker.injection.sessions import SessionService
 from worker.injection.strategies import Strategies
-from worker.operations.health import health_handler
+from worker.operations.health import Progress, health_handler
 from worker.operations.injection import InjectionOperations
 from worker.operations.listing import ListingOperations
 from worker.operations.memories import MemoryOperations
@@ -30,7 +29,6 @@ from worker.operations.receipts import ReceiptOperations
 from worker.operations.sessions import SessionOperations
 from worker.operations.settings import SettingsOperations
 from worker.operations.usage import UsageOperations
-from worker.ports.capture import CaptureStore
 from worker.ports.models import Embedder, Selector
 from worker.ports.state import DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import Recipe, StoreEngine, StoreGenerations, WholeStore
@@ -49,7 +47,7 @@ from worker.triage.decision_scale import read_scales
 from worker.triage.live_selector import LivePrompts, LiveSelector, PromptSet, ask_by_kind, ask_chat, ask_decision
 from worker.triage.prompt_files import Prompt, default_prompts_dir
 
-from .capturing import capture_handlers
+from .capturing import CaptureMaking
 from .cues import CueMaking
 from .live_core import LiveCore, Serving
 from .opening import ConfiguredModels, OpenedRelevanceModel, open_embedder, server_generations, utc_now
@@ -76,7 +74,7 @@ class Parts:
     usage: UsageStore
     deleted: DeletedMemories | None
     cues: CueMaking | None
-    captures: CaptureStore | None
+    captures: CaptureMaking
 
 
 async def _assemble(
@@ -114,14 +112,17 @@ async def _assemble(
         *_receipts(service, parts, store, _building(service, parts, usable, injecting)).handlers(),
         *_usage(parts, store).handlers(),
         *SettingsOperations(parts.live).handlers(),
-        health_handler(store, states, parts.live, _about(service, name, embedder, parts), _cue_progress(parts)),
+        health_handler(store, states, parts.live, _about(service, name, embedder, parts), _progress(parts)),
     )
     return Serving(name, store, embedder, usable is not None, by_name(handlers))
 
 
-def _cue_progress(parts: Parts) -> Callable[[], Awaitable[CueProgress]] | None:
-    log = parts.cues.log if parts.cues else None
-    return None if log is None else lambda: log.read(utc_now())
+def _progress(parts: Parts) -> Progress:
+    log, queue = parts.cues.log if parts.cues else None, parts.captures.queue
+    return Progress(
+        cues=None if log is None else lambda: log.read(utc_now()),
+        captures=None if queue is None else lambda: queue.read(utc_now()),
+    )
 
 
 def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, injecting: InjectionParts) -> Build:
@@ -169,9 +170,9 @@ def _memories(
     mask = service.mask_secrets_at_write
     memories = MemoryService(store, parts.sparse, usable, mask=mask, changed=parts.journal)
     listing = ListingOperations(memories, parts.live.for_agent, utc_now)
-    refusals = Refusals(parts.captures)
+    refusals = Refusals(parts.captures.captures)
     own = MemoryOperations(memories, parts.usage, utc_now, mask=mask, deleted=parts.deleted, refusals=refusals)
-    captures = capture_handlers(parts.captures, store, parts.sparse, usable, memories, parts.live)
+    captures = parts.captures.handlers(store, parts.sparse, usable, memories, parts.live)
     return *own.handlers(), *listing.handlers(), *captures
 
 

@@ -35,11 +35,13 @@ from worker.triage.live_selector import LivePrompts
 from worker.triage.prompt_files import default_prompts_dir
 
 from .assembly import Parts, _about, _assemble, _maintenance_context, _recipe, log
+from .capturing import CaptureMaking
 from .cues import CueMaking
 from .live_core import LiveCore
 from .opening import (
     ConfiguredModels,
     make_generations,
+    open_capture_queue,
     open_captures,
     open_cue_log,
     open_deleted,
@@ -97,8 +99,10 @@ async def open_core(
         journal = ChangeLog()
         noted = cues.noting(answered) if cues else answered
         state = ledger, receipts, journal, noted, open_usage(service, redis)
-        gone = open_deleted(redis, shared=generation_store.shared), cues, open_captures(service, redis)
-        parts = Parts(sparse, models, relevance_model, live, prompts, *state, *gone)
+        deleted = open_deleted(redis, shared=generation_store.shared)
+        queue = open_capture_queue(service, redis) if with_model else None
+        captures = CaptureMaking(service, open_captures(service, redis), queue, ledger, stack)
+        parts = Parts(sparse, models, relevance_model, live, prompts, *state, deleted, cues, captures)
         assemble = partial(_assemble, service, parts, stack)
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
@@ -112,6 +116,7 @@ async def open_core(
         handlers = host.handlers() | by_name(jobs.handlers())
         if cues is not None:
             cues.start(service, handlers, host.store, journal, stack)
+            captures.start(handlers, cues.activity)
         await _share_block_key(redis)
         own = OwnHandlers(INJECT.handler_in(handlers), SESSION_EVENT.handler_in(handlers))
         names = ProjectFile(service.home / PROJECTS_FILE).name_of

@@ -31,6 +31,7 @@ from worker.adapters.models.minilm import MiniLmEmbedder
 from worker.adapters.models.ollama import find_chat_model
 from worker.adapters.models.relevance_file import RelevanceProcess, find_folder, read_relevance_model
 from worker.adapters.qdrant.edge.generations import EdgeGenerations, live_folder
+from worker.adapters.redis.capture_queue import RedisCaptureQueue
 from worker.adapters.redis.captures import RedisCaptures
 from worker.adapters.redis.cue_log import RedisCueLog
 from worker.adapters.redis.deleted import RedisDeletedMemories
@@ -39,12 +40,13 @@ from worker.adapters.redis.ledger import RedisLedger
 from worker.adapters.redis.receipts import RedisReceipts
 from worker.adapters.redis.subagents import RedisSubagents
 from worker.adapters.redis.usage import RedisUsage
+from worker.capture.reading import CAPTURE_PROMPT, CaptureReader
 from worker.domain.errors import EmbedderError, RelevanceError, SettingsError
 from worker.domain.model_profile import ModelKind, ModelProfile, ModelState, kind_of, only_vetoes
 from worker.hosts.state import HostState
 from worker.hosts.subagents import PendingSubagents
 from worker.operations.enrichment import Price
-from worker.ports.capture import CaptureStore
+from worker.ports.capture import CaptureQueue, CaptureStore
 from worker.ports.models import ChatModel, DecisionModel, Embedder
 from worker.ports.state import CueLog, DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import StoreGenerations
@@ -117,6 +119,13 @@ def open_cue_log(service: ServiceSettings, redis: "Redis | None") -> CueLog | No
 def open_captures(service: ServiceSettings, redis: "Redis | None") -> CaptureStore | None:
     """Return where captures are kept; `None` for a command without a service."""
     return RedisCaptures(redis, service.receipt_ttl_s) if redis is not None else None
+
+
+def open_capture_queue(service: ServiceSettings, redis: "Redis | None") -> CaptureQueue | None:
+    """Return what the model reads later; `None` if no model reads conversations."""
+    reads = service.capture_calls_per_day > 0 and service.model not in (None, "none")
+    limits = service.capture_calls_per_day, service.capture_tokens_per_day
+    return RedisCaptureQueue(redis, *limits) if redis is not None and reads else None
 
 
 def open_deleted(redis: "Redis | None", *, shared: bool) -> DeletedMemories | None:
@@ -305,22 +314,45 @@ async def open_cue_writer(
 
     Raise `SettingsError` if there is none, or it is no chat model.
     """
-    chosen = name or await choose_model(service)
-    if chosen is None:
-        raise SettingsError("no model is configured to write cues: set `model`, or use --model")
-    profile = service.profile(chosen)
-    if kind_of(profile) is not ModelKind.CHAT:
-        raise SettingsError(f"{chosen} cannot write cues: use a chat model, with --model")
-    model = await asyncio.to_thread(_load_model, service, profile)
-    stack.push_async_callback(model.aclose)
+    model = await _open_chat_model(service, name, "write cues", stack)
     prices = _slow_adapter("models.litellm_chat").price_of(model.name)
     return CueWriter(model, cues_prompt(service)), None if prices is None else Price(*prices)
 
 
+async def open_capture_reader(
+    service: ServiceSettings, stack: AsyncExitStack, name: str | None = None
+) -> CaptureReader:
+    """Open a model to read conversations, the configured one by default.
+
+    Raise `SettingsError` if there is none or it is no chat model, or `PromptError` if its prompt is invalid.
+    """
+    return CaptureReader(
+        await _open_chat_model(service, name, "read conversations", stack), prompt_of(service, CAPTURE_PROMPT)
+    )
+
+
+async def _open_chat_model(
+    service: ServiceSettings, name: str | None, purpose: str, stack: AsyncExitStack
+) -> ChatModel:
+    chosen = name or await choose_model(service)
+    if chosen is None:
+        raise SettingsError(f"no model is configured to {purpose}: set `model`, or use --model")
+    profile = service.profile(chosen)
+    if kind_of(profile) is not ModelKind.CHAT:
+        raise SettingsError(f"{chosen} cannot {purpose}: use a chat model, with --model")
+    model = await asyncio.to_thread(_load_model, service, profile)
+    stack.push_async_callback(model.aclose)
+    return model
+
+
 def cues_prompt(service: ServiceSettings) -> Prompt:
-    """Return the prompt for cues, the shipped one if the folder has none. Raise `PromptError` if it is invalid."""
+    return prompt_of(service, CUES_PROMPT)
+
+
+def prompt_of(service: ServiceSettings, prompt_id: str) -> Prompt:
+    """Return a prompt, the shipped one if the folder has none. Raise `PromptError` if it is invalid."""
     own = load_prompts(service.prompts_dir) if service.prompts_dir else {}
-    return own.get(CUES_PROMPT) or load_prompts(default_prompts_dir())[CUES_PROMPT]
+    return own.get(prompt_id) or load_prompts(default_prompts_dir())[prompt_id]
 
 
 def _load_decision_model(service: ServiceSettings, profile: ModelProfile) -> DecisionModel:

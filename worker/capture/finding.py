@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from worker.domain.capture import CaptureSource, Change, ChangeKind, Drop, DropReason
+from worker.domain.capture import CaptureSource, Change, ChangeKind, Drop, DropReason, WindowTurn
 from worker.domain.errors import MemoryRejected
 from worker.domain.evidence import MOST_SPAN, Evidence
 from worker.domain.kinds import Language
@@ -17,7 +17,7 @@ from worker.transfer.entries import memory_from
 from .dates import named_day
 from .explicit import ExplicitRequest, explicit_requests
 from .modality import is_made_up, not_lasting
-from .window import Window, WindowTurn
+from .window import Window
 
 SOURCE = "capture"
 

@@ -20,6 +20,7 @@ from worker.domain.capture import (
     CaptureReceipt,
     CaptureSource,
     CaptureState,
+    CaptureWork,
     Change,
     ChangeKind,
     Drop,
@@ -30,13 +31,14 @@ from worker.domain.capture import (
 from worker.domain.errors import MemoryRejected
 from worker.domain.kinds import CaptureMode, ReceiptKeep
 from worker.domain.memory import Memory, Relation
-from worker.ports.capture import CaptureStore
+from worker.ports.capture import CaptureQueue, CaptureStore
 from worker.settings.injection import InjectionConfig
 from worker.store.memories import MemoryService
 
 from .finding import Found, Frame, drop, find_explicit
 from .fingerprints import is_refused
 from .nearby import Near, NearbyMemories, conflicts_of, known_as, says_same
+from .skipping import is_worth_reading, without_requests
 from .window import Window, turn_key, windows
 
 log = structlog.get_logger()
@@ -55,18 +57,26 @@ class CaptureParts:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The receipts of a capture, one for each window, and the number of the user's turns that were new."""
+    """The receipts of a capture, one for each window, and the number of the user's turns that were new.
+
+    `waiting` says whether a model reads them, too.
+    """
 
     mode: CaptureMode
     new_turns: int = 0
     receipts: tuple[CaptureReceipt, ...] = ()
+    waiting: bool = False
 
 
 class CaptureService:
-    """Reads conversations; every failure raises, and the same turns can be given again."""
+    """Reads conversations; every failure raises, and the same turns can be given again.
 
-    def __init__(self, parts: CaptureParts) -> None:
+    With `queue`, a model reads the turns later, too.
+    """
+
+    def __init__(self, parts: CaptureParts, queue: CaptureQueue | None = None) -> None:
         self._parts = parts
+        self._queue = queue
 
     async def capture(
         self, source: CaptureSource, turns: Sequence[ConversationTurn], mode: CaptureMode | None = None
@@ -79,80 +89,100 @@ class CaptureService:
         keys = [turn_key(source, turn) for turn in turns]
         known = await self._parts.captures.captured(source, keys)
         found = windows(source, turns, known, config.strip_patterns)
-        receipts = [await self._window(source, window, wanted, config) for window in found]
-        return Captured(wanted, sum(len(window.keys) for window in found), tuple(receipts))
+        receipts, waiting = list[CaptureReceipt](), False
+        for window in found:
+            waiting = await self._enqueue(source, window, wanted, config) or waiting
+            receipts.append(await self._explicit(source, window, wanted, config))
+        return Captured(wanted, sum(len(window.keys) for window in found), tuple(receipts), waiting)
 
-    async def _window(
+    async def _explicit(
         self, source: CaptureSource, window: Window, mode: CaptureMode, config: InjectionConfig
     ) -> CaptureReceipt:
-        parts = self._parts
-        frame = Frame(capture_id(source, window), source, parts.clock(), config.languages)
-        found = await self._checked(find_explicit(window, frame), source, frame.now)
+        frame = Frame(capture_id(source, window.keys), source, self._parts.clock(), config.languages)
+        found = await checked_against_store(self._parts, find_explicit(window, frame), source, frame.now)
         receipt = CaptureReceipt(
             id=frame.capture,
             at=frame.now,
             source=source,
             mode=mode,
             turns=window.keys,
-            changes=tuple(CapturedChange(change=change, id=change.memory.id) for change in found.changes),
             drops=found.drops,
+            changes=tuple(CapturedChange(change=change, id=change.memory.id) for change in found.changes),
         )
-        begun = await parts.captures.begin(receipt)
-        return await self._written(begun, config.receipt_keep) if begun.state is CaptureState.WRITING else begun
+        return await settle(self._parts, receipt)
 
-    async def _checked(self, found: Found, source: CaptureSource, now: datetime) -> Found:
-        """Return the changes that say something new."""
-        near = await self._parts.nearby.near(source, [one.memory.content for one in found.changes], now)
-        waiting = await self._parts.captures.proposals(source.tenant, now)
-        refusals = await self._parts.captures.refusals(source.tenant)
-        salt = await self._parts.captures.salt() if refusals else ""
-        kept: list[Change] = []
-        drops = list(found.drops)
-        for change, others in zip(found.changes, near, strict=True):
-            reason = _needless(change, others, kept, waiting)
-            if reason is None and is_refused(change.memory, refusals, salt, only_lasting=False):
-                reason = drop(DropReason.REJECTED_BEFORE, change.memory.content)
-            if reason is not None:
-                drops.append(reason)
-            else:
-                kept.append(change.model_copy(update={"conflicts": conflicts_of(change.memory, others)}))
-        return Found(tuple(kept), tuple(drops))
+    async def _enqueue(self, source: CaptureSource, window: Window, mode: CaptureMode, config: InjectionConfig) -> bool:
+        """Let a model read the window later, unless there is nothing in it; return whether it will."""
+        rest = without_requests(window, config.languages)
+        if self._queue is None or not is_worth_reading(rest, config.languages):
+            return False
+        work_id = capture_id(source, window.keys, "read")
+        work = CaptureWork(id=work_id, source=source, mode=mode, window=rest.turns)
+        await self._queue.put(work, self._parts.clock())
+        return True
 
-    async def _written(self, receipt: CaptureReceipt, keep: ReceiptKeep) -> CaptureReceipt:
-        """Write or propose the changes of a receipt that is kept, and finish it."""
-        if receipt.mode is CaptureMode.REVIEW:
-            return await self._proposed(receipt, keep)
-        done = []
-        drops = list(receipt.drops)
-        for one in receipt.changes:
-            try:
-                memory_id, stored = await write(self._parts, receipt.source.tenant, one.change)
-                done.append(one.model_copy(update={"id": memory_id, "stored": stored}))
-            except MemoryRejected:
-                drops.append(drop(DropReason.BAD_TARGET, one.change.memory.content, one.change.target))
-        return await self._finished(receipt, done, drops, [], keep)
 
-    async def _proposed(self, receipt: CaptureReceipt, keep: ReceiptKeep) -> CaptureReceipt:
-        waiting = await self._parts.captures.proposals(receipt.source.tenant, receipt.at)
-        free = max(0, MOST_PROPOSALS - len(waiting))
-        made = [_proposal(receipt, one.change) for one in receipt.changes]
-        over = [drop(DropReason.INBOX_FULL, one.change.memory.content) for one in made[free:]]
-        changes = [CapturedChange(change=one.change, stored=Stored.PROPOSED, id=one.id) for one in made[:free]]
-        return await self._finished(receipt, changes, [*receipt.drops, *over], made[:free], keep)
+async def checked_against_store(parts: CaptureParts, found: Found, source: CaptureSource, now: datetime) -> Found:
+    """Return the changes that say something new."""
+    near = await parts.nearby.near(source, [one.memory.content for one in found.changes], now)
+    waiting = await parts.captures.proposals(source.tenant, now)
+    refusals = await parts.captures.refusals(source.tenant)
+    salt = await parts.captures.salt() if refusals else ""
+    kept: list[Change] = []
+    drops = list(found.drops)
+    for change, others in zip(found.changes, near, strict=True):
+        rest = [near for near in others if near.memory.id != change.target]
+        reason = _needless(change, rest, kept, waiting)
+        if reason is None and is_refused(change.memory, refusals, salt, only_lasting=False):
+            reason = drop(DropReason.REJECTED_BEFORE, change.memory.content)
+        if reason is not None:
+            drops.append(reason)
+        else:
+            kept.append(change.model_copy(update={"conflicts": conflicts_of(change.memory, rest)}))
+    return Found(tuple(kept), tuple(drops))
 
-    async def _finished(
-        self,
-        receipt: CaptureReceipt,
-        changes: Sequence[CapturedChange],
-        drops: Sequence[Drop],
-        proposals: Sequence[Proposal],
-        keep: ReceiptKeep,
-    ) -> CaptureReceipt:
-        update = {"state": CaptureState.DONE, "changes": tuple(changes), "drops": tuple(drops)}
-        finished = receipt.model_copy(update=update)
-        await self._parts.captures.finish(_kept(finished, keep), proposals)
-        log.info("captured", changes=len(changes), left_out=len(drops), mode=receipt.mode.value)
-        return finished
+
+async def settle(parts: CaptureParts, receipt: CaptureReceipt) -> CaptureReceipt:
+    """Write or propose the changes of a capture, and finish it; one that was settled before stays as it is."""
+    begun = await parts.captures.begin(receipt)
+    if begun.state is not CaptureState.WRITING:
+        return begun
+    keep = parts.config_for(begun.source.agent_id).receipt_keep
+    if begun.mode is CaptureMode.REVIEW:
+        return await _proposed(parts, begun, keep)
+    done = []
+    drops = list(begun.drops)
+    for one in begun.changes:
+        try:
+            memory_id, stored = await write(parts, begun.source.tenant, one.change)
+            done.append(one.model_copy(update={"id": memory_id, "stored": stored}))
+        except MemoryRejected:
+            drops.append(drop(DropReason.BAD_TARGET, one.change.memory.content, one.change.target))
+    return await _finished(parts, begun, done, drops, [], keep)
+
+
+async def _proposed(parts: CaptureParts, receipt: CaptureReceipt, keep: ReceiptKeep) -> CaptureReceipt:
+    waiting = await parts.captures.proposals(receipt.source.tenant, receipt.at)
+    free = max(0, MOST_PROPOSALS - len(waiting))
+    made = [_proposal(receipt, one.change) for one in receipt.changes]
+    over = [drop(DropReason.INBOX_FULL, one.change.memory.content) for one in made[free:]]
+    changes = [CapturedChange(change=one.change, stored=Stored.PROPOSED, id=one.id) for one in made[:free]]
+    return await _finished(parts, receipt, changes, [*receipt.drops, *over], made[:free], keep)
+
+
+async def _finished(
+    parts: CaptureParts,
+    receipt: CaptureReceipt,
+    changes: Sequence[CapturedChange],
+    drops: Sequence[Drop],
+    proposals: Sequence[Proposal],
+    keep: ReceiptKeep,
+) -> CaptureReceipt:
+    update = {"state": CaptureState.DONE, "changes": tuple(changes), "drops": tuple(drops)}
+    finished = receipt.model_copy(update=update)
+    await parts.captures.finish(_kept(finished, keep), proposals)
+    log.info("captured", changes=len(changes), left_out=len(drops), mode=receipt.mode.value)
+    return finished
 
 
 async def write(parts: CaptureParts, tenant: str, change: Change) -> tuple[str, Stored]:
@@ -172,9 +202,9 @@ def with_target(change: Change) -> Memory:
     return change.memory.model_copy(update={"relations": relations})
 
 
-def capture_id(source: CaptureSource, window: Window) -> str:
-    """Return the id of a capture, which follows from its turns."""
-    parts = json.dumps([source.tenant, source.user, source.agent_id, window.keys])
+def capture_id(source: CaptureSource, keys: Sequence[str], *more: str) -> str:
+    """Return the id of a capture, which follows from its turns and how they were read."""
+    parts = json.dumps([source.tenant, source.user, source.agent_id, list(keys), *more])
     return "c" + hashlib.sha256(parts.encode()).hexdigest()[:24]
 
 

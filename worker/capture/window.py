@@ -5,11 +5,10 @@ import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from hooks.contract import as_utc
 from hooks.contract.capture import ConversationTurn
-from worker.domain.capture import CaptureSource
+from worker.domain.capture import CaptureSource, WindowTurn
 from worker.query.noise import separated, written
 from worker.text.excerpts import shortened
 from worker.text.invisible import without_invisible
@@ -52,18 +51,6 @@ _INTRODUCING = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 """A line that introduces the words of others."""
-
-
-@dataclass(frozen=True, slots=True)
-class WindowTurn:
-    """A turn as it is read: `text` is what was typed. Only `evidence` may be cited."""
-
-    key: str
-    id: str
-    role: str
-    text: str
-    at: datetime | None
-    evidence: bool
 
 
 @dataclass(frozen=True, slots=True)

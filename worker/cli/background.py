@@ -19,7 +19,7 @@ from worker.settings.injection import Settings
 from worker.text.counts import counted
 
 from .backend import open_client
-from .checks import cues_in_words
+from .checks import captures_in_words, cues_in_words
 from .options import settings_of
 from .output import answer, fail
 from .supervision import log_file, service_command, supervisor_of
@@ -81,10 +81,12 @@ def status(context: typer.Context) -> None:
         "log": str(log_file(settings)),
         "kept_by": supervisor.title if supervisor is not None else None,
         "cues": health["cues"],
+        "captures": health.get("captures"),
     }
     deciding = health["model"] or "the relevance model"
     kept = f", and {supervisor.title} keeps it running" if supervisor is not None else ""
     cues = f"; cues: {cues_in_words(health['cues'])}" if health["cues"] else ""
+    cues += f"; capture: {captures_in_words(health['captures'])}" if health.get("captures") else ""
     answer(fields, f"running (pid {health['pid']}): {counted(store['points'])}, {deciding} decides{kept}{cues}")
 
 

@@ -40,3 +40,14 @@ def cues_in_words(progress: dict[str, Any]) -> str:
         return f"not written yet, {today}"
     last = datetime.fromisoformat(progress["last_run"])
     return f"{counted(progress['without_cues'] or 0)} without cues, last run {last:%Y-%m-%d %H:%M} UTC, {today}"
+
+
+def captures_in_words(progress: dict[str, Any]) -> str:
+    """Return what a model read of conversations today, and whether a limit stops it."""
+    calls, most = progress["calls"], progress["most_calls"]
+    tokens, most_tokens = progress["tokens"], progress["most_tokens"]
+    spent = (
+        "; the limit of today is reached" if progress["waiting"] and (calls >= most or tokens >= most_tokens) else ""
+    )
+    used = f"{calls} of {most} calls and {tokens} of {most_tokens} tokens today"
+    return f"{used}, {progress['memories']} memories or proposals, {progress['waiting']} waiting{spent}"

@@ -16,7 +16,7 @@ from worker.operations.registry import HEALTH, INJECT, STORE_INFO
 from worker.settings.injection import Settings
 
 from .backend import is_served, open_client
-from .checks import Check, cues_in_words, report
+from .checks import Check, captures_in_words, cues_in_words, report
 from .options import settings_or_fault
 from .output import timing
 from .store import damage_text
@@ -71,6 +71,7 @@ def _findings(health: dict[str, Any]) -> list[Check]:
         Check("relevance model", not health["relevance_model"].startswith("broken"), health["relevance_model"]),
         Check("model", True, health["model"] or _without_model(health["relevance_model"])),
         *([_cues(health["cues"])] if health["cues"] else []),
+        *([_captures(health["captures"])] if health.get("captures") else []),
     ]
 
 
@@ -80,6 +81,12 @@ def _cues(progress: dict[str, Any]) -> Check:
     if progress["fault"]:
         details.append(f"the last run failed: {progress['fault']}")
     return Check("cues", progress["failures"] < MOST_FAILURES, "; ".join(details))
+
+
+def _captures(progress: dict[str, Any]) -> Check:
+    """Check the model that reads conversations; a failed reading is repeated."""
+    fault = f"; the last reading failed: {progress['fault']}" if progress["fault"] else ""
+    return Check("capture", progress["failures"] < MOST_FAILURES, captures_in_words(progress) + fault)
 
 
 def _paused(health: dict[str, Any], *, wrong: bool) -> Iterator[Check]:

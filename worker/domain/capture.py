@@ -1,5 +1,7 @@
 """Captures: what was found in turns of a conversation, what became of it, and what is never proposed again."""
 
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from pydantic import Field
@@ -41,7 +43,6 @@ class DropReason(StrEnum):
     BAD_TARGET = "bad_target"
     OVER_LIMIT = "over_limit"
     INBOX_FULL = "inbox_full"
-    INSTRUCTION = "instruction"
 
 
 class Drop(DomainModel):
@@ -141,3 +142,53 @@ class Refusal(DomainModel):
     words: frozenset[str] = Field(default_factory=frozenset)
     owner: Key
     lasting: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTurn:
+    """A turn as it is read: `text` is what was typed. Only `evidence` may be cited."""
+
+    key: str
+    id: str
+    role: str
+    text: str
+    at: datetime | None
+    evidence: bool
+
+
+class CaptureWork(DomainModel):
+    """Turns that a model reads later, after `attempts` that failed."""
+
+    id: Key
+    source: CaptureSource
+    mode: CaptureMode
+    window: tuple[WindowTurn, ...] = ()
+    attempts: int = 0
+
+
+class CaptureReading(DomainModel):
+    """What a model read: changes to write, what was left out, and what the call took."""
+
+    changes: tuple[Change, ...] = ()
+    drops: tuple[Drop, ...] = ()
+    model: Text
+    prompt: Key
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureProgress:
+    """What models read today, within the limits of the day; `waiting` pieces of work are left.
+
+    `failures` in a row are the last ones, with `fault`.
+    """
+
+    most_calls: int = 0
+    calls: int = 0
+    most_tokens: int = 0
+    tokens: int = 0
+    memories: int = 0
+    waiting: int = 0
+    failures: int = 0
+    fault: str | None = None

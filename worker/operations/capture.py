@@ -5,14 +5,15 @@ from itertools import chain
 
 from hooks.contract import Reason
 from hooks.contract.capture import CapturedChange, CaptureRequest, CaptureResult, LeftOutChange
+from worker.capture.model_capture import ModelCapture
 from worker.capture.review import CaptureReview
-from worker.capture.service import Captured, CaptureService
-from worker.domain.capture import CaptureReceipt, CaptureSource
+from worker.capture.service import Captured, CaptureParts, CaptureService, settle
+from worker.domain.capture import CaptureReading, CaptureReceipt, CaptureSource, CaptureWork
 from worker.domain.deadline import Deadline
 from worker.domain.errors import OperationError
 from worker.domain.kinds import CaptureMode
 from worker.domain.operation import AnyHandler
-from worker.ports.capture import CaptureStore
+from worker.ports.capture import CaptureQueue
 
 from . import registry
 from .requests import AcceptRequest, CaptureIdRequest, CapturesRequest, IdRequest, ProposalsRequest
@@ -22,12 +23,14 @@ NO_SERVICE = "captures need a running service; start one with `meeseeks start`"
 
 
 class CaptureOperations:
-    """What captures are kept in and made by."""
+    """Without `queue` and `model`, only what people ask to be remembered is captured."""
 
-    def __init__(self, service: CaptureService, review: CaptureReview, captures: CaptureStore) -> None:
-        self._service = service
-        self._review = review
-        self._captures = captures
+    def __init__(self, parts: CaptureParts, queue: CaptureQueue | None, model: ModelCapture | None) -> None:
+        self._parts = parts
+        self._service = CaptureService(parts, queue)
+        self._review = CaptureReview(parts)
+        self._captures = parts.captures
+        self._model = model
 
     def handlers(self) -> tuple[AnyHandler, ...]:
         return (
@@ -35,6 +38,8 @@ class CaptureOperations:
             registry.CAPTURES.bind(self.captures),
             registry.CAPTURE_SHOW.bind(self.show),
             registry.CAPTURE_UNDO.bind(self.undo),
+            registry.CAPTURE_READ.bind(self.read),
+            registry.CAPTURE_SETTLE.bind(self.settle),
             registry.PROPOSALS.bind(self.proposals),
             registry.PROPOSAL_ACCEPT.bind(self.accept),
             registry.PROPOSAL_REJECT.bind(self.reject),
@@ -53,6 +58,14 @@ class CaptureOperations:
 
     async def undo(self, request: CaptureIdRequest, deadline: Deadline) -> CaptureReceipt:
         return await self._review.undo(request.tenant, request.id)
+
+    async def read(self, request: CaptureWork, deadline: Deadline) -> CaptureReading:
+        if self._model is None:
+            raise OperationError(Reason.BAD_REQUEST, "no model is configured to read conversations")
+        return await self._model.read(request, deadline)
+
+    async def settle(self, request: CaptureReceipt, deadline: Deadline) -> CaptureReceipt:
+        return await settle(self._parts, request)
 
     async def proposals(self, request: ProposalsRequest, deadline: Deadline) -> ProposalList:
         return ProposalList(proposals=await self._review.proposals(request.tenant, request.user))
@@ -84,6 +97,7 @@ def result_of(captured: Captured) -> CaptureResult:
     return CaptureResult(
         mode=captured.mode.value,
         new_turns=captured.new_turns,
+        waiting=captured.waiting,
         captures=tuple(receipt.id for receipt in captured.receipts),
         changes=tuple(chain.from_iterable(map(_changes, captured.receipts))),
         left_out=tuple(

@@ -4,7 +4,7 @@ from hooks.contract import InjectionRequest, InjectionResult, SessionEvent, Sess
 from hooks.contract.capture import CaptureRequest, CaptureResult
 from hooks.contract.usage import AnswerReport, AnswerReportResult
 from hooks.protocol import wire
-from worker.domain.capture import CaptureReceipt
+from worker.domain.capture import CaptureReading, CaptureReceipt, CaptureWork
 from worker.domain.operation import JsonObject, Operation
 from worker.domain.receipt import Receipt
 from worker.receipts.case_models import LabelledCase
@@ -32,6 +32,8 @@ CAPTURE = Operation(wire.CAPTURE, CaptureRequest, CaptureResult, writes=True)
 CAPTURES = Operation("captures", requests.CapturesRequest, results.CaptureList)
 CAPTURE_SHOW = Operation("capture_show", requests.CaptureIdRequest, CaptureReceipt)
 CAPTURE_UNDO = Operation("capture_undo", requests.CaptureIdRequest, CaptureReceipt, writes=True)
+CAPTURE_READ = Operation("capture_read", CaptureWork, CaptureReading)
+CAPTURE_SETTLE = Operation("capture_settle", CaptureReceipt, CaptureReceipt, writes=True)
 PROPOSALS = Operation("proposals", requests.ProposalsRequest, results.ProposalList)
 PROPOSAL_ACCEPT = Operation("proposal_accept", requests.AcceptRequest, results.AcceptResult, writes=True)
 PROPOSAL_REJECT = Operation("proposal_reject", requests.IdRequest, results.RejectResult, writes=True)

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, PlainSerializer
 
 from hooks.contract import Reason
 from hooks.contract.memories import RecalledMemory
-from worker.domain.capture import CaptureReceipt, Proposal
+from worker.domain.capture import CaptureProgress, CaptureReceipt, Proposal
 from worker.domain.cue_progress import CueProgress
 from worker.domain.memory import Memory, MemoryType
 from worker.domain.model_profile import ModelState
@@ -198,6 +198,7 @@ class HealthResult(BaseModel):
     models: list[ModelState]
     settings: dict[str, Any]
     cues: CueProgress | None = None
+    captures: CaptureProgress | None = None
 
 
 class StoreJobResult(BaseModel):

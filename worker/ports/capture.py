@@ -1,10 +1,10 @@
 """The protocol for what is kept about captures."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
-from worker.domain.capture import CaptureReceipt, CaptureSource, Proposal, Refusal
+from worker.domain.capture import CaptureProgress, CaptureReceipt, CaptureSource, CaptureWork, Proposal, Refusal
 
 
 class CaptureStore(Protocol):
@@ -52,4 +52,28 @@ class CaptureStore(Protocol):
 
     async def salt(self) -> str:
         """Return the key of fingerprints, the same for all workers."""
+        ...
+
+
+class CaptureQueue(Protocol):
+    """Keep what models read later, shared by all workers, and count it by day. Methods raise `QueueError`."""
+
+    async def put(self, work: CaptureWork, due: datetime) -> None:
+        """Keep a piece of work, instead of one with its id."""
+        ...
+
+    async def claim(self, now: datetime, lease: timedelta) -> CaptureWork | None:
+        """Return work that is due, which nobody else gets until the lease ends."""
+        ...
+
+    async def done(self, work_id: str) -> None: ...
+
+    async def take_call(self, now: datetime, tokens: int) -> bool:
+        """Count a call and its estimated tokens before it is made; return `False` if a limit of the day is reached."""
+        ...
+
+    async def read(self, now: datetime) -> CaptureProgress: ...
+
+    async def ended(self, now: datetime, *, memories: int, fault: str | None) -> None:
+        """Count what a call led to, and note its failure."""
         ...

@@ -72,6 +72,19 @@ class ServiceSettings(SettingsModel):
         description="Maximum calls of `model` per day that write cues for new memories in the background, for five "
         "memories each; 0: none. Without a configured `model`, there are none either.",
     )
+    capture_calls_per_day: int = Field(
+        default=200,
+        ge=0,
+        le=1_000_000,
+        description="Maximum calls of `model` per day that read conversations, for agents with `capture`; 0: none. "
+        "Without a configured `model`, only what people ask to be remembered is captured.",
+    )
+    capture_tokens_per_day: int = Field(
+        default=1_000_000,
+        ge=0,
+        le=1_000_000_000,
+        description="Maximum tokens per day that these calls read and write.",
+    )
     model_api_base: str | None = Field(default=None, description="Base URL of the model server.")
     model_api_key: str | None = Field(
         default=None, repr=False, description="API key of the model server; providers' own variables work too."

@@ -30,7 +30,7 @@ from worker.receipts.cases import case_of
 from worker.settings.injection import InjectionConfig
 from worker.triage.prompt_files import default_prompts_dir, load_prompts
 
-PROMPT_PAGES = {"usage": "feedback.md"}
+PROMPT_PAGES = {"usage": "feedback.md", "capture": "capture.md"}
 DOCS = ROOT / "docs"
 
 

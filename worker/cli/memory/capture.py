@@ -28,6 +28,11 @@ WHY = {
     "rejected_before": "was rejected or deleted before",
     "inbox_full": "too many proposals wait; review them first",
     "malformed": "cannot be stored",
+    "not_said_by_user": "not said by the user",
+    "unsupported": "not what the user's words say",
+    "example_name": "holds a name from an example",
+    "shown_before": "the session was shown it",
+    "over_limit": "more than three things at once",
     "bad_target": "what it replaces was changed meanwhile",
 }
 

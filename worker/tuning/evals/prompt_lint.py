@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from worker.capture.reading import CAPTURE_PROMPT
 from worker.triage.answer_parsing import Choice, parse_choice
 from worker.triage.cue_writer import CUES_PROMPT
 from worker.triage.live_selector import DECISION_PROMPT, TRIAGE_PROMPT
@@ -18,7 +19,12 @@ MOST_PREFIX_SHARE = 0.5
 
 MOST_TEMPERATURE = 0.3
 
-NEEDED = {TRIAGE_PROMPT: ("task", "candidates"), DECISION_PROMPT: ("candidate",), CUES_PROMPT: ("memories",)}
+NEEDED = {
+    TRIAGE_PROMPT: ("task", "candidates"),
+    DECISION_PROMPT: ("candidate",),
+    CUES_PROMPT: ("memories",),
+    CAPTURE_PROMPT: ("candidates", "turns"),
+}
 """Variables that the section '# User' must use."""
 
 _NUMBERED = re.compile(r"^\[(\d+)\] ", re.MULTILINE)

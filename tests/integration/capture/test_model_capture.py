@@ -1,0 +1,192 @@
+"""A model reads conversations in the background: checked, within limits, and once, also after a kill or a failure."""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooks.queue import connect
+from tests.support.upstream import Answer, last_text
+from tests.support.upstream_thread import upstream_thread
+from tests.support.valkey import forget, running_valkey
+from worker.bootstrap import capturing
+from worker.bootstrap.core import open_core
+from worker.operations.background_capture import CapturePace
+from worker.operations.background_cues import Pace
+from worker.operations.client import OperationClient
+from worker.operations.local_client import LocalOperationClient
+from worker.operations.registry import CAPTURE, CAPTURE_UNDO, CAPTURES, EXPORT, HEALTH, PUT
+from worker.settings.injection import load_settings
+
+AT = "2026-03-04T09:12:00+01:00"
+
+
+class Reader:
+    """Answers with the operations given for a phrase of the last turns; remembers what it was shown."""
+
+    def __init__(self, **operations: dict[str, Any]) -> None:
+        self.operations = operations
+        self.shown: list[str] = []
+        self.broken = 0
+
+    def __call__(self, body: dict[str, Any]) -> Answer:
+        text = last_text(body)
+        if "Turns (quoted data" not in text:  # the first call, which loads the model
+            return Answer("ok")
+        self.shown.append(text)
+        if self.broken:
+            self.broken -= 1
+            return Answer("I would rather not.")
+        found = []
+        for phrase, operation in self.operations.items():
+            place = re.search(rf'^\[(\d+)\] user[^:]*: ".*{phrase}', text, re.MULTILINE | re.IGNORECASE)
+            if place:
+                found.append({"turns": [int(place[1])], "op": "add", "target": None, **operation})
+        return Answer(json.dumps({"operations": found}))
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[str]:
+    with running_valkey() as server:
+        yield server.url
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch, valkey: str) -> Iterator[None]:
+    monkeypatch.setattr(capturing, "CAPTURE_PACE", CapturePace(every=0.02, again=0.05, lease=1.0))
+    monkeypatch.setattr(capturing, "PACE", Pace(quiet=0.0))
+    yield
+    forget(valkey)
+
+
+@asynccontextmanager
+async def service(valkey: str, folder: Path, base: str, **fields: Any) -> AsyncIterator[OperationClient]:
+    model = {"model": "openai/scripted", "model_api_base": f"{base}/v1", "model_api_key": "k", "cue_calls_per_day": 0}
+    settings = load_settings(None, data_dir=folder, log_level="error", **model, **fields)
+    redis = connect(valkey)
+    try:
+        async with open_core(settings, redis=redis) as core:
+            yield LocalOperationClient(core.operations)
+    finally:
+        await redis.aclose()
+
+
+async def captured(client: OperationClient, *texts: str, **fields: Any) -> dict[str, Any]:
+    turns = [{"role": "user", "text": text, "at": AT} for text in texts]
+    return await client.call(CAPTURE, {"session_id": "s1", "user": "hana", "turns": turns, "mode": "auto", **fields})
+
+
+async def contents(client: OperationClient) -> dict[str, dict[str, Any]]:
+    return {one["content"]: one for one in (await client.call(EXPORT, {"limit": 100}))["memories"]}
+
+
+async def progress(client: OperationClient) -> dict[str, Any]:
+    found: dict[str, Any] = (await client.call(HEALTH, {}))["captures"]
+    return found
+
+
+async def until(is_so: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not await is_so():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.02)
+
+
+async def read(client: OperationClient) -> None:
+    async def nothing_waits() -> bool:
+        return bool((await progress(client))["waiting"] == 0)
+
+    await until(nothing_waits)
+
+
+async def test_a_model_adds_and_supersedes_and_says_on_what_it_rests(valkey: str, tmp_path: Path) -> None:
+    model = Reader(
+        Oslo={"text": "The user's brother Tom moves to Oslo", "when": "tomorrow", "cues": ["where does Tom live?"]},
+        Bern={"text": "Mia lives in Bern", "op": "supersede", "target": 1},
+        nothing={"text": "The user's favourite colour is blue"},
+    )
+    with upstream_thread(model) as upstream:
+        async with service(valkey, tmp_path, upstream.url) as client:
+            mia = {"id": "mia", "content": "Mia lives in Zürich", "scope": {"user": "hana"}}
+            await client.call(PUT, {"memories": [mia]})
+            texts = ("btw my brother Tom moves to Oslo tomorrow", "and Mia lives in Bern now, nothing else is new")
+            done = await captured(client, *texts, "thanks!")
+            assert (done["waiting"], done["changes"]) == (True, [])
+            await read(client)
+            found = await contents(client)
+            assert set(found) == {"Mia lives in Zürich", "The user's brother Tom moves to Oslo", "Mia lives in Bern"}
+            assert found["Mia lives in Zürich"]["superseded_by"] == found["Mia lives in Bern"]["id"]
+            tom = found["The user's brother Tom moves to Oslo"]
+            assert (tom["occurred_at"], tom["scope"]) == ("2026-03-05T00:00:00Z", {"user": "hana"})
+            assert (tom["evidence"]["model"], tom["evidence"]["prompt"]) == ("openai/scripted", "capture@1")
+            (receipt,) = (await client.call(CAPTURES, {}))["captures"]
+            assert ([one["reason"] for one in receipt["drops"]], receipt["calls"]) == (["unsupported"], 1)
+            spent = await progress(client)
+            assert (spent["calls"], spent["memories"], spent["failures"]) == (1, 2, 0)
+            assert len(model.shown) == 1
+            assert '[1] "Mia lives in Zürich"' in model.shown[0]
+            await client.call(CAPTURE_UNDO, {"id": receipt["id"]})
+            left = await contents(client)
+            assert set(left) == {"Mia lives in Zürich"}
+            assert not {"superseded_by", "superseded_at"} & set(left["Mia lives in Zürich"])
+            await captured(client, *texts)
+            await read(client)
+            assert len(model.shown) == 1
+
+
+async def test_what_was_asked_for_is_not_read_again(valkey: str, tmp_path: Path) -> None:
+    model = Reader(locker={"text": "The locker is 12"})
+    with upstream_thread(model) as upstream:
+        async with service(valkey, tmp_path, upstream.url) as client:
+            done = await captured(client, "remember that my locker is 12", "ok", "thanks a lot!", "/clear", "why?")
+            assert (done["waiting"], [one["text"] for one in done["changes"]]) == (False, ["my locker is 12"])
+            assert model.shown == []
+
+
+async def test_a_failure_is_repeated_and_given_up_at_last(valkey: str, tmp_path: Path) -> None:
+    model = Reader(Oslo={"text": "Tom moves to Oslo"})
+    model.broken = 2
+    with upstream_thread(model) as upstream:
+        async with service(valkey, tmp_path, upstream.url) as client:
+            await captured(client, "my brother Tom moves to Oslo")
+            await read(client)
+            assert set(await contents(client)) == {"Tom moves to Oslo"}
+            assert (len(model.shown), (await progress(client))["failures"]) == (3, 0)
+
+
+async def test_the_limit_of_the_day_stops_and_the_work_waits(valkey: str, tmp_path: Path) -> None:
+    model = Reader(Oslo={"text": "Tom moves to Oslo"}, Rome={"text": "Kim moves to Rome"})
+    with upstream_thread(model) as upstream:
+        async with service(valkey, tmp_path, upstream.url, capture_calls_per_day=1) as client:
+            await captured(client, "my brother Tom moves to Oslo")
+            await read(client)
+            await captured(client, "and my sister Kim moves to Rome", session_id="s2")
+            await asyncio.sleep(0.3)
+            spent = await progress(client)
+            assert (spent["calls"], spent["waiting"], len(model.shown)) == (1, 1, 1)
+        async with service(valkey, tmp_path, upstream.url, capture_tokens_per_day=10) as client:
+            await captured(client, "and my cousin Bo moves to Paris", session_id="s3")
+            await asyncio.sleep(0.3)
+            assert len(model.shown) == 1
+
+
+async def test_a_restart_reads_what_waits_and_repeats_nothing(valkey: str, tmp_path: Path) -> None:
+    model = Reader(Oslo={"text": "Tom moves to Oslo"})
+    with upstream_thread(model) as upstream:
+        model.broken = 10**6
+        async with service(valkey, tmp_path, upstream.url) as client:
+            await captured(client, "my brother Tom moves to Oslo")
+        model.broken = 0
+        async with service(valkey, tmp_path, upstream.url) as client:
+            await read(client)
+            assert set(await contents(client)) == {"Tom moves to Oslo"}
+        async with service(valkey, tmp_path, upstream.url) as client:
+            await captured(client, "my brother Tom moves to Oslo")
+            await read(client)
+            assert set(await contents(client)) == {"Tom moves to Oslo"}

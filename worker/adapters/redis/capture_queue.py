@@ -1,0 +1,100 @@
+"""What models read later, in Redis: one hash of work as JSON, one sorted set of when it is due, and a hash per day."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from worker.domain.capture import CaptureProgress, CaptureWork
+
+from .faults import redis_errors
+
+WORK_KEY = "meeseeks:capture-work"
+DUE_KEY = "meeseeks:capture-due"
+LAST_KEY = "meeseeks:capture-last"
+DAY_PREFIX = "meeseeks:capture-day:"
+TIMEOUT_S = 2.0
+DAY_KEPT_S = 2 * 86_400
+WORK_KEPT_S = 30 * 86_400
+
+CLAIM = """
+local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, 1)
+if #ids == 0 then return false end
+local work = redis.call('HGET', KEYS[2], ids[1])
+if not work then redis.call('ZREM', KEYS[1], ids[1]) return false end
+redis.call('ZADD', KEYS[1], ARGV[2], ids[1])
+return work
+"""
+"""KEYS: due, work. ARGV: now and the end of the lease, in ms."""
+
+TAKE = """
+local calls = tonumber(redis.call('HGET', KEYS[1], 'calls') or '0')
+local tokens = tonumber(redis.call('HGET', KEYS[1], 'tokens') or '0')
+if calls >= tonumber(ARGV[1]) or tokens + tonumber(ARGV[3]) > tonumber(ARGV[2]) then return 0 end
+redis.call('HINCRBY', KEYS[1], 'calls', 1)
+redis.call('HINCRBY', KEYS[1], 'tokens', ARGV[3])
+redis.call('EXPIRE', KEYS[1], ARGV[4])
+return 1
+"""
+"""KEYS: day. ARGV: most calls, most tokens, tokens, seconds."""
+
+
+class RedisCaptureQueue:
+    """Implement `worker.ports.capture.CaptureQueue`. Methods raise `QueueError` within `TIMEOUT_S` seconds."""
+
+    def __init__(self, redis: Any, most_calls: int, most_tokens: int) -> None:
+        self._redis = redis
+        self._most_calls = most_calls
+        self._most_tokens = most_tokens
+
+    async def put(self, work: CaptureWork, due: datetime) -> None:
+        async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hset(WORK_KEY, work.id, work.model_dump_json())
+            pipe.zadd(DUE_KEY, {work.id: _ms(due)})
+            for key in (WORK_KEY, DUE_KEY):
+                pipe.expire(key, WORK_KEPT_S)
+            await pipe.execute()
+
+    async def claim(self, now: datetime, lease: timedelta) -> CaptureWork | None:
+        async with redis_errors(TIMEOUT_S):
+            found = await self._redis.eval(CLAIM, 2, DUE_KEY, WORK_KEY, _ms(now), _ms(now + lease))
+        return CaptureWork.model_validate_json(found) if found else None
+
+    async def done(self, work_id: str) -> None:
+        async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
+            pipe.zrem(DUE_KEY, work_id).hdel(WORK_KEY, work_id)
+            await pipe.execute()
+
+    async def take_call(self, now: datetime, tokens: int) -> bool:
+        limits = self._most_calls, self._most_tokens, tokens, DAY_KEPT_S
+        async with redis_errors(TIMEOUT_S):
+            return bool(await self._redis.eval(TAKE, 1, _day(now), *limits))
+
+    async def ended(self, now: datetime, *, memories: int, fault: str | None) -> None:
+        async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hincrby(_day(now), "memories", memories)
+            pipe.expire(_day(now), DAY_KEPT_S)
+            pipe.hset(LAST_KEY, "fault", fault or "")
+            pipe.hincrby(LAST_KEY, "failures", 1) if fault else pipe.hset(LAST_KEY, "failures", 0)
+            pipe.expire(LAST_KEY, WORK_KEPT_S)
+            await pipe.execute()
+
+    async def read(self, now: datetime) -> CaptureProgress:
+        async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hgetall(_day(now)).hgetall(LAST_KEY).zcard(DUE_KEY)
+            day, last, waiting = await pipe.execute()
+        counts = {key.decode(): int(value) for key, value in day.items()}
+        return CaptureProgress(
+            most_calls=self._most_calls,
+            most_tokens=self._most_tokens,
+            **{name: counts.get(name, 0) for name in ("calls", "tokens", "memories")},
+            waiting=waiting,
+            failures=int(last.get(b"failures", 0)),
+            fault=last.get(b"fault", b"").decode() or None,
+        )
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def _day(now: datetime) -> str:
+    return DAY_PREFIX + now.astimezone(UTC).date().isoformat()
