@@ -17,14 +17,11 @@ from hooks.contract import (
     WireModel,
 )
 from worker.domain.cues import Cues
-from worker.domain.memory import DomainModel, Memory, MemoryScope, MemoryType, Relation
+from worker.domain.memory import DomainModel, MemoryScope, MemoryType, Relation
 from worker.operations.requests import MAX_BATCH, TenantRequest
 from worker.receipts.case_models import Labels
 from worker.receipts.replay_models import ReplayRequest
 from worker.receipts.search import ReceiptFilter
-
-MOST_REPORTED = 1000
-"""Most rejected entries that an import report lists."""
 
 MOST_REPLAYS, MOST_REPLAYING_MS = 100, 600_000
 """Limits of one replay request: receipts and milliseconds."""
@@ -123,38 +120,6 @@ class AcceptBody(TenantRequest):
     """`text` replaces the text of the proposal."""
 
     text: Text | None = Field(default=None, min_length=1)
-
-
-class RejectedEntry(BaseModel):
-    """What became of an entry of an imported file. `line` counts from 1; 0 means the whole file."""
-
-    line: int
-    reason: str
-
-
-class ImportReport(BaseModel):
-    """The result of an import. A dry run stores nothing and only counts `read`."""
-
-    read: int = 0
-    created: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    without_vector: int = 0
-    rejected_before: int = Field(
-        default=0, description="Number of memories that were rejected, or deleted after they were captured."
-    )
-    refused: int = 0
-    rejected: list[RejectedEntry] = Field(
-        default_factory=list, description=f"The first {MOST_REPORTED} rejected entries."
-    )
-    omitted: int = Field(default=0, description="Number of parts that were left out on purpose.")
-    left_out: list[RejectedEntry] = Field(default_factory=list, description=f"The first {MOST_REPORTED} of these.")
-    changed: int = Field(default=0, description="Number of remarks about values that were not kept.")
-    notes: list[RejectedEntry] = Field(default_factory=list, description=f"The first {MOST_REPORTED} of these.")
-    types: dict[str, int] = Field(default_factory=dict, description="Number of memories read, by type.")
-    memories: list[Memory] = Field(
-        default_factory=list, description=f"In a dry run, the first {MOST_REPORTED} memories as they would be stored."
-    )
 
 
 class ReceiptsQuery(ReceiptFilter):

@@ -33,8 +33,10 @@ from worker.ports.models import Embedder, Selector
 from worker.ports.state import DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import Recipe, StoreEngine, StoreGenerations, WholeStore
 from worker.recall.recall import Recall
+from worker.recall.standing import Standings
 from worker.recall.thresholds import read_calibration, without_thresholds
 from worker.receipts.answer_usage import AnswerUsage, AnswerUsageParts
+from worker.receipts.asking import MemoryQuestions
 from worker.receipts.replay import Build, Replayer, ReplayParts
 from worker.relevance.selector import RelevanceSelector
 from worker.settings.injection import InjectionConfig
@@ -56,6 +58,10 @@ log = structlog.get_logger()
 
 EDGE = "edge"
 """Name of the embedded store where others have a URL."""
+
+
+CASES = "cases"
+"""Folder below the data folder with labelled cases, a file per tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,7 @@ async def _assemble(
         *InjectionOperations(injection, recall, parts.live.for_agent, utc_now, ledger_key).handlers(),
         *SessionOperations(SessionService(parts.ledger, parts.live.for_agent)).handlers(),
         *_memories(service, parts, store, usable),
-        *_receipts(service, parts, store, _building(service, parts, usable, injecting)).handlers(),
+        *_receipts(service, parts, store, injecting, usable).handlers(),
         *_usage(parts, store).handlers(),
         *SettingsOperations(parts.live).handlers(),
         health_handler(store, states, parts.live, _about(service, name, embedder, parts), _progress(parts)),
@@ -150,10 +156,16 @@ async def _open_models(service: ServiceSettings, parts: Parts, config: Injection
         await (models.decision.open(name) if decides else models.chat.open(name))
 
 
-def _receipts(service: ServiceSettings, parts: Parts, store: WholeStore, build: Build) -> ReceiptOperations:
+def _receipts(
+    service: ServiceSettings, parts: Parts, store: WholeStore, injecting: InjectionParts, usable: Embedder | None
+) -> ReceiptOperations:
+    build = _building(service, parts, usable, injecting)
+    standings = Standings(store, parts.sparse, usable, injecting.profile)
+    questions = MemoryQuestions(parts.receipts, store, parts.live.for_agent, standings)
     prompts = service.prompts_dir or default_prompts_dir()
     replay = ReplayParts(parts.receipts, store, parts.live.for_agent, build, MemoryLedger, prompts)
-    return ReceiptOperations(parts.receipts, Replayer(replay), store, parts.live.for_agent)
+    cases = service.home / CASES
+    return ReceiptOperations(parts.receipts, Replayer(replay), store, parts.live.for_agent, questions, cases)
 
 
 def _usage(parts: Parts, store: WholeStore) -> UsageOperations:

@@ -167,7 +167,8 @@ class MemoryFilter:
 
     `user` and `project` own it; `pointing_at` matches memories with a relation to one of these or superseded by one;
     `entities` are whole names, `names` keys of `worker.text.names`; `since` and `until` match creation or occurrence
-    as seen in `zone`; stores may also return memories at most a day outside of them.
+    as seen in `zone`; stores may also return memories at most a day outside of them. `created_from` and `created_until`
+    match only creation, exactly; what was created at an unknown time counts as created at `datetime.min`.
     """
 
     visibility: Visibility | None = None
@@ -184,6 +185,8 @@ class MemoryFilter:
     channels: tuple[str, ...] = ()
     importance: float | None = None
     zone: tzinfo = UTC
+    created_from: datetime | None = None
+    created_until: datetime | None = None
 
     def has_time_of(self, memory: Memory) -> bool:
         """Return whether the memory was noted or happened between `since` and `until`."""

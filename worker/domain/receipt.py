@@ -75,7 +75,8 @@ class Receipt(DomainModel):
     """The data to explain a request and to replay it; a receipt without texts (`kept`) cannot be replayed.
 
     `chosen` are the ids of the block's memories, in its order. `required` is the least probability that the relevance
-    model accepted, if it decided. `attempts` are the models asked, in order.
+    model accepted, if it decided. `attempts` are the models asked, in order. `block` is the block as it was sent, and
+    `began_ms` when each of the `stages` first began.
     """
 
     id: str
@@ -94,10 +95,12 @@ class Receipt(DomainModel):
     considered: tuple[ConsideredMemory, ...] = ()
     chosen: tuple[str, ...] = ()
     block_id: str | None = None
+    block: str | None = None
     model: ModelReceipt | None = None
     attempts: tuple[ModelAttempt, ...] = ()
     notes: tuple[str, ...] = ()
     stages: dict[str, float] = Field(default_factory=dict)
+    began_ms: dict[str, float] = Field(default_factory=dict)
     elapsed_ms: float = 0.0
 
 

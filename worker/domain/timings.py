@@ -6,15 +6,20 @@ from contextlib import contextmanager
 
 
 class Stages:
-    """Add up the time spent in each named stage; `started` is monotonic time in seconds."""
+    """Add up the time spent in each named stage; `started` is monotonic time in seconds.
+
+    Stages may overlap, and one may begin several times: only its first beginning is kept.
+    """
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
         self._spent: dict[str, float] = {}
+        self._began: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
+        self._began.setdefault(name, (started - self.started) * 1000.0)
         try:
             yield
         finally:
@@ -26,3 +31,7 @@ class Stages:
 
     def as_dict(self) -> dict[str, float]:
         return {name: round(spent, 3) for name, spent in self._spent.items()}
+
+    def began_ms(self) -> dict[str, float]:
+        """Return when each stage began, counted from the beginning of the request."""
+        return {name: round(began, 3) for name, began in self._began.items()}

@@ -35,10 +35,12 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         considered=tuple(_considered(one, turn, probabilities) for one in conclusion.candidate_outcomes),
         chosen=tuple(line.memory.id for line in conclusion.lines),
         block_id=result.block_id,
+        block=result.memory_context,
         model=_model_receipt(selection.usage, selection.prompt_id) if selection and selection.usage else None,
         attempts=selection.attempts if selection else (),
         notes=(*turn.notes, *(selection.notes if selection else ())),
         stages=result.stages,
+        began_ms=turn.stages.began_ms(),
         elapsed_ms=result.elapsed_ms,
     )
     return within_size(redacted(whole, turn.config.receipt_keep))
@@ -59,6 +61,7 @@ def within_size(receipt: Receipt) -> Receipt:
         "request": request.model_copy(update=texts),
         "query": head(receipt.query, 4_000),
         "considered": considered,
+        "block": None,
     }
     receipt = receipt.model_copy(update=shorter)
     while _size(receipt) > MOST_BYTES and receipt.considered:

@@ -52,6 +52,7 @@ def _masked(receipt: Receipt) -> Receipt:
             "query": without_secrets(receipt.query),
             "recalls": tuple(map(without_secrets, receipt.recalls)),
             "considered": receipt.considered if masked else tuple(map(_masked_memory, receipt.considered)),
+            "block": receipt.block if masked or receipt.block is None else without_secrets(receipt.block),
         }
     )
 
@@ -70,6 +71,7 @@ def _without_texts(receipt: Receipt, *, numbers_only: bool) -> Receipt:
         "request": _ids_of(request) if numbers_only else request,
         "query": "",
         "recalls": (),
+        "block": None,
         "considered": tuple(_with_texts(one, "", None) for one in receipt.considered),
         "kept": ReceiptKeep.NUMBERS if numbers_only else ReceiptKeep.NO_TEXTS,
     }

@@ -2,7 +2,8 @@
 
 import unicodedata
 from collections.abc import Callable
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 from hooks.contract import Reason, as_utc
 from worker.domain.deadline import Deadline
@@ -24,8 +25,8 @@ LEAST_S = 0.5
 """Least remaining seconds to read a further page when looking for words."""
 
 
-MOST_DIGITS = 9
-"""Length of a cursor of a list that begins with the newest."""
+MOST_DIGITS, MOST_DIGITS_OF_TIME = 9, 18
+"""Length of a place in a sorted list, and of a time in microseconds."""
 
 
 class ListingOperations:
@@ -76,14 +77,46 @@ class ListingOperations:
         return visible_to(scope, request.agent_id, config.shared_users, now, replay=False, channels=channels)
 
     async def _newest(self, request: ExportRequest, where: MemoryFilter, deadline: Deadline) -> MemoryPage:
+        exact = where.zone is UTC or (where.since is None and where.until is None)
+        if request.words is None and exact and (request.cursor is None or not request.cursor.isdecimal()):
+            return await self._by_time(request, where)
         seen = _offset(request.cursor)
         end = seen + request.limit
-        found: list[Memory] = []
-        if request.words is None and seen == 0 and where.zone is UTC:
-            found = list(await self._memories.newest(request.tenant, limit=end + 1, where=where))
-        if not found or _may_be_cut(found, end):
-            found = await self._sorted(request, where, end + 1, deadline)
+        found = await self._sorted(request, where, end + 1, deadline)
         return MemoryPage(memories=found[seen:end], cursor=str(end) if len(found) > end else None)
+
+    async def _by_time(self, request: ExportRequest, where: MemoryFilter) -> MemoryPage:
+        """Go on where the last page ended. Memories of one moment have no order, so they are listed by a scroll."""
+        place, found = _place_in(request.cursor), list[Memory]()
+        while len(found) < request.limit:
+            if place.within is not None:
+                place, more = await self._of_moment(request, where, place, request.limit - len(found))
+            else:
+                place, more = await self._older(request, where, place, request.limit - len(found))
+            found += more
+            if place is _END:
+                return MemoryPage(memories=found, cursor=None)
+        return MemoryPage(memories=found, cursor=str(place))
+
+    async def _of_moment(
+        self, request: ExportRequest, where: MemoryFilter, place: "_Place", limit: int
+    ) -> "tuple[_Place, list[Memory]]":
+        moment = replace(where, created_from=place.at, created_until=place.at)
+        page = await self._memories.page(request.tenant, limit=limit, cursor=place.within or None, where=moment)
+        rest = _Place(place.at, page.cursor) if page.cursor else _END if place.at == _UNKNOWN else _Place(place.at)
+        return rest, list(page.memories)
+
+    async def _older(
+        self, request: ExportRequest, where: MemoryFilter, place: "_Place", limit: int
+    ) -> "tuple[_Place, list[Memory]]":
+        """Return the next memories that are newer than the last one that was read, which begins the next moment."""
+        before = None if place.at is None else place.at - timedelta(microseconds=1)
+        older = replace(where, created_until=before)
+        read = await self._memories.newest(request.tenant, limit=limit + 1, where=older)
+        if len(read) <= limit:
+            return _END, list(read)
+        moment = _created(read[-1])
+        return _Place(moment, ""), [memory for memory in read if _created(memory) > moment]
 
     async def _sorted(
         self, request: ExportRequest, where: MemoryFilter, limit: int, deadline: Deadline
@@ -125,12 +158,39 @@ class ListingOperations:
 
 
 def _created(memory: Memory) -> datetime:
-    return as_utc(memory.created_at) if memory.created_at else datetime.min.replace(tzinfo=UTC)
+    return as_utc(memory.created_at) if memory.created_at else _UNKNOWN
 
 
-def _may_be_cut(found: list[Memory], end: int) -> bool:
-    """Return whether memories of one time go on after the page, of which the store has taken any."""
-    return len(found) > end and _created(found[end - 1]) == _created(found[end])
+_UNKNOWN = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a list by time goes on: among those of the moment `at`, or with `within` unset before it."""
+
+    at: datetime | None = None
+    within: str | None = None
+
+    def __str__(self) -> str:
+        moment = "" if self.at is None else str((self.at - _UNKNOWN) // _MICROSECOND)
+        return f"t{moment}" + ("" if self.within is None else f".{self.within}")
+
+
+_MICROSECOND = timedelta(microseconds=1)
+_END = _Place(within="end")
+
+
+def _place_in(cursor: str | None) -> _Place:
+    """Return the place that a cursor names. Raise `BadCursor`."""
+    if cursor is None:
+        return _Place()
+    moment, dot, within = cursor.removeprefix("t").partition(".")
+    if not (cursor.startswith("t") and moment.isdecimal() and moment.isascii() and len(moment) <= MOST_DIGITS_OF_TIME):
+        raise BadCursor("cursor: unknown; use the cursor of the previous page")
+    try:
+        return _Place(_UNKNOWN + int(moment) * _MICROSECOND, within if dot else None)
+    except OverflowError as error:
+        raise BadCursor("cursor: unknown; use the cursor of the previous page") from error
 
 
 def _offset(cursor: str | None) -> int:

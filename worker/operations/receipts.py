@@ -1,24 +1,36 @@
 """Handlers for receipts: list, show, replay and label them."""
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from worker.domain.deadline import Deadline
 from worker.domain.operation import AnyHandler
 from worker.domain.receipt import Receipt
+from worker.domain.receipt_summary import SummaryPage
 from worker.ports.state import ReceiptStore
 from worker.ports.store import StoreEngine
+from worker.receipts.asking import MemoryExplanation, MemoryQuestions
 from worker.receipts.case_models import LabelledCase
-from worker.receipts.cases import case_of
+from worker.receipts.cases import add_to_file, case_of
 from worker.receipts.deleted_texts import read_shown, without_deleted
 from worker.receipts.replay import Replayer
 from worker.receipts.replay_models import Replay
-from worker.receipts.search import brief, find_receipts
+from worker.receipts.search import brief, find_receipts, find_summaries
 from worker.settings.injection import InjectionConfig
 
-from .registry import LABEL, RECEIPT, RECEIPTS, REPLAY
-from .requests import IdRequest, LabelRequest, ReceiptsRequest, ReplayReceiptRequest
-from .results import ReceiptList
+from .registry import EXPLAIN_MEMORY, KEEP_CASE, LABEL, RECEIPT, RECEIPT_PAGE, RECEIPTS, REPLAY
+from .requests import (
+    ExplainMemoryRequest,
+    IdRequest,
+    LabelRequest,
+    ReceiptPageRequest,
+    ReceiptsRequest,
+    ReplayReceiptRequest,
+)
+from .results import KeptCase, ReceiptList
 
 
 class ReceiptOperations:
@@ -28,18 +40,25 @@ class ReceiptOperations:
         replayer: Replayer,
         engine: StoreEngine,
         config_for: Callable[[str], InjectionConfig],
+        questions: MemoryQuestions,
+        cases: Path,
     ) -> None:
         self._receipts = receipts
         self._replayer = replayer
         self._engine = engine
         self._config_for = config_for
+        self._questions = questions
+        self._cases = cases
 
     def handlers(self) -> tuple[AnyHandler, ...]:
         return (
             RECEIPT.bind(self.receipt),
             RECEIPTS.bind(self.receipts),
+            RECEIPT_PAGE.bind(self.page),
             REPLAY.bind(self.replay),
             LABEL.bind(self.label),
+            KEEP_CASE.bind(self.keep_case),
+            EXPLAIN_MEMORY.bind(self.explain_memory),
         )
 
     async def receipt(self, request: IdRequest, deadline: Deadline) -> Receipt:
@@ -52,6 +71,9 @@ class ReceiptOperations:
         shown = await without_deleted(found, request.tenant, self._engine)
         return ReceiptList.model_construct(receipts=[receipt.model_dump(mode="json") for receipt in shown])
 
+    async def page(self, request: ReceiptPageRequest, deadline: Deadline) -> SummaryPage:
+        return await find_summaries(self._receipts, request.tenant, request.where, request.limit, request.cursor)
+
     async def replay(self, request: ReplayReceiptRequest, deadline: Deadline) -> Replay:
         return await self._replayer.replay(request.tenant, request.id, request.changes, deadline)
 
@@ -60,6 +82,17 @@ class ReceiptOperations:
         memories = await self._engine.tenant(request.tenant).get([one.id for one in receipt.considered])
         shared = self._config_for(receipt.request.agent_id).shared_users
         return case_of(receipt, memories, request.labels, shared)
+
+    async def keep_case(self, request: LabelRequest, deadline: Deadline) -> KeptCase:
+        """Add a labelled case to the tenant's file of cases in the data folder."""
+        case = await self.label(request, deadline)
+        file = self._cases / f"{quote(request.tenant, safe='')}.jsonl"
+        await asyncio.to_thread(add_to_file, file, case)
+        counts = {kind: len(case.task[kind]) for kind in ("essential", "useful", "forbidden")}
+        return KeptCase(id=case.task["id"], file=str(file), **counts)
+
+    async def explain_memory(self, request: ExplainMemoryRequest, deadline: Deadline) -> MemoryExplanation:
+        return await self._questions.explain(request.tenant, request.id, request.memory_id, deadline)
 
 
 def _in_brief(receipt: Receipt, request: ReceiptsRequest) -> dict[str, Any]:

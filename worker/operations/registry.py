@@ -7,6 +7,8 @@ from hooks.protocol import wire
 from worker.domain.capture import CaptureReading, CaptureReceipt, CaptureWork
 from worker.domain.operation import JsonObject, Operation
 from worker.domain.receipt import Receipt
+from worker.domain.receipt_summary import SummaryPage
+from worker.receipts.asking import MemoryExplanation
 from worker.receipts.case_models import LabelledCase
 from worker.receipts.replay_models import Replay
 
@@ -40,8 +42,11 @@ PROPOSAL_REJECT = Operation("proposal_reject", requests.IdRequest, results.Rejec
 
 RECEIPT = Operation("receipt", requests.IdRequest, Receipt)
 RECEIPTS = Operation("receipts", requests.ReceiptsRequest, results.ReceiptList)
+RECEIPT_PAGE = Operation("receipt_page", requests.ReceiptPageRequest, SummaryPage)
 REPLAY = Operation("replay", requests.ReplayReceiptRequest, Replay)
 LABEL = Operation("label", requests.LabelRequest, LabelledCase)
+KEEP_CASE = Operation("keep_case", requests.LabelRequest, results.KeptCase)
+EXPLAIN_MEMORY = Operation("explain_memory", requests.ExplainMemoryRequest, MemoryExplanation)
 USAGE = Operation("usage", requests.UsageRequest, results.UsageList)
 SESSION_SHOW = Operation("session_show", requests.SessionRequest, results.SessionResult)
 

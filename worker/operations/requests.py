@@ -161,12 +161,26 @@ class ReceiptsRequest(TenantRequest):
     limit: int = Field(default=20, ge=1, le=1000)
 
 
+class ReceiptPageRequest(TenantRequest):
+    """A page of the list of requests, newest first; `cursor` is that of the page before."""
+
+    where: ReceiptFilter = ReceiptFilter()
+    limit: int = Field(default=50, ge=1, le=MAX_BATCH)
+    cursor: Text | None = None
+
+
 class ReplayReceiptRequest(IdRequest):
     changes: ReplayRequest = ReplayRequest()
 
 
 class LabelRequest(IdRequest):
     labels: Labels = Labels()
+
+
+class ExplainMemoryRequest(IdRequest):
+    """The receipt of a request, and the memory of which to say why it did not come."""
+
+    memory_id: Key
 
 
 class UsageRequest(TenantRequest):

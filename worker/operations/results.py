@@ -127,6 +127,16 @@ class ReceiptList(BaseModel):
     receipts: list[dict[str, Any]]
 
 
+class KeptCase(BaseModel):
+    """A labelled case that was added to a file of the service, or replaced the earlier one of its receipt."""
+
+    id: str
+    file: str
+    essential: int
+    useful: int
+    forbidden: int
+
+
 class MemoryUsage(UsageCounts):
     """A memory's usage and the beginning of its text."""
 

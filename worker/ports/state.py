@@ -8,6 +8,7 @@ from worker.domain.cue_progress import CueProgress
 from worker.domain.deleted import DeletedMemory
 from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView
 from worker.domain.receipt import Receipt, ReceiptPage, TurnOf
+from worker.domain.receipt_summary import SummaryPage
 from worker.domain.usage import Usage
 
 
@@ -81,7 +82,19 @@ class ReceiptStore(Protocol):
         """Raise `NotFound` for an unknown receipt, and for one that another version wrote in another format."""
         ...
 
+    async def several(self, tenant: str, ids: Sequence[str]) -> list[Receipt]:
+        """Return those of these receipts that there are, in this order."""
+        ...
+
     async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage: ...
+
+    async def summaries(self, tenant: str, limit: int, *, after: str | None = None) -> SummaryPage:
+        """Return the next lines of the list, newest first, after the cursor of a page. Raise `BadCursor`."""
+        ...
+
+    async def beginning(self, tenant: str, prefix: str) -> list[str]:
+        """Return ids of receipts that begin like this, only some if there are many."""
+        ...
 
     async def of_turn(self, turn: TurnOf) -> list[Receipt]:
         """Return the receipts of a turn; several if its id was used for several messages."""

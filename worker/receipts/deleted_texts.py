@@ -1,6 +1,6 @@
 """Receipts as they are shown: without the texts of memories that were deleted since."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from worker.domain.receipt import Receipt
 from worker.ports.state import ReceiptStore
@@ -19,21 +19,22 @@ async def read_shown(receipts: ReceiptStore, engine: StoreEngine, tenant: str, r
 
 
 async def without_deleted(receipts: Sequence[Receipt], tenant: str, engine: StoreEngine) -> list[Receipt]:
-    """Return the receipts of a tenant without texts and cues of memories that are no longer stored.
+    """Return the receipts of a tenant without texts of memories that are no longer stored, and blocks that show them.
 
     Raise `StoreError` if the store cannot say which these are.
     """
-    ids = list({one.id for receipt in receipts for one in receipt.considered})
-    stored = set[str]()
+    ids = list({key for receipt in receipts for key in (*(one.id for one in receipt.considered), *receipt.chosen)})
+    stored = frozenset[str]()
     for start in range(0, len(ids), BATCH):
         found = await engine.tenant(tenant).get(ids[start : start + BATCH])
         stored |= {memory.id for memory in found}
     return [_only_stored(receipt, stored) for receipt in receipts]
 
 
-def _only_stored(receipt: Receipt, stored: Collection[str]) -> Receipt:
+def _only_stored(receipt: Receipt, stored: frozenset[str]) -> Receipt:
     considered = tuple(
         one if one.id in stored else one.model_copy(update={"text": "", "cue": None, "deleted": True})
         for one in receipt.considered
     )
-    return receipt.model_copy(update={"considered": considered})
+    block = receipt.block if stored.issuperset(receipt.chosen) else None
+    return receipt.model_copy(update={"considered": considered, "block": block})

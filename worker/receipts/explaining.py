@@ -73,6 +73,14 @@ HOPELESS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a considered memory, and what would change it."""
+
+    why: str
+    remedy: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """One request in words: `near` are the considered memories, `change` is what would change the answer."""
 
@@ -94,10 +102,16 @@ def explain(receipt: Receipt) -> Explanation:
     )
 
 
+def fate_of(one: ConsideredMemory, receipt: Receipt) -> Fate:
+    """Return in words what became of a considered memory."""
+    remedy = None if one.verdict is _V.CHOSEN else _remedy(one.verdict, receipt)
+    return Fate(f"{_why(one.verdict, receipt)}{_numbers(one, receipt)}", remedy)
+
+
 def _result(receipt: Receipt) -> str:
     if receipt.outcome is Outcome.INJECTED:
         return f"{counted(len(receipt.chosen), 'memory was', 'memories were')} injected."
-    if (skipped := _skipped(receipt)) is not None:
+    if (skipped := skipped_because(receipt)) is not None:
         return f"Nothing was searched for: {skipped[0]}."
     if receipt.outcome is Outcome.ERROR:
         return f"Nothing was injected, because something failed: {receipt.reason}."
@@ -111,7 +125,7 @@ def _why(verdict: CandidateVerdict, receipt: Receipt) -> str:
     return "not relevant enough" if verdict is _V.BELOW_CUT and receipt.required is not None else WHY[verdict]
 
 
-def _skipped(receipt: Receipt) -> tuple[str, str] | None:
+def skipped_because(receipt: Receipt) -> tuple[str, str] | None:
     """Return why nothing was searched for, and what to do about it."""
     if receipt.outcome is not Outcome.SKIPPED or receipt.reason is None:
         return None
@@ -150,7 +164,7 @@ def _numbers(one: ConsideredMemory, receipt: Receipt) -> str:
 
 
 def _changes(receipt: Receipt) -> Iterator[str]:
-    if (skipped := _skipped(receipt)) is not None:
+    if (skipped := skipped_because(receipt)) is not None:
         yield skipped[1]
         return
     if not receipt.considered:

@@ -22,6 +22,7 @@ from worker.domain.ledger import LedgerEntry, LedgerKey
 from worker.domain.memory import CandidateVerdict, Memory
 from worker.domain.patterns import bounded_pattern
 from worker.domain.receipt import Receipt, ReceiptPage, TurnOf
+from worker.domain.receipt_summary import SummaryPage
 from worker.injection.service import InjectionService
 from worker.ports.state import Ledger, ReceiptStore
 from worker.ports.store import StoreEngine
@@ -126,8 +127,17 @@ class _ReceiptCapture:
     async def read(self, tenant: str, receipt_id: str) -> Receipt:
         raise NotFound(f"there is no receipt {receipt_id}")
 
+    async def several(self, tenant: str, ids: Sequence[str]) -> list[Receipt]:
+        return []
+
     async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage:
         return ReceiptPage()
+
+    async def summaries(self, tenant: str, limit: int, *, after: str | None = None) -> SummaryPage:
+        return SummaryPage()
+
+    async def beginning(self, tenant: str, prefix: str) -> list[str]:
+        return []
 
     async def of_turn(self, turn: TurnOf) -> list[Receipt]:
         return []

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from hooks.contract import MAX_DEADLINE_MS, Engine, Mode, Outcome, Reason, Text
 from worker.domain.memory import CandidateVerdict, DomainModel
+from worker.settings.search import PATTERN_KEYS
 from worker.settings.selection import Strategy
 
 REPLAY_S = MAX_DEADLINE_MS / 1000
@@ -28,6 +29,15 @@ class ReplayRequest(DomainModel):
     settings: dict[str, Any] = Field(default_factory=dict)
     current: bool = False
     deadline_ms: int | None = Field(default=None, gt=0, le=MAX_DEADLINE_MS)
+
+
+OPERATORS_SETTINGS = PATTERN_KEYS | {"models"}
+"""Settings that a tenant may not change in a replay: models cost money, and expressions take the time of all."""
+
+
+def concerns_all_tenants(requested: ReplayRequest) -> bool:
+    """Return whether a replay changes what only those may who are not bound to a tenant."""
+    return requested.model not in (None, NO_MODEL) or not OPERATORS_SETTINGS.isdisjoint(requested.settings)
 
 
 class ReplayRun(DomainModel):

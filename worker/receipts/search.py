@@ -1,21 +1,37 @@
 """Find receipts by request and result."""
 
-from hooks.contract import Engine, Key, Outcome, Reason, UtcTime
+from pydantic import Field
+
+from hooks.contract import Engine, Key, Outcome, Reason, Text, UtcTime
 from hooks.contract.dates import LastMoment
 from worker.domain.errors import NotFound, OperationError
 from worker.domain.memory import DomainModel
 from worker.domain.receipt import Receipt
+from worker.domain.receipt_summary import MESSAGE_CHARS, ReceiptSummary, SummaryPage
 from worker.ports.state import ReceiptStore
+from worker.text.lexicon import fold
 
-PAGE = 100
-"""Receipts to read at a time."""
+PAGE = 1_000
+"""Lines of the list to read at a time."""
+
+SCANNED = 10_000
+"""Lines to look through for one page of a filtered list."""
+
+STEP = 100
+"""Lines to read at a time for a filtered page, which may thus be longer than asked for, by less than this."""
+
+WHOLE = 100
+"""Whole receipts to read at a time."""
 
 LEAST_PREFIX = 4
 """Least characters by which a receipt can be named."""
 
 
 class ReceiptFilter(DomainModel):
-    """Filters for receipts; `None` matches all. `since` and `until` are times of the request."""
+    """Filters for receipts; `None` matches all. `since` and `until` are times of the request.
+
+    `words` must all be in the beginning of the message.
+    """
 
     session_id: Key | None = None
     agent_id: Key | None = None
@@ -25,11 +41,12 @@ class ReceiptFilter(DomainModel):
     degraded: bool | None = None
     since: UtcTime | None = None
     until: LastMoment | None = None
+    words: Text | None = Field(default=None, max_length=MESSAGE_CHARS)
 
-    def matches(self, receipt: Receipt) -> bool:
+    def matches(self, receipt: ReceiptSummary) -> bool:
         pairs = (
-            (self.session_id, receipt.request.session_id),
-            (self.agent_id, receipt.request.agent_id),
+            (self.session_id, receipt.session_id),
+            (self.agent_id, receipt.agent_id),
             (self.outcome, receipt.outcome),
             (self.reason, receipt.reason),
             (self.engine, receipt.engine),
@@ -38,6 +55,8 @@ class ReceiptFilter(DomainModel):
         if self.since is not None and receipt.at < self.since:
             return False
         if self.until is not None and receipt.at > self.until:
+            return False
+        if self.words is not None and not all(word in fold(receipt.message) for word in fold(self.words).split()):
             return False
         return all(wanted is None or wanted == there for wanted, there in pairs)
 
@@ -52,40 +71,50 @@ async def read_receipt(receipts: ReceiptStore, tenant: str, receipt_id: str) -> 
     except NotFound:
         if len(receipt_id) < LEAST_PREFIX:
             raise
-        found = await _beginning_with(receipts, tenant, receipt_id)
+        found = await receipts.beginning(tenant, receipt_id)
         if not found:
             raise
     if len(found) > 1:
-        some = ", ".join(one.id for one in found[:3])
+        some = ", ".join(found[:3])
         raise OperationError(Reason.BAD_REQUEST, f"several receipts begin with {receipt_id}: {some}; give more of it")
-    return found[0]
-
-
-async def _beginning_with(receipts: ReceiptStore, tenant: str, prefix: str) -> list[Receipt]:
-    found, offset, end = list[Receipt](), 0, False
-    while not end:
-        page = await receipts.recent(tenant, PAGE, offset=offset)
-        found += [receipt for receipt in page.receipts if receipt.id.startswith(prefix)]
-        offset, end = offset + PAGE, page.end
-    return found
+    return await receipts.read(tenant, found[0])
 
 
 async def find_receipts(receipts: ReceiptStore, tenant: str, wanted: ReceiptFilter, limit: int) -> list[Receipt]:
     """Return the newest matching receipts, at most `limit`."""
-    found: list[Receipt] = []
-    offset = 0
+    found: list[str] = []
+    cursor: str | None = None
     while len(found) < limit:
-        page = await receipts.recent(tenant, PAGE, offset=offset)
-        found += [receipt for receipt in page.receipts if wanted.matches(receipt)]
-        if page.end:
+        page = await receipts.summaries(tenant, PAGE, after=cursor)
+        found += [one.id for one in page.summaries if wanted.matches(one)]
+        cursor = page.cursor
+        if cursor is None:
             break
-        offset += PAGE
-    return found[:limit]
+    ids, whole = found[:limit], list[Receipt]()
+    for start in range(0, len(ids), WHOLE):
+        whole += await receipts.several(tenant, ids[start : start + WHOLE])
+    return whole
+
+
+async def find_summaries(
+    receipts: ReceiptStore, tenant: str, wanted: ReceiptFilter, limit: int, after: str | None
+) -> SummaryPage:
+    """Return the next matching lines. The page may have fewer than `limit`, and still a cursor: go on from there."""
+    found: list[ReceiptSummary] = []
+    scanned, cursor = 0, after
+    while len(found) < limit and scanned < SCANNED:
+        size = limit - len(found) if wanted == ReceiptFilter() else STEP
+        page = await receipts.summaries(tenant, size, after=cursor)
+        found += [one for one in page.summaries if wanted.matches(one)]
+        scanned, cursor = scanned + size, page.cursor
+        if cursor is None:
+            break
+    return SummaryPage(summaries=tuple(found), cursor=cursor)
 
 
 def brief(receipt: Receipt) -> dict[str, object]:
     """Return a receipt as JSON values without texts, settings and considered memories."""
-    left_out = {"request", "config", "considered", "query", "recalls"}
+    left_out = {"request", "config", "considered", "query", "recalls", "block"}
     request = receipt.request
     return {
         **receipt.model_dump(mode="json", exclude=left_out),

@@ -28,3 +28,13 @@ def test_why_explains_past_requests_and_tries_new_ones(tmp_path: Path) -> None:
     said = cli.ok("why", "spare boat-shed key")
     assert "What was near:" in said
     assert "1 memory was injected." in said
+
+
+def test_one_memory_is_asked_about(tmp_path: Path) -> None:
+    cli = command_line(tmp_path)
+    cli.ok("remember", "The spare boat-shed key hangs behind the tide table", "--id", "key", "--user", "maria")
+    asked = cli.json("inject", "Where is the spare boat-shed key?")
+    found = cli.json("why", asked["receipt_id"], "--memory", "key")
+    assert (found["reason"], found["memory_id"]) == ("other_owner", "key")
+    assert "key: it belongs to the user maria" in cli.ok("why", "--memory", "key")
+    assert "no memory with this id" in cli.ok("why", "--memory", "nothing")

@@ -104,7 +104,7 @@ async def test_the_memories_of_a_project_are_listed(service: Service) -> None:
     assert await all_listed(service, project="api", limit=5) == ["a"]
 
 
-@pytest.mark.parametrize("cursor", ["x", "-1", "1.", "٣", "9" * 10])
+@pytest.mark.parametrize("cursor", ["x", "-1", "1.", "٣", "9" * 10, "t", "t-1", "t" + "9" * 18, "t5.zz"])
 async def test_an_unknown_cursor_of_the_newest_is_refused(service: Service, cursor: str) -> None:
     with pytest.raises(BadCursor, match="use the cursor of the previous page"):
         await listed(service, newest=True, cursor=cursor)

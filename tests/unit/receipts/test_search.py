@@ -7,7 +7,8 @@ import pytest
 from hooks.contract import InjectionRequest, Outcome
 from worker.domain.errors import NotFound, OperationError
 from worker.domain.receipt import Receipt, ReceiptPage
-from worker.receipts.search import PAGE, read_receipt
+from worker.domain.receipt_summary import SummaryPage
+from worker.receipts.search import read_receipt
 
 AT = datetime(2026, 3, 20, tzinfo=UTC)
 
@@ -30,8 +31,16 @@ class Kept:
         return found[0]
 
     async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage:
-        mine = self.kept if tenant == "t1" else []
-        return ReceiptPage(receipts=tuple(mine[offset : offset + limit]), end=offset + limit >= len(mine))
+        raise AssertionError("nothing is listed")
+
+    async def several(self, tenant: str, ids: object) -> list[Receipt]:
+        raise AssertionError("none is read")
+
+    async def summaries(self, tenant: str, limit: int, *, after: str | None = None) -> SummaryPage:
+        raise AssertionError("nothing is listed")
+
+    async def beginning(self, tenant: str, prefix: str) -> list[str]:
+        return [one.id for one in self.kept if one.id.startswith(prefix) and tenant == "t1"]
 
     async def write(self, receipt: Receipt) -> None:
         raise AssertionError("nothing is written")
@@ -40,7 +49,7 @@ class Kept:
         raise AssertionError("no turn is looked for")
 
 
-KEPT = Kept(*(f"{number:04x}ffff" for number in range(2 * PAGE)), "abcd1111", "abcd2222")
+KEPT = Kept(*(f"{number:04x}ffff" for number in range(200)), "abcd1111", "abcd2222")
 
 
 @pytest.mark.parametrize("name", ["abcd1", "abcd1111", "00c7"])

@@ -4,12 +4,14 @@ import asyncio
 import hashlib
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from worker.domain.errors import NotFound
+from worker.domain.errors import BadCursor, NotFound
 from worker.domain.receipt import Receipt, ReceiptPage, TurnOf, turn_of
+from worker.domain.receipt_summary import SummaryPage, summary_of
 from worker.settings.atomic_file import write_atomically
 
 KEPT = 200
@@ -36,6 +38,23 @@ class FileReceipts:
 
     async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage:
         return await asyncio.to_thread(self._recent, tenant, limit, offset)
+
+    async def several(self, tenant: str, ids: Sequence[str]) -> list[Receipt]:
+        paths = [self._path(tenant, one) for one in ids]
+        found = await asyncio.to_thread(lambda: [_parsed(path) for path in paths])
+        return [receipt for receipt in found if receipt is not None]
+
+    async def summaries(self, tenant: str, limit: int, *, after: str | None = None) -> SummaryPage:
+        kept = [summary_of(receipt) for receipt in (await self.recent(tenant, KEPT)).receipts]
+        begin = next((number for number, one in enumerate(kept, 1) if one.id == after), None) if after else 0
+        if begin is None:
+            raise BadCursor("cursor: its request is no longer kept; begin with the newest")
+        here = kept[begin : begin + limit]
+        return SummaryPage(summaries=tuple(here), cursor=here[-1].id if len(kept) > begin + limit else None)
+
+    async def beginning(self, tenant: str, prefix: str) -> list[str]:
+        kept = (await self.recent(tenant, KEPT)).receipts
+        return [receipt.id for receipt in kept if receipt.id.startswith(prefix)]
 
     async def of_turn(self, turn: TurnOf) -> list[Receipt]:
         kept = await self.recent(turn.tenant, KEPT)

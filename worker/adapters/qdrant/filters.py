@@ -11,6 +11,8 @@ from worker.domain.zones import widened
 
 from .payload import EVERYBODY, FAR_FUTURE, LONG_AGO, TENANT, point_id, tenant_name, timestamp
 
+CREATED = "created_ts"
+
 FilterT = TypeVar("FilterT")
 
 
@@ -107,7 +109,8 @@ def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]
     for ids, negated in ((where.ids, False), (where.other_than, True)):
         if ids:
             found.append(HasId(tuple(point_id(tenant_name(tenant), key) for key in ids), negated))
-    return (*found, *_narrowed(where), *_dated(*widened(where.since, where.until, where.zone)))
+    told = _dated("times", *widened(where.since, where.until, where.zone))
+    return (*found, *_narrowed(where), *told, *_dated(CREATED, where.created_from, where.created_until))
 
 
 def _narrowed(where: MemoryFilter) -> Iterator[Condition]:
@@ -137,12 +140,12 @@ def _visible(visibility: Visibility) -> Iterator[Condition]:
         if not visibility.superseded:
             yield InRange("superseded_ts", gt=now)
     if visibility.created_until is not None:
-        yield InRange("created_ts", lte=timestamp(visibility.created_until))
+        yield InRange(CREATED, lte=timestamp(visibility.created_until))
     if visibility.importance is not None:
         yield InRange("importance", gte=visibility.importance)
 
 
-def _dated(since: datetime | None, until: datetime | None) -> Iterator[Condition]:
+def _dated(key: str, since: datetime | None, until: datetime | None) -> Iterator[Condition]:
     if since is not None or until is not None:
         first = LONG_AGO if since is None else timestamp(since)
-        yield InRange("times", gte=first, lte=FAR_FUTURE if until is None else timestamp(until))
+        yield InRange(key, gte=first, lte=FAR_FUTURE if until is None else timestamp(until))

@@ -16,17 +16,13 @@ from worker.api.schemas import LabelBody, ReceiptsQuery, ReplayBody, ReplaysBody
 from worker.domain.errors import MeeseeksError
 from worker.operations.registry import LABEL, RECEIPT, RECEIPTS, REPLAY
 from worker.receipts.replay import summed_up
-from worker.receipts.replay_models import NO_MODEL, REPLAY_S, ReplayRequest, ReplaySummary
+from worker.receipts.replay_models import REPLAY_S, ReplayRequest, ReplaySummary, concerns_all_tenants
 from worker.receipts.search import ReceiptFilter
-from worker.settings.search import PATTERN_KEYS
 
 TAGS: list[Any] = ["receipts"]
 
 LEAST_S = 0.05
 """Least remaining seconds to start another replay."""
-
-OPERATORS_SETTINGS = PATTERN_KEYS | {"models"}
-"""Settings that a tenant may not change in a replay: models cost money, and expressions take the time of all."""
 
 ReceiptId = Annotated[Key, Path(description="Receipt id, as named in results.")]
 
@@ -107,7 +103,7 @@ async def _replayed(
 
 def _allowed(request: Request, requested: ReplayRequest) -> dict[str, Any]:
     """Return the changes as JSON. Raise `Problem` if a token of one tenant changes what concerns all tenants."""
-    if requested.model not in (None, NO_MODEL) or not OPERATORS_SETTINGS.isdisjoint(requested.settings):
+    if concerns_all_tenants(requested):
         only_for_all(request)
     return requested.model_dump(mode="json")
 

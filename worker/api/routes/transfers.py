@@ -16,13 +16,9 @@ from worker.api.access import IMPORT
 from worker.api.execution import ClientGone, OperationExecutor, Tenant, has_left, tenant_of
 from worker.api.json_bodies import JsonAnswer, unsupported
 from worker.api.problems import Problem, problem_of
-from worker.api.schemas import MOST_REPORTED, ImportReport, RejectedEntry
-from worker.domain.errors import MeeseeksError, MemoryRejected
-from worker.domain.memory import Memory
-from worker.operations.bulk import BATCH, OutputFormat, export_pieces, put_batch
-from worker.transfer.apart import read_apart
-from worker.transfer.entries import LeftOut, Noted, Remark
-from worker.transfer.formats import Format, Source
+from worker.operations.bulk import OutputFormat, export_pieces
+from worker.operations.importing import FileImport, ImportReport, ImportStopped, UnclearFormat
+from worker.transfer.formats import Format
 
 TAGS: list[Any] = ["memories"]
 
@@ -77,12 +73,19 @@ def _add_import(app: FastAPI, executor: OperationExecutor) -> None:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in FORMATS:
             raise unsupported(*FORMATS)
-        importing = _Import(executor, request, tenant, mask=mask or executor.mask, dry_run=dry_run)
+
+        async def check() -> None:
+            if await has_left(request.receive):
+                raise ClientGone
+
+        masked, bound = mask or executor.mask, tenant_of(request, tenant)
+        importing = FileImport(executor.backend, bound, mask=masked, dry_run=dry_run, check=check)
         file, name = await asyncio.to_thread(tempfile.mkstemp, "", "meeseeks-import-")
         path = Path(name)
         try:
             await _spool(request, file)
-            return JsonAnswer((await importing.run(path, file_format or FORMATS[kind])).model_dump(mode="json"))
+            report = await _imported(importing, path, file_format or FORMATS[kind])
+            return JsonAnswer(report.model_dump(mode="json"))
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
@@ -93,79 +96,17 @@ async def _spool(request: Request, file: int) -> None:
             await asyncio.to_thread(stream.write, chunk)
 
 
-class _Import:
-    """The import of one file."""
-
-    def __init__(
-        self, executor: OperationExecutor, request: Request, tenant: str, *, mask: bool, dry_run: bool
-    ) -> None:
-        self._executor = executor
-        self._receive = request.receive
-        self._tenant = tenant_of(request, tenant)
-        self._mask = mask
-        self._dry_run = dry_run
-        self._report = ImportReport()
-
-    async def run(self, path: Path, file_format: Format | None) -> ImportReport:
-        """Import the whole file. Raise `Problem` if its format is unclear or storing fails."""
-        source = Source(path, "the file", file_format)
-        try:
-            await asyncio.to_thread(source.format)
-        except MemoryRejected as error:
-            detail = "unknown or wrong file format; name it with ?format="
-            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, reason=Reason.BAD_REQUEST) from error
-        async with read_apart(path, file_format, mask=self._mask) as entries:
-            while batch := await self._next_batch(entries):
-                await self._store(batch)
-                if await has_left(self._receive):
-                    raise ClientGone
-        return self._report
-
-    async def _next_batch(self, entries: AsyncIterator[Memory | Remark]) -> list[Memory]:
-        """Return the next memories, and report what is not taken. Raise `ClientGone`."""
-        batch: list[Memory] = []
-        async for entry in entries:
-            if isinstance(entry, Memory):
-                batch.append(entry)
-            else:
-                self._remark(entry)
-                if await has_left(self._receive):
-                    raise ClientGone
-            if len(batch) == BATCH:
-                break
-        return batch
-
-    def _remark(self, entry: Remark) -> None:
-        report = self._report
-        if isinstance(entry, LeftOut):
-            report.omitted += 1
-            told = report.left_out
-        elif isinstance(entry, Noted):
-            report.changed += 1
-            told = report.notes
-        else:
-            report.refused += 1
-            told = report.rejected
-        if len(told) < MOST_REPORTED:
-            told.append(RejectedEntry(line=entry.line, reason=entry.reason))
-
-    async def _store(self, batch: list[Memory]) -> None:
-        report = self._report
-        report.read += len(batch)
-        for memory in batch:
-            report.types[memory.type.value] = report.types.get(memory.type.value, 0) + 1
-        if self._dry_run:
-            report.memories += batch[: MOST_REPORTED - len(report.memories)]
-            return
-        try:
-            stored = await put_batch(self._executor.backend, self._tenant, batch, mask=self._mask)
-        except MeeseeksError as error:
-            problem = problem_of(error)
-            done = report.created + report.updated + report.unchanged
-            problem.detail = f"{problem.detail}; {done} memories were stored before that; send the file again"
-            raise problem from error
-        for name, count in stored.items():
-            setattr(report, name, getattr(report, name, 0) + count)
+async def _imported(importing: FileImport, path: Path, file_format: Format | None) -> ImportReport:
+    """Import a file. Raise `Problem` if its format is unclear or storing fails."""
+    try:
+        return await importing.run(path, file_format)
+    except UnclearFormat as error:
+        detail = "unknown or wrong file format; name it with ?format="
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, reason=Reason.BAD_REQUEST) from error
+    except ImportStopped as stopped:
+        problem = problem_of(stopped.error)
+        problem.detail = str(stopped)
+        raise problem from stopped
 
 
 def _add_export(app: FastAPI, executor: OperationExecutor) -> None:

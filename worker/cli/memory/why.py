@@ -10,11 +10,11 @@ import typer
 from hooks.contract import InjectionRequest, new_turn_id
 from worker.cli.backend import open_client
 from worker.cli.options import Agent, Project, Tenant, User, settings_of
-from worker.cli.output import printed_as_json, say
+from worker.cli.output import answer, printed_as_json, say
 from worker.domain.errors import NotFound
 from worker.domain.receipt import Receipt
 from worker.operations.client import OperationClient
-from worker.operations.registry import INJECT, RECEIPT, RECEIPTS
+from worker.operations.registry import EXPLAIN_MEMORY, INJECT, RECEIPT, RECEIPTS
 from worker.receipts.explaining import Explanation, explain
 from worker.receipts.search import LEAST_PREFIX
 from worker.text.rendering import flatten
@@ -35,6 +35,9 @@ def why(
     user: User = None,
     project: Project = None,
     agent: Agent = "main",
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="ID", help="Say why this memory did not come.")
+    ] = None,
     tenant: Tenant = "default",
 ) -> None:
     """Explain the latest request, or another one: what was near, what decided, and what would change it.
@@ -43,15 +46,19 @@ def why(
     """
     settings = settings_of(context)
 
-    async def work() -> tuple[dict[str, Any], bool]:
+    async def work() -> tuple[dict[str, Any], bool, dict[str, Any] | None]:
         async with open_client(settings, with_model=True) as backend:
-            found = await _past(backend, tenant, asked)
-            if found is not None:
-                return found, False
+            past = await _past(backend, tenant, asked)
             scope = {"tenant": tenant, "user": user, "project": project}
-            return await _tried(backend, asked or "", scope, agent), True
+            found = past if past is not None else await _tried(backend, asked or "", scope, agent)
+            question = {"tenant": tenant, "id": found["id"], "memory_id": memory}
+            why_not = await backend.call(EXPLAIN_MEMORY, question) if memory is not None else None
+            return found, past is None, why_not
 
-    found, tried = asyncio.run(work())
+    found, tried, why_not = asyncio.run(work())
+    if why_not is not None:
+        answer(why_not, _one_memory(why_not))
+        return
     receipt = Receipt.model_validate_json(json.dumps(found))
     explanation = explain(receipt)
     if not printed_as_json({"receipt": receipt.id, "tried": tried, **asdict(explanation)}):
@@ -88,6 +95,11 @@ async def _tried(backend: OperationClient, message: str, scope: dict[str, Any], 
                 return await backend.call(RECEIPT, {"tenant": scope["tenant"], "id": result["receipt_id"]})
             except NotFound:
                 await asyncio.sleep(0.02)
+
+
+def _one_memory(found: dict[str, Any]) -> str:
+    remedy = f"\nWhat would change it: {found['remedy']}" if found["remedy"] else ""
+    return f"{found['memory_id']}: {found['why']}{remedy}"
 
 
 def _say(receipt: Receipt, explanation: Explanation, *, tried: bool) -> None:

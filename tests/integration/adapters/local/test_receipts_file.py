@@ -10,9 +10,9 @@ import pytest
 from hooks.contract import Engine, InjectionRequest, Outcome, Reason, Scope
 from worker.adapters.local import receipts as file_receipts
 from worker.adapters.local.receipts import FileReceipts
-from worker.domain.errors import NotFound
+from worker.domain.errors import BadCursor, NotFound
 from worker.domain.receipt import Receipt, turn_of
-from worker.receipts.search import ReceiptFilter, find_receipts
+from worker.receipts.search import ReceiptFilter, find_receipts, find_summaries
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -39,6 +39,23 @@ async def test_newest_first_page_by_page(tmp_path: Path) -> None:
     assert ([one.id for one in first.receipts], first.end) == (["r4", "r3", "r2"], False)
     assert ([one.id for one in last.receipts], last.end) == (["r1", "r0"], True)
     assert (await receipts.recent("nobody", 3)).end
+
+
+async def test_lines_page_by_page_and_by_words(tmp_path: Path) -> None:
+    receipts = FileReceipts(tmp_path)
+    for number in range(5):
+        await receipts.write(receipt(f"r{number}"))
+        aged(tmp_path, f"r{number}", 10.0 - number)
+    first = await receipts.summaries("default", 3)
+    last = await receipts.summaries("default", 3, after=first.cursor)
+    assert [one.id for page in (first, last) for one in page.summaries] == ["r4", "r3", "r2", "r1", "r0"]
+    assert last.cursor is None
+    with pytest.raises(BadCursor):
+        await receipts.summaries("default", 3, after="unknown")
+    assert await receipts.beginning("default", "r1") == ["r1"]
+    for words, count in (("HELLO", 5), ("hello nobody", 0)):
+        found = await find_summaries(receipts, "default", ReceiptFilter(words=words), 50, None)
+        assert len(found.summaries) == count
 
 
 async def test_a_tenant_sees_its_own_only(tmp_path: Path) -> None:

@@ -9,9 +9,14 @@ import pytest
 from hooks.contract import InjectionRequest, Outcome, Reason, Scope
 from hooks.queue import connect
 from tests.support.valkey import forget, running_valkey, sync_redis
-from worker.adapters.redis import receipts as redis_receipts
-from worker.adapters.redis.receipts import RECEIPT_PREFIX, RedisReceipts
-from worker.domain.errors import NotFound, QueueError
+from worker.adapters.redis.receipts import (
+    BY_TIME_PREFIX,
+    FORMER_PREFIX,
+    LINE_PREFIX,
+    RECEIPT_PREFIX,
+    RedisReceipts,
+)
+from worker.domain.errors import BadCursor, NotFound, QueueError
 from worker.domain.receipt import Receipt, turn_of
 
 
@@ -75,12 +80,60 @@ async def test_a_turn_is_found_by_all_parts_of_its_identity(receipts: RedisRecei
         assert await receipts.of_turn(turn.model_copy(update=other)) == []
 
 
-async def test_the_list_of_recent_receipts_is_bounded(receipts: RedisReceipts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_receipts, "KEPT_RECENT", 3)
-    for number in range(6):
+async def test_the_list_goes_on_where_a_page_ended_whatever_comes_meanwhile(receipts: RedisReceipts) -> None:
+    for number in range(5):
         await receipts.write(receipt(number))
-    assert [found.id for found in (await receipts.recent("default", 10)).receipts] == ["r5", "r4", "r3"]
-    assert (await receipts.read("default", "r0")).id == "r0"
+    first = await receipts.summaries("default", 2)
+    assert [one.id for one in first.summaries] == ["r4", "r3"]
+    assert first.summaries[0].message == "caf\u00e9 \U0001f600"
+    await receipts.write(receipt(5))
+    second = await receipts.summaries("default", 2, after=first.cursor)
+    assert [one.id for one in second.summaries] == ["r2", "r1"]
+    last = await receipts.summaries("default", 2, after=second.cursor)
+    assert ([one.id for one in last.summaries], last.cursor) == (["r0"], None)
+    assert (await receipts.summaries("other", 2)).summaries == ()
+
+
+async def test_a_page_follows_a_receipt_that_has_expired(receipts: RedisReceipts, redis: Any) -> None:
+    for number in range(4):
+        await receipts.write(receipt(number))
+    first = await receipts.summaries("default", 2)
+    await redis.zrem(f"{BY_TIME_PREFIX}default", "r2")
+    assert [one.id for one in (await receipts.summaries("default", 2, after=first.cursor)).summaries] == ["r1", "r0"]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1", "1.2", "1.2.", "-1.5.r1", "9" * 30 + ".1.r1"])
+async def test_a_made_up_cursor_is_refused(receipts: RedisReceipts, cursor: str) -> None:
+    with pytest.raises(BadCursor):
+        await receipts.summaries("default", 2, after=cursor)
+
+
+async def test_what_a_former_version_listed_is_taken_over(receipts: RedisReceipts, redis: Any) -> None:
+    for number in (1, 2):
+        await receipts.write(receipt(number))
+    await redis.delete(f"{BY_TIME_PREFIX}default", f"{LINE_PREFIX}default:r1", f"{LINE_PREFIX}default:r2")
+    await redis.lpush(f"{FORMER_PREFIX}default", "gone", "r1", "r2")
+    await receipts.write(receipt(3))
+    assert [one.id for one in (await receipts.summaries("default", 9)).summaries] == ["r3", "r2", "r1"]
+    assert not await redis.exists(f"{FORMER_PREFIX}default")
+
+
+async def test_lines_end_with_their_receipts(redis: Any, url: str) -> None:
+    receipts = RedisReceipts(redis, ttl_s=60)
+    await receipts.write(receipt(1))
+    await redis.zadd(f"{BY_TIME_PREFIX}default", {"old": 5.0})
+    await receipts.write(receipt(2))
+    assert await redis.zcard(f"{BY_TIME_PREFIX}default") == 2
+    assert 0 < await redis.ttl(f"{LINE_PREFIX}default:r1") <= 60
+
+
+async def test_ids_are_found_by_their_beginning(receipts: RedisReceipts) -> None:
+    for number in range(12):
+        await receipts.write(receipt(number))
+    assert sorted(await receipts.beginning("default", "r1")) == ["r1", "r10", "r11"]
+    assert await receipts.beginning("default", "*") == []
+    assert await receipts.beginning("other", "r") == []
+    assert [one.id for one in await receipts.several("default", ["r3", "none", "r1"])] == ["r3", "r1"]
 
 
 async def test_expired_or_unreadable_receipts_are_left_out(receipts: RedisReceipts, url: str) -> None:
