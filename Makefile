@@ -10,7 +10,7 @@ LOCKED := pyproject.toml requirements/build.txt
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-local-llm local-llm test fuzz packaging lint contracts types bench ci lock audit clean
+.PHONY: screenshots help setup run run-local-llm local-llm test fuzz packaging lint contracts types bench ci lock audit clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ packaging: $(DEV) ## Build both packages, install them into empty environments a
 
 fuzz: $(DEV) ## Fuzz the HTTP API for 15 minutes (FUZZ_SECONDS=... FUZZ_SEED=...)
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-900} $(BIN)/pytest -q tests/e2e/test_http_fuzz.py $(ARGS)
+
+screenshots: $(DEV) ## Take the pictures of the console for the documentation
+	@PYTHONPATH=. $(BIN)/python .ci/console_screenshots.py
 
 lint: $(DEV) ## Check style and formatting
 	@$(BIN)/ruff check .

@@ -50,7 +50,11 @@ MEMORIES: list[dict[str, Any]] = [
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     if PROGRAM is None:
         pytest.skip("Chromium is not installed: apt-get install chromium")
-    with running_stack(tmp_path_factory.mktemp("console"), "up", MEESEEKS_MODEL="none", **HTTP) as stack:
+    folder = tmp_path_factory.mktemp("console")
+    settings = folder / "settings.toml"
+    settings.write_text('[memory_injection]\nstrategy = "deterministic"\nlearn_cues = false\n', encoding="utf-8")
+    variables = {"MEESEEKS_MODEL": "none", "MEESEEKS_CONFIG": str(settings)}
+    with running_stack(folder, "up", **variables, **HTTP) as stack:
         asyncio.run(put(stack.url, MEMORIES, "default"))
         yield stack
 

@@ -14,6 +14,14 @@ def test_the_overview_is_accessible(watched: Watched) -> None:
     watched.assert_accessible()
 
 
+def test_an_empty_tenant_shows_three_ways_to_begin(watched: Watched) -> None:
+    page = watched.open("/?tenant=nobody")
+    page.get_by_role("link", name="Three ways to begin").click()
+    expect(page.get_by_role("heading", name="Three ways to begin")).to_be_visible()
+    expect(page.get_by_role("region")).to_have_count(3)
+    watched.assert_accessible()
+
+
 def test_the_content_is_one_key_away(watched: Watched) -> None:
     page = watched.open("/")
     page.keyboard.press("Tab")

@@ -46,7 +46,8 @@ async def browsing(recorder: Recorder, settings: ServiceSettings | None = None) 
         return None
 
     server = HttpServer(settings or ServiceSettings())
-    backend = LocalOperationClient({"health": Recorder({"health": HEALTH}).handlers["health"], **recorder.handlers})
+    usual = Recorder({"health": HEALTH, "export": {"memories": [], "cursor": None}})
+    backend = LocalOperationClient({**usual.handlers, **recorder.handlers})
     executor = OperationExecutor(backend, server.metrics, look)
     app = create_app(executor, server.policy, pages=console_pages(server, backend))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -59,6 +59,11 @@ class HttpServer:
         return bool(self.policy.tokens.known)
 
     @property
+    def masks_secrets(self) -> bool:
+        """Whether secrets are masked before memories are stored."""
+        return self._service.mask_secrets_at_write
+
+    @property
     def sessions(self) -> Sessions:
         """Where browsers sign in."""
         return self.policy.sessions

@@ -6,10 +6,11 @@ from worker.console.app import make_app, make_console
 from worker.console.navigation import ENTRIES
 from worker.console.pages import all_routes
 from worker.console.pages.browser import HARMLESS, SIGN_IN
+from worker.console.pages.transfers import IMPORT
 from worker.console.static_files import SEGMENT as STATIC
 from worker.operations.client import OperationClient
 
-OTHERS = frozenset({"overview"}) | {path.removeprefix("/") for path in HARMLESS}
+OTHERS = frozenset({"overview", "start", "memory"}) | {path.removeprefix("/") for path in HARMLESS}
 """First segments of pages that no entry of the navigation names."""
 
 
@@ -23,7 +24,7 @@ def console_pages(server: HttpServer, backend: OperationClient) -> Pages:
         static=STATIC,
         sign_in=SIGN_IN,
         harmless=HARMLESS,
-        large=frozenset(),
+        large=frozenset({IMPORT}),
         refused=console.error,
-        stop=lambda: None,
+        stop=console.live.stop,
     )

@@ -13,12 +13,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from worker.domain.errors import MeeseeksError
+from worker.domain.receipt_summary import ReceiptSummary
 from worker.operations.client import OperationClient
 from worker.operations.statuses import status_of
 
 from .errors import PageError
 from .gate import Gate
+from .live import LiveRequests
 from .rendering import Renderer, Shown, as_json
+from .request_words import row_of
 from .security import FIELD, HEADERS, check_form
 from .static_files import SEGMENT as STATIC
 from .static_files import StaticFiles
@@ -46,17 +49,20 @@ class Console:
     gate: Gate
     static: StaticFiles
     renderer: Renderer
+    live: LiveRequests
 
     def page(self, path: str, handler: Handler) -> list[Route]:
         """Return the routes of a page and of its JSON."""
         json_path = INDEX_JSON if path == "/" else path + JSON
-        return [Route(one, self._serving(handler), methods=["GET"]) for one in (path, json_path)]
+        return [Route(one, self.serving(handler), methods=["GET"]) for one in (path, json_path)]
 
     def action(self, path: str, handler: Handler) -> list[Route]:
         """Return the route of a form. What is posted to it changes something, so its token is checked first."""
-        return [Route(path, self._serving(handler), methods=["POST"])]
+        return [Route(path, self.serving(handler), methods=["POST"])]
 
-    def _serving(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def serving(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a handler."""
+
         async def serve(request: Request) -> Response:
             try:
                 visit = await self._visit(request)
@@ -100,7 +106,12 @@ class Console:
 
 def make_console(backend: OperationClient, gate: Gate) -> Console:
     static = StaticFiles()
-    return Console(backend, gate, static, Renderer(static))
+    renderer = Renderer(static)
+
+    def rows(summaries: Sequence[ReceiptSummary]) -> str:
+        return renderer.fill("request_rows.html", rows=[row_of(one) for one in summaries])
+
+    return Console(backend, gate, static, renderer, LiveRequests(backend, rows))
 
 
 def make_app(console: Console, routes: Sequence[Route]) -> Starlette:

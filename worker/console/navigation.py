@@ -12,4 +12,4 @@ class Entry:
     key: str
 
 
-ENTRIES = (Entry("/", "Overview", "o"),)
+ENTRIES = (Entry("/", "Overview", "o"), Entry("/requests", "Requests", "r"), Entry("/memories", "Memories", "m"))

@@ -21,6 +21,7 @@ from .security import BROWSER_COOKIE, FIELD, HEADERS, SESSION_COOKIE, form_token
 from .static_files import StaticFiles
 
 TEMPLATES = Path(__file__).parent / "templates"
+TENANT, TENANT_COOKIE = "tenant", "meeseeks_tenant"
 THEME_COOKIE = "meeseeks_theme"
 THEMES = ("system", "light", "dark")
 YEAR_S = 365 * 86_400
@@ -76,6 +77,8 @@ class Renderer:
         response = Response(content, shown.status, {**HEADERS, **shown.headers}, "text/html")
         if BROWSER_COOKIE not in request.cookies:
             keep(request, response, BROWSER_COOKIE, browser, YEAR_S)
+        if TENANT in request.query_params and visitor.tenant is None:  # or its links would lead to another tenant
+            keep(request, response, TENANT_COOKIE, tenant, YEAR_S)
         return response
 
 

@@ -15,8 +15,8 @@ from worker.operations.client import BUDGET_S, OperationClient
 
 from .errors import PageError
 from .gate import Visitor
+from .rendering import TENANT, TENANT_COOKIE
 
-TENANT, TENANT_COOKIE = "tenant", "meeseeks_tenant"
 JSON = ".json"
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -41,6 +41,11 @@ class Visit:
         """Run an operation for the visitor's tenant. Raise `MeeseeksError`."""
         body = await self.backend.call(operation, {**payload, "tenant": self.tenant}, budget=budget)
         return operation.result.model_validate(body)
+
+    async def ask_scoped(self, operation: Operation[Any, ResultT], payload: Mapping[str, Any]) -> ResultT:
+        """Run an operation whose tenant is that of its scope."""
+        scope = {**payload["scope"], "tenant": self.tenant}
+        return operation.result.model_validate(await self.backend.call(operation, {**payload, "scope": scope}))
 
     async def ask_service(self, operation: Operation[Any, ResultT], payload: Mapping[str, Any]) -> ResultT:
         """Run an operation that concerns no single tenant. Raise `PageError` if the visitor is bound to one."""

@@ -1,7 +1,7 @@
 """Words for values, used as filters of the templates. Pure."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +23,15 @@ def iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def ago(span: timedelta) -> str:
+    """Return how long ago something was."""
+    seconds = max(0, int(span.total_seconds()))
+    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= size:
+            return f"{counted(seconds // size, unit, f'{unit}s')} ago"
+    return "just now"
+
+
 def milliseconds(spent: float) -> str:
     """Return a duration in the unit that people would use."""
     return f"{spent / 1000:.2f} s" if spent >= 1000 else f"{spent:.0f} ms" if spent >= 10 else f"{spent:.1f} ms"
@@ -40,6 +49,12 @@ def share(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
+def fit_text(text: str, limit: int = 160) -> str:
+    """Return the beginning of a text in one line."""
+    flat = " ".join(text[: 2 * limit].split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
 def in_address(value: str) -> str:
     """Return a value as one part of an address."""
     return quote(value, safe="")
@@ -54,5 +69,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "count": count,
     "counted": counted,
     "share": share,
+    "fit_text": fit_text,
     "in_address": in_address,
 }

@@ -147,6 +147,7 @@ async def test_others_choose_their_tenant() -> None:
         await post(client, "/tenant", tenant="acme", next="/")
         assert ">acme" in (await client.get("/")).text
         assert ">other" in (await client.get("/?tenant=other")).text, "the address wins"
+        assert ">other" in (await client.get("/")).text, "and its links stay there"
         assert (await client.get("/?tenant=" + "x" * 2000)).status_code == 422
 
 

@@ -19,7 +19,7 @@ FORBIDDEN = {
     "a script in the page": r"<script(?![^>]*\ssrc=)",
     "a condition of a trigger": r'hx-trigger="[^"]*\[',
     "values from expressions": r"hx-(vals|vars|headers|request)",
-    "an attribute without quotes": r"=\{\{",
+    "an attribute without quotes": r"\s[a-z-]+=\{\{",
     "a file of another site": r'(?:src|href|action|hx-[a-z]+)="(?:https?:)?//',
 }
 

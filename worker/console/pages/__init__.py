@@ -4,8 +4,10 @@ from starlette.routing import Route
 
 from worker.console.app import Console
 
-from . import browser, overview
+from . import browser, memories, memory, memory_form, overview, replay, request, requests, start, transfers
+
+PAGES = (overview, start, requests, request, replay, memories, memory, memory_form, transfers, browser)
 
 
 def all_routes(console: Console) -> list[Route]:
-    return [*overview.routes(console), *browser.routes(console)]
+    return [route for page in PAGES for route in page.routes(console)]

@@ -8,9 +8,9 @@ from starlette.routing import Route
 
 from worker.console.app import Console, Handler
 from worker.console.errors import PageError
-from worker.console.rendering import THEME_COOKIE, THEMES, YEAR_S, Shown, keep, redirect
+from worker.console.rendering import TENANT_COOKIE, THEME_COOKIE, THEMES, YEAR_S, Shown, keep, redirect
 from worker.console.security import SESSION_COOKIE
-from worker.console.visits import TENANT_COOKIE, Visit, checked_tenant
+from worker.console.visits import Visit, checked_tenant
 
 SIGN_IN = "sign-in"
 HARMLESS = frozenset({"/sign-in", "/sign-out", "/theme", "/tenant"})

@@ -8,6 +8,8 @@ from worker.console.rendering import Shown
 from worker.console.visits import Visit
 from worker.operations.registry import HEALTH
 
+from .start import is_empty
+
 
 class OverviewPage(BaseModel):
     """`decides` is what chooses memories; `fault` says why the store cannot be searched as configured.
@@ -20,6 +22,7 @@ class OverviewPage(BaseModel):
     decides: str
     embedder: str | None
     fault: str | None
+    empty: bool
 
 
 def routes(console: Console) -> list[Route]:
@@ -34,5 +37,6 @@ async def show(visit: Visit) -> Shown:
         decides=health.model or "the built-in relevance model",
         embedder=health.embedder,
         fault=health.store.fault,
+        empty=await is_empty(visit),
     )
     return Shown("overview.html", "Overview", page)

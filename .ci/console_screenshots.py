@@ -1,0 +1,68 @@
+"""Take the pictures of docs/console.md: a service with example memories, a few requests, and headless Chromium."""
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from hooks import PreExecutionHook
+from tests.support.paths import ROOT
+from tests.support.stack import HTTP, put, running_stack
+
+IMAGES = ROOT / "docs/img"
+MEMORIES = (
+    ("berth", "fact", "Cabin holds in berth lapse after 12 minutes", "2026-08-05T09:00:00Z", {}),
+    ("berth-old", "fact", "Cabin holds used to lapse after 20 minutes", "2026-05-01T09:00:00Z", {}),
+    ("checkout", "decision", "The checkout shows a countdown for held cabins", "2026-06-11T09:00:00Z", {}),
+    ("tyler", "identity", "Tyler is lactose intolerant", "2026-03-02T09:00:00Z", {"user": "tyler"}),
+    ("deploy", "todo", "Deploy the checkout before the summer timetable", "2026-07-20T09:00:00Z", {}),
+    ("skagen", "event", "The Skagen ferry was late because of fog", "2026-02-14T09:00:00Z", {}),
+)
+MESSAGES = (
+    "hello",
+    "Which ferry was late because of fog?",
+    "How long do cabin holds in berth last before they lapse?",
+)
+
+
+async def _prepare(url: str) -> str:
+    rows = [
+        {"id": key, "type": kind, "content": text, "created_at": at, "scope": scope}
+        for key, kind, text, at, scope in MEMORIES
+    ]
+    await put(url, [*rows], "default")
+    receipt = ""
+    async with PreExecutionHook(url) as hook:
+        for number, message in enumerate(MESSAGES):
+            request = {"session_id": f"s{number}", "agent_id": "planner", "message": message, "deadline_ms": 3000}
+            receipt = (await hook(request)).receipt_id or ""
+    return receipt
+
+
+def _take(page: Page, address: str, name: str) -> None:
+    page.goto(address)
+    page.screenshot(path=IMAGES / f"{name}.png")
+
+
+def main() -> None:
+    program = shutil.which("chromium")
+    assert program, "install Chromium: apt-get install chromium"
+    with tempfile.TemporaryDirectory() as folder, running_stack(Path(folder), "up", **_variables(folder)) as stack:
+        receipt = asyncio.run(_prepare(stack.url))
+        with sync_playwright() as playwright, playwright.chromium.launch(executable_path=program) as browser:
+            page = browser.new_page(viewport={"width": 1280, "height": 800}, reduced_motion="reduce", locale="en-GB")
+            _take(page, f"{stack.http}/requests", "console-requests")
+            _take(page, f"{stack.http}/requests/{receipt}?memory=tyler", "console-request")
+            _take(page, f"{stack.http}/memories?q=how+long+are+cabins+held", "console-memories")
+
+
+def _variables(folder: str) -> dict[str, str]:
+    settings = Path(folder) / "settings.toml"
+    settings.write_text('[memory_injection]\nstrategy = "deterministic"\n', encoding="utf-8")
+    return {"MEESEEKS_MODEL": "none", "MEESEEKS_CONFIG": str(settings), **HTTP}
+
+
+if __name__ == "__main__":
+    main()

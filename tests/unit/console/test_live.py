@@ -1,0 +1,108 @@
+"""The live list: one look for all who watch it, filters, slow readers, and its end."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from starlette.responses import StreamingResponse
+
+from hooks.contract import Outcome
+from tests.support.http import Recorder
+from worker.console import live
+from worker.console.live import RELOAD, RETRY, LiveRequests
+from worker.domain.receipt_summary import ReceiptSummary
+from worker.operations.local_client import LocalOperationClient
+
+
+def line(number: int, outcome: str = "injected") -> dict[str, Any]:
+    at = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
+    names = {"session_id": "s", "agent_id": "main", "turn_id": f"t{number}"}
+    return {"id": f"r{number}", "at": at, "outcome": outcome, "message": f"message {number}", **names}
+
+
+class Feed:
+    """Requests that tests add, and how often they were looked at."""
+
+    def __init__(self) -> None:
+        self.lines = [line(0)]
+        self.recorder = Recorder({"receipt_page": lambda _: {"summaries": self.lines[::-1], "cursor": None}})
+
+    def live(self) -> LiveRequests:
+        return LiveRequests(LocalOperationClient(self.recorder.handlers), rows)
+
+
+def rows(summaries: "list[ReceiptSummary] | Any") -> str:
+    return "\n".join(f"<tr>{one.id}" for one in summaries)
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LOOK_S", 0.01)
+
+
+def events_of(requests: LiveRequests, **where: Any) -> Any:
+    response = requests.response("default", where)
+    assert isinstance(response, StreamingResponse)
+    return response.body_iterator
+
+
+async def looked(feed: Feed, times: int) -> None:
+    """Wait until the list was looked at so many times from now on."""
+    end = len(feed.recorder.asked) + times
+    async with asyncio.timeout(5):
+        while len(feed.recorder.asked) < end:
+            await asyncio.sleep(0.005)
+
+
+async def test_all_who_watch_get_the_same_rows_of_one_look() -> None:
+    feed = Feed()
+    requests = feed.live()
+    first, second = events_of(requests), events_of(requests)
+    assert await anext(first) == await anext(second) == RETRY
+    both = asyncio.gather(anext(first), anext(second))
+    await looked(feed, 2)
+    feed.lines.append(line(1))
+    assert await both == [b"event: rows\ndata: <tr>r1\n\n"] * 2
+    assert requests.streams == 2
+    await first.aclose()
+    await second.aclose()
+    assert requests.streams == 0
+    asked = len(feed.recorder.asked)
+    await asyncio.sleep(0.05)
+    assert len(feed.recorder.asked) <= asked + 1, "nobody watches, so nothing is looked for"
+
+
+async def test_a_filtered_list_gets_only_its_rows() -> None:
+    feed = Feed()
+    events = events_of(feed.live(), outcome=Outcome.SKIPPED.value)
+    await anext(events)
+    waiting = asyncio.ensure_future(anext(events))
+    await looked(feed, 2)
+    feed.lines += [line(1), line(2, "skipped")]
+    assert await waiting == b"event: rows\ndata: <tr>r2\n\n"
+    await events.aclose()
+
+
+async def test_a_slow_reader_is_told_to_reload(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_WAITING", 1)
+    feed = Feed()
+    events = events_of(feed.live())
+    await anext(events)
+    for number in (1, 2, 3):
+        await looked(feed, 2)
+        feed.lines.append(line(number))
+    await looked(feed, 2)
+    seen = [event async for event in events]
+    assert seen == [b"event: rows\ndata: <tr>r1\n\n", RELOAD]
+
+
+async def test_streams_end_with_the_service_and_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = Feed().live()
+    events = events_of(requests)
+    await anext(events)
+    monkeypatch.setattr(live, "MOST_STREAMS", 1)
+    assert requests.response("default", {}).status_code == 503
+    requests.stop()
+    assert [event async for event in events] == []
+    assert requests.response("default", {}).status_code == 503
