@@ -10,7 +10,7 @@ LOCKED := pyproject.toml requirements/build.txt
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: screenshots help setup run run-local-llm local-llm test fuzz packaging lint contracts types bench ci lock audit clean
+.PHONY: screenshots help setup run run-local-llm local-llm test fuzz chaos packaging lint contracts types bench ci lock audit clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ local-llm: $(DEV) $(LOCAL_LLM) ## Serve the tiny local model on port 8008 until 
 
 test: $(DEV) ## Run the tests except the packaging tests (ARGS=... for pytest options)
 	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/packaging $(ARGS)
+
+chaos: $(DEV) ## Break one part after the other under load for 10 minutes (ARGS="--seconds 60 --rate 50 --json")
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 packaging: $(DEV) ## Build both packages, install them into empty environments and test them
 	@$(BIN)/pytest -q tests/packaging $(ARGS)
