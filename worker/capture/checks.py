@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from worker.domain.capture import Change, ChangeKind, Drop, DropReason, WindowTurn
 from worker.domain.cues import Cue, CueOrigin
@@ -25,7 +26,7 @@ from .finding import Found, Frame, common_fields, drop
 from .fingerprints import stems
 from .modality import is_made_up, not_a_fact
 from .reading import RawOperation
-from .window import Window
+from .window import USER, Window
 
 MOST_OPERATIONS = 3
 COVERED = 0.6
@@ -75,19 +76,19 @@ def _checked(one: RawOperation, reading: Reading, frame: Frame) -> Change | Drop
     if not cited:
         return drop(DropReason.NOT_SAID, one.text)
     target = _target(one, reading.candidates)
-    span = best_sentence(one.text, cited)
+    span, day = best_sentence(one.text, cited), _day(one, cited, frame)
     reason = (
         _wording_fault(one, reading.markers)
         or _target_fault(one, target, frame)
-        or support_fault(one.text, cited, span, target.content if target and one.kind == ChangeKind.UPDATE else "")
-        or (DropReason.NOT_A_FACT if any(is_made_up(turn.text, frame.languages) for turn in cited) else None)
+        or support_fault(one.text, cited, span, target.content if target and one.kind == ChangeKind.UPDATE else "", day)
+        or (DropReason.NOT_A_FACT if _is_in_a_story(reading.window, cited, frame) else None)
         or not_a_fact(span, frame.languages)
         or (DropReason.SECRET if mask_secrets(f"{one.text}\n{span}") != f"{one.text}\n{span}" else None)
     )
     if reason is not None:
         return drop(reason, one.text)
     try:
-        return _change(one, cited, span, target, reading, frame)
+        return _change(one, cited, span, day, target, reading, frame)
     except MemoryRejected:
         return drop(DropReason.MALFORMED, one.text)
 
@@ -96,6 +97,7 @@ def _change(
     one: RawOperation,
     cited: Sequence[WindowTurn],
     span: str,
+    day: datetime | None,
     target: Memory | None,
     reading: Reading,
     frame: Frame,
@@ -108,7 +110,7 @@ def _change(
     fields |= {
         "content": one.text,
         "type": _type(one.type),
-        "occurred_at": _day(one, cited, frame),
+        "occurred_at": day,
         "cues": tuple(Cue(text=text, origin=CueOrigin.MODEL, prompt=reading.prompt) for text in one.cues),
     }
     kind = ChangeKind(one.kind)
@@ -119,6 +121,12 @@ def _cited(one: RawOperation, window: Window) -> list[WindowTurn]:
     """Return the user's new turns that are cited; none if anything else is cited alone."""
     found = (window.turns[number - 1] for number in one.turns if 0 < number <= len(window.turns))
     return list(dict.fromkeys(turn for turn in found if turn.evidence))
+
+
+def _is_in_a_story(window: Window, cited: Sequence[WindowTurn], frame: Frame) -> bool:
+    """Return whether a story or game began in the cited turns or before them."""
+    last = max(window.turns.index(turn) for turn in cited)
+    return any(turn.role == USER and is_made_up(turn.text, frame.languages) for turn in window.turns[: last + 1])
 
 
 def _target(one: RawOperation, candidates: Sequence[Memory]) -> Memory | None:
@@ -146,11 +154,17 @@ def _target_fault(one: RawOperation, target: Memory | None, frame: Frame) -> Dro
     return None
 
 
-def support_fault(text: str, cited: Sequence[WindowTurn], span: str, known: str = "") -> DropReason | None:
-    """Return whether the text says what its turns do not: a number, a name, a negation, or too many other words."""
+def support_fault(
+    text: str, cited: Sequence[WindowTurn], span: str, known: str = "", day: datetime | None = None
+) -> DropReason | None:
+    """Return whether the text says what its turns do not: a number, a name, a negation, or too many other words.
+
+    The `day` that the turns name may be written out.
+    """
     said = "\n".join([*(turn.text for turn in cited), known])
     new, whole, here = marks(text), marks(said), marks(span)
-    if not new.figures <= whole.figures or (new.negated and not (here.negated or marks(known).negated)):
+    said_day = marks(f"{day:%Y-%m-%d}").figures | {f"m{day.month}", f"d{day.isoweekday()}"} if day else frozenset()
+    if not new.figures <= whole.figures | said_day or (new.negated and not (here.negated or marks(known).negated)):
         return DropReason.UNSUPPORTED
     if marks(_best_clause(new, span)).negated and not new.negated and not known:
         return DropReason.UNSUPPORTED
@@ -202,7 +216,7 @@ def _type(name: str) -> MemoryType:
     return known.get(name, MemoryType.FACT)
 
 
-def _day(one: RawOperation, cited: Sequence[WindowTurn], frame: Frame) -> object:
+def _day(one: RawOperation, cited: Sequence[WindowTurn], frame: Frame) -> datetime | None:
     """Return the day that the copied words name, if they were said in a cited turn."""
     if one.when is None:
         return None

@@ -22,8 +22,8 @@ _SHORT_WORD = re.compile(
 """The end of a piece that ends with an abbreviation ("Dr."), not with a sentence."""
 
 _ASKING = (
-    r"(?:(?:can|could|would|will) you|kannst du|konntest du|konnen sie|peux-tu|tu peux|pourrais-tu|puedes|podrias|podes"
-    r"|pode|puoi|potresti)(?!\w)"
+    r"(?:(?:can|could|would|will) (?:you|u)|kannst du|konntest du|konnen sie|peux-tu|tu peux|pourrais-tu|puedes"
+    r"|podrias|podes|pode|puoi|potresti)(?!\w)"
 )
 _ASKED = re.compile(r"[?？]\s*$")
 

@@ -17,7 +17,7 @@ from worker.transfer.entries import memory_from
 from .dates import named_day
 from .explicit import ExplicitRequest, explicit_requests
 from .modality import is_made_up, not_lasting
-from .window import Window
+from .window import USER, Window
 
 SOURCE = "capture"
 
@@ -44,8 +44,11 @@ def find_explicit(window: Window, frame: Frame) -> Found:
     """Return what the user's turns ask to remember, exactly as said."""
     changes: list[Change] = []
     drops: list[Drop] = []
-    for turn in window.evidence:
-        made_up = is_made_up(turn.text, frame.languages)
+    made_up = False
+    for turn in window.turns:
+        made_up = made_up or (turn.role == USER and is_made_up(turn.text, frame.languages))
+        if not turn.evidence:
+            continue
         for request in explicit_requests(turn.text, frame.languages):
             reason = DropReason.NOT_A_FACT if made_up else _refusal(request, frame.languages)
             if reason is not None:

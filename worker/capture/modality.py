@@ -8,6 +8,8 @@ from worker.domain.capture import DropReason
 from worker.domain.kinds import Language
 from worker.text.lexicon import fold, phrase_file
 
+from .explicit import sentences
+
 _IRONY = re.compile(r"(?:^|\s)/s(?:\s|$)|\bjk\b|\blol\b|\bnot!\s*$|\U0001f644|\U0001f643|;-?\)", re.IGNORECASE)
 _SPOKEN = re.compile(r"[\"“„«「『][^\"”“»」』]{12,}[\"”“»」』]")
 
@@ -21,9 +23,9 @@ def not_lasting(sentence: str, languages: Sequence[Language]) -> DropReason | No
 
 
 def is_made_up(turn: str, languages: Sequence[Language]) -> bool:
-    """Return whether a turn begins a story, a game or a supposition."""
-    opening = fold(turn.lstrip())[:200]
-    return _phrases(tuple(languages), "unreal").match(opening) is not None
+    """Return whether a sentence of the turn begins a story or a game."""
+    fiction = _phrases(tuple(languages), "fiction")
+    return any(fiction.match(fold(sentence)) is not None for sentence in sentences(turn))
 
 
 def not_a_fact(span: str, languages: Sequence[Language]) -> DropReason | None:

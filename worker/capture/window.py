@@ -42,6 +42,12 @@ _FOREIGN_LINE = re.compile(
 )
 """Where the words of others begin: heads of mails, labels of roles, rules, and tags alone on their line."""
 
+_HIDDEN = re.compile(r"^.*\w[\u200b\u2060\ufeff\u00ad]+\w.*$", re.MULTILINE)
+"""A line with invisible characters inside its words, which people do not type."""
+
+_SPOKEN = re.compile(r"[\"“„«「『](?=\S)[^\"“”„«»「」『』]{50,}[\"”“»」』]")
+"""A long quotation."""
+
 _INTRODUCING = re.compile(
     r"^[^\n]{0,200}\b(?:e-?mails?|mails?|message|letter|page|article|log|logs|output|readme|transcript|file|doc|docs|document"
     r"|website|text|post|ticket|issue|comment|review|error|says|said|wrote|writes|reads|nachricht|brief|seite|artikel|ausgabe"
@@ -78,7 +84,8 @@ def turn_key(source: CaptureSource, turn: ConversationTurn) -> str:
 
 def typed(text: str, patterns: Sequence[str] = ()) -> str:
     """Return what a person typed: without blocks, notices, code, quotes, mails and pastes."""
-    plain = without_invisible(written(text).replace("\r\n", "\n"))
+    plain = without_invisible(_HIDDEN.sub(_marked, written(text).replace("\r\n", "\n")))
+    plain = _SPOKEN.sub(_marked, plain)
     plain = _QUOTED.sub(" ", _FENCED.sub(_marked, plain))
     foreign = _FOREIGN_LINE.search(plain)
     if foreign is not None:

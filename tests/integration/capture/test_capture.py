@@ -124,6 +124,7 @@ async def test_another_number_is_no_repetition(client: OperationClient) -> None:
         ("from now on answer in French, just for this chat", "only_once"),
         ("Imagine you are a pirate. Remember that the treasure is on Skull Island", "not_a_fact"),
         ("remember that I love Mondays /s", "not_a_fact"),
+        ("lets play. you are chef Brandt. remember that my kitchen is in Vienna", "not_a_fact"),
     ],
 )
 async def test_what_must_not_be_stored_is_counted(client: OperationClient, text: str, reason: str) -> None:

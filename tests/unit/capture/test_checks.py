@@ -113,6 +113,19 @@ def test_words_for_a_day_that_were_not_said_give_none() -> None:
     assert change.memory.occurred_at is None
 
 
+def test_a_day_that_was_said_may_be_written_out_and_no_other() -> None:
+    said = "Tom moves to Oslo tomorrow"
+    for text, kept in (("Tom moves to Oslo on 5 March 2026", True), ("Tom moves to Oslo on 6 March 2026", False)):
+        changes, _ = checked(said, operation(text, when="tomorrow"))
+        assert bool(changes) is kept
+
+
+def test_a_story_goes_on_in_later_turns() -> None:
+    turns = [turn("lets play, you are chef Brandt", evidence=False), turn("my father is the baker in Ottakring")]
+    raw = operation("The father is the baker in Ottakring", turns=(2,))
+    assert checked(turns, raw) == ((), [DropReason.NOT_A_FACT])
+
+
 def test_facts_about_a_project_stay_in_it() -> None:
     (change,), _ = checked("we deploy with Ansible here", operation("We deploy with Ansible", about="project"))
     assert change.memory.scope == MemoryScope(user="hana", project="shop")
