@@ -25,10 +25,12 @@ from worker.operations.learning import CueLearning
 from worker.operations.registry import INJECT, SESSION_EVENT
 from worker.operations.store import StoreOperations
 from worker.ports.models import Embedder
+from worker.ports.state import Ledger
 from worker.ports.store import StoreEngine
 from worker.query.warm_up import warm_up
 from worker.settings.injection import Settings
 from worker.settings.live import LiveSettings
+from worker.settings.service import ServiceSettings
 from worker.store.copying import ChangeLog
 from worker.store.maintenance import StoreMaintenance
 from worker.triage.live_selector import LivePrompts
@@ -100,8 +102,7 @@ async def open_core(
         noted = cues.noting(answered) if cues else answered
         state = ledger, receipts, journal, noted, open_usage(service, redis)
         deleted = open_deleted(redis, shared=generation_store.shared)
-        queue = open_capture_queue(service, redis) if with_model else None
-        captures = CaptureMaking(service, open_captures(service, redis), queue, ledger, stack)
+        captures = _open_capturing(service, redis, ledger, stack, with_model=with_model)
         parts = Parts(sparse, models, relevance_model, live, prompts, *state, deleted, cues, captures)
         assemble = partial(_assemble, service, parts, stack)
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
@@ -122,6 +123,13 @@ async def open_core(
         names = ProjectFile(service.home / PROJECTS_FILE).name_of
         hosts = HostOperations(own, open_subagents(redis), open_host_state(redis), live.for_agent, names)
         yield Core(handlers | by_name(hosts.handlers()), store, embedder, models, about)
+
+
+def _open_capturing(
+    service: ServiceSettings, redis: "Redis | None", ledger: Ledger, stack: AsyncExitStack, *, with_model: bool
+) -> CaptureMaking:
+    queue = open_capture_queue(service, redis) if with_model else None
+    return CaptureMaking(service, open_captures(service, redis), queue, ledger, stack)
 
 
 async def _open_live(
