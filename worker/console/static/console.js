@@ -99,6 +99,9 @@
       source = new EventSource(list.dataset.stream);
       source.addEventListener("rows", arrived);
       source.addEventListener("reload", () => location.reload());
+      source.addEventListener("error", () => {
+        if (source?.readyState === EventSource.CLOSED) { source = null; setTimeout(start, 5000); }
+      });
     }
     function stop() { source?.close(); source = null; }
     document.addEventListener("visibilitychange", () => (document.hidden ? stop() : start()));
