@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any
 
 from starlette.responses import Response, StreamingResponse
@@ -54,13 +55,16 @@ class LiveRequests:
         """End every stream, so that the service can stop."""
         self._stopping.set()
 
-    def response(self, tenant: str, where: Mapping[str, Any]) -> Response:
-        """Return a stream of the list of a tenant; the caller polls if there are too many."""
+    def response(self, tenant: str, where: Mapping[str, Any], after: str | None = None) -> Response:
+        """Return a stream of the list of a tenant; the caller polls if there are too many.
+
+        It begins with what is newer than the request `after`, or with everything if the caller has none yet.
+        """
         if self.streams >= MOST_STREAMS or self._stopping.is_set():
             return Response(status_code=503, headers={**HEADERS, "Retry-After": "5"})
-        return StreamingResponse(self._events(tenant, where), headers=HEADERS, media_type="text/event-stream")
+        return StreamingResponse(self._events(tenant, where, after), headers=HEADERS, media_type="text/event-stream")
 
-    async def _events(self, tenant: str, where: Mapping[str, Any]) -> AsyncIterator[bytes]:
+    async def _events(self, tenant: str, where: Mapping[str, Any], after: str | None) -> AsyncIterator[bytes]:
         key = json.dumps([tenant, where], sort_keys=True)
         watched = self._lists.setdefault(key, _List(tenant, ReceiptFilter.model_validate(where)))
         queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING + 1)
@@ -69,6 +73,8 @@ class LiveRequests:
             watched.looking = asyncio.create_task(self._look(watched), name="live-requests")
         try:
             yield RETRY
+            if missed := await self._missed(watched, after):
+                yield missed
             while (event := await self._next(queue)) is not None:
                 yield event
                 if event is RELOAD:
@@ -78,6 +84,16 @@ class LiveRequests:
             if not watched.readers:
                 watched.looking.cancel()
                 self._lists.pop(key, None)
+
+    async def _missed(self, watched: "_List", after: str | None) -> bytes | None:
+        """Return what came between the page and its stream. Rows that come twice replace each other."""
+        try:
+            newest = await self._newest(watched.tenant)
+        except MeeseeksError:
+            return None
+        newer = list(takewhile(lambda one: one.id != after, newest))
+        rows = [one for one in newer if watched.where.matches(one)]
+        return _event("rows", self._render(rows)) if rows else None
 
     async def _next(self, queue: "asyncio.Queue[bytes]") -> bytes | None:
         """Return the next event, or `None` when the service stops."""

@@ -42,7 +42,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def events_of(requests: LiveRequests, **where: Any) -> Any:
-    response = requests.response("default", where)
+    response = requests.response("default", where, "r0")
     assert isinstance(response, StreamingResponse)
     return response.body_iterator
 
@@ -81,6 +81,15 @@ async def test_a_filtered_list_gets_only_its_rows() -> None:
     await looked(feed, 2)
     feed.lines += [line(1), line(2, "skipped")]
     assert await waiting == b"event: rows\ndata: <tr>r2\n\n"
+    await events.aclose()
+
+
+async def test_what_came_between_the_page_and_its_stream_is_not_missed() -> None:
+    feed = Feed()
+    feed.lines += [line(1), line(2)]
+    events = events_of(feed.live())
+    assert await anext(events) == RETRY
+    assert await anext(events) == b"event: rows\ndata: <tr>r2\ndata: <tr>r1\n\n"
     await events.aclose()
 
 

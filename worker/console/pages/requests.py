@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from hooks.contract import Engine, Outcome
 from worker.console.app import Console, Handler
-from worker.console.rendering import Shown
+from worker.console.rendering import Shown, query_with
 from worker.console.request_words import DECIDERS, RequestRow, row_of
 from worker.console.visits import Visit
 from worker.operations.registry import RECEIPT_PAGE
@@ -19,14 +19,15 @@ PAGE = 50
 
 
 class RequestsQuery(ReceiptFilter):
-    """The filters of the list, and where it goes on."""
+    """The filters of the list, where it goes on, and the newest request that a page has already."""
 
     cursor: str | None = None
+    after: str | None = None
     degraded: Annotated[bool | None, BeforeValidator(lambda value: {"yes": True, "no": False}.get(value, value))] = None
 
     @property
     def where(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude={"cursor"}, exclude_none=True)
+        return self.model_dump(mode="json", exclude={"cursor", "after"}, exclude_none=True)
 
 
 class Choice(BaseModel):
@@ -78,13 +79,19 @@ async def show(visit: Visit) -> Shown:
         filters={name: str(value) for name, value in query.where.items()},
         outcomes=OUTCOMES,
         engines=ENGINES,
-        stream=None if query.cursor else f"/requests/live?{visit.request.url.query}",
+        stream=None if query.cursor else _stream_of(visit, found.summaries[0].id if found.summaries else ""),
     )
     return Shown("requests.html", "Requests", page)
 
 
+def _stream_of(visit: Visit, newest: str) -> str:
+    """Return the address of the events that follow what the page shows."""
+    return "/requests/live" + query_with(visit.request.query_params, after=newest)
+
+
 def _streaming(console: Console) -> Handler:
     async def stream(visit: Visit) -> Response:
-        return console.live.response(visit.tenant, visit.query(RequestsQuery).where)
+        query = visit.query(RequestsQuery)
+        return console.live.response(visit.tenant, query.where, query.after)
 
     return stream
