@@ -69,12 +69,12 @@ class LiveRequests:
         watched = self._lists.setdefault(key, _List(tenant, ReceiptFilter.model_validate(where)))
         queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING + 1)
         watched.readers.add(queue)
-        if watched.looking is None:
-            watched.looking = asyncio.create_task(self._look(watched), name="live-requests")
         try:
             yield RETRY
             if missed := await self._missed(watched, after):
                 yield missed
+            if watched.looking is None:
+                watched.looking = asyncio.create_task(self._look(watched), name="live-requests")
             while (event := await self._next(queue)) is not None:
                 yield event
                 if event is RELOAD:
@@ -82,8 +82,9 @@ class LiveRequests:
         finally:
             watched.readers.discard(queue)
             if not watched.readers:
-                watched.looking.cancel()
                 self._lists.pop(key, None)
+                if watched.looking is not None:
+                    watched.looking.cancel()
 
     async def _missed(self, watched: "_List", after: str | None) -> bytes | None:
         """Return what came between the page and its stream. Rows that come twice replace each other."""
@@ -91,6 +92,8 @@ class LiveRequests:
             newest = await self._newest(watched.tenant)
         except MeeseeksError:
             return None
+        if watched.known is None:
+            watched.known = {one.id for one in newest}
         newer = list(takewhile(lambda one: one.id != after, newest))
         rows = [one for one in newer if watched.where.matches(one)]
         return _event("rows", self._render(rows)) if rows else None
@@ -109,15 +112,15 @@ class LiveRequests:
 
     async def _look(self, watched: "_List") -> None:
         """Tell all readers of a list what is new in it, at most once in `LOOK_S`."""
-        known: set[str] | None = None
         while True:
             with suppress(MeeseeksError):
                 newest = await self._newest(watched.tenant)
+                known = watched.known
                 fresh = [one for one in newest if known is not None and one.id not in known]
                 if new := [one for one in fresh if watched.where.matches(one)]:
                     watched.tell(_event("rows", self._render(new)))
                 kept = known if known is not None and len(known) < MOST_KNOWN else set()
-                known = kept | {one.id for one in newest}
+                watched.known = kept | {one.id for one in newest}
             await asyncio.sleep(LOOK_S)
 
     async def _newest(self, tenant: str) -> tuple[ReceiptSummary, ...]:
@@ -127,13 +130,14 @@ class LiveRequests:
 
 
 class _List:
-    """A list that is watched, and the queues of its readers."""
+    """A list that is watched, the queues of its readers, and the ids that they have been told of."""
 
     def __init__(self, tenant: str, where: ReceiptFilter) -> None:
         self.tenant = tenant
         self.where = where
         self.readers: set[asyncio.Queue[bytes]] = set()
         self.looking: asyncio.Task[None] | None = None
+        self.known: set[str] | None = None
 
     def tell(self, event: bytes) -> None:
         for queue in self.readers:
