@@ -14,7 +14,7 @@ from worker.text.lexicon import fold
 PAGE = 1_000
 """Lines of the list to read at a time."""
 
-SCANNED = 10_000
+SCANNED = 5_000
 """Lines to look through for one page of a filtered list."""
 
 STEP = 100
