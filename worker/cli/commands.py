@@ -82,6 +82,10 @@ COMMANDS: Mapping[str, tuple[str | None, str]] = {
         "tuning.calibrate_decision:calibrate_decision",
         "Calibrate a decision model's probabilities and threshold on labelled tasks.",
     ),
+    "eval capture": (
+        "tuning.capture:eval_capture",
+        "Measure what capture finds in labelled conversations, with a model or without.",
+    ),
     "eval cues": (
         "tuning.cues:eval_cues",
         "Let a model write cues for labelled memories, and measure what they bring.",

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from hooks.contract.capture import ConversationTurn
 from worker.domain.capture import ChangeKind
 from worker.domain.errors import SettingsError
-from worker.domain.memory import DomainModel
+from worker.domain.memory import DomainModel, MemoryType
 from worker.domain.validation import describe_faults
 
 Z = 1.959964
@@ -36,7 +36,7 @@ class StoredBefore(DomainModel):
 
     id: str
     text: str
-    type: str = "fact"
+    type: MemoryType = MemoryType.FACT
     date: str | None = None
 
 
