@@ -84,7 +84,7 @@ COMMANDS: Mapping[str, tuple[str | None, str]] = {
     ),
     "eval capture": (
         "tuning.capture:eval_capture",
-        "Measure what capture finds in labelled conversations, with a model or without.",
+        "Measure what capture finds in labelled conversations, on a temporary store.",
     ),
     "eval cues": (
         "tuning.cues:eval_cues",

@@ -74,11 +74,11 @@ async def run_with(runner: CaptureRunner, case: CaptureCase, answer: Callable[[C
 
 async def test_the_labels_as_an_answer_are_mostly_kept_or_dropped_but_hardly_ever_spoilt(runner: CaptureRunner) -> None:
     """The labels are in freer words than the checks allow, so many are dropped."""
-    cases = [case for case in CASES if case.language in ("en", "de")][::3]
+    cases = CASES[::3]
     runs = [await run_with(runner, case, partial(operations_for, case)) for case in cases]
     done = measures(runs)
-    assert done.precision.value > 0.85
-    assert done.recall.value > 0.3
+    assert done.precision.value > 0.9
+    assert done.recall.value > 0.35
     assert done.near.value > 0.9
     assert (done.wrong_dates, done.leaks, done.duplicates, done.failed) == (0, 0, 0, 0)
     assert done.calls < done.user_turns
