@@ -1,5 +1,7 @@
 """Bounds for requests: what is longer than any search reads does not travel through the queue. Fast to load."""
 
+import unicodedata
+
 MOST_BYTES = 262_144
 """Size from which a request is shortened before it is sent."""
 
@@ -21,9 +23,47 @@ MOST_FIELDS = 100
 MOST_DEPTH = 5
 
 
+LONGEST_GRAPHEME = 64
+"""Characters that a cut moves at most to keep a grapheme whole."""
+
+_JOINER = "\u200d"
+_EXTENDING = ("\U0001f3fb", "\U0001f3ff"), ("\U000e0020", "\U000e007f"), ("\u1160", "\u11ff")
+"""Skin tones, letters of flags, and later parts of Korean syllables, which are no marks."""
+
+
 def clipped(text: str, head: int = MESSAGE_HEAD, tail: int = MESSAGE_TAIL) -> str:
-    """Return `text` without the middle of a longer one."""
-    return text if len(text) <= head + tail else f"{text[:head]}\n{text[-tail + 1 :]}"
+    """Return `text` without the middle of a longer one, and without half a grapheme at either cut."""
+    if len(text) <= head + tail:
+        return text
+    end, start = head, len(text) - tail + 1
+    while end > head - LONGEST_GRAPHEME and _joins(text, end):
+        end -= 1
+    while start < len(text) - tail + LONGEST_GRAPHEME and _joins(text, start):
+        start += 1
+    return f"{text[:end]}\n{text[start:]}"
+
+
+def _joins(text: str, place: int) -> bool:
+    """Return whether the characters around `place` belong to one grapheme, by the rules that need no tables."""
+    if not 0 < place < len(text) or text[place].isascii():
+        return False
+    before, after = text[place - 1], text[place]
+    if after == _JOINER or before == _JOINER or unicodedata.category(after).startswith("M"):
+        return True
+    if any(first <= after <= last for first, last in _EXTENDING):
+        return True
+    return _is_flag(after) and _flags_before(text, place) % 2 == 1
+
+
+def _is_flag(letter: str) -> bool:
+    return "\U0001f1e6" <= letter <= "\U0001f1ff"
+
+
+def _flags_before(text: str, place: int) -> int:
+    first = place
+    while first > 0 and place - first < MESSAGE_HEAD and _is_flag(text[first - 1]):
+        first -= 1
+    return place - first
 
 
 def bounded(raw: bytes) -> bytes:

@@ -263,3 +263,10 @@ def test_a_question_about_a_heading_finds_what_is_under_it(cli: CommandLine, tmp
     cli.ok("import", str(written(tmp_path / "log.md", "# Log", "## Harbour crane", "- Gets a new motor in June")))
     found = cli.json("recall", "harbour crane")["memories"]
     assert [memory["text"] for memory in found] == ["Gets a new motor in June"]
+
+
+def test_a_dash_exports_to_standard_output(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli.ok("remember", "The kiln door is blue")
+    assert cli.ok("export", "-") == cli.ok("export") != ""
+    assert not (tmp_path / "-").exists()

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from hooks.contract import InjectionRequest, SessionEvent
-from hooks.protocol.size import MOST_BYTES, bounded
+from hooks.protocol.size import MOST_BYTES, bounded, clipped
 
 OPTIONAL = [name for name in InjectionRequest.model_fields if name not in ("session_id", "message")]
 GIVEN = {"session_id": "s", "message": "Where is the kiln?", "turn_id": "t"}
@@ -65,3 +65,16 @@ def test_large_objects_are_shortened(value: dict[str, Any]) -> None:
 @pytest.mark.parametrize("data", [b'{"a":1}', b"x" * 400_000, b"[" * 300_000])
 def test_short_and_broken_objects_stay_as_they_are(data: bytes) -> None:
     assert bounded(data) == data
+
+
+@pytest.mark.parametrize(
+    "grapheme",
+    ["e\u0301", "\U0001f469\u200d\U0001f692", "\U0001f44d\U0001f3fd", "\U0001f1e8\U0001f1ed", "\u1100\u1161\u11a8"],
+)
+def test_a_long_text_is_cut_between_graphemes(grapheme: str) -> None:
+    for shift in range(len(grapheme)):
+        cut = clipped("x" * shift + grapheme * 200, 100, 101)
+        head, _, tail = cut.partition("\n")
+        assert len(cut) <= 202
+        assert head.lstrip("x").replace(grapheme, "") == "", shift
+        assert tail.replace(grapheme, "") == "", shift

@@ -151,7 +151,7 @@ async def put_all(backend: OperationClient, tenant: str, memories: Sequence[Memo
 
 def export_memories(
     context: typer.Context,
-    file: Annotated[Path | None, typer.Argument(help="Output file (default: standard output).")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Output file (default, or `-`: standard output).")] = None,
     wanted: Annotated[
         OutputFormat,
         typer.Option("--format", help="All formats keep everything."),
@@ -160,7 +160,7 @@ def export_memories(
 ) -> None:
     """Export all memories of a tenant in a format that `import` reads."""
     settings = settings_of(context)
-    if file is None:
+    if file is None or str(file) == "-":
         asyncio.run(_export(settings, tenant, wanted, sys.stdout))
         return
     try:
