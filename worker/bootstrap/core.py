@@ -54,6 +54,7 @@ from .opening import (
     open_receipts,
     open_relevance_model,
     open_subagents,
+    open_transcripts,
     open_usage,
 )
 
@@ -117,11 +118,11 @@ async def open_core(
         handlers = host.handlers() | by_name(jobs.handlers())
         if cues is not None:
             cues.start(service, handlers, host.store, journal, stack)
-            captures.start(handlers, cues.activity)
+            captures.start(handlers, cues.activity, live)
         await _share_block_key(redis)
         own = OwnHandlers(INJECT.handler_in(handlers), SESSION_EVENT.handler_in(handlers))
-        names = ProjectFile(service.home / PROJECTS_FILE).name_of
-        hosts = HostOperations(own, open_subagents(redis), open_host_state(redis), live.for_agent, names)
+        names, notes = ProjectFile(service.home / PROJECTS_FILE).name_of, captures.notes(live)
+        hosts = HostOperations(own, open_subagents(redis), open_host_state(redis), live.for_agent, names, notes)
         yield Core(handlers | by_name(hosts.handlers()), store, embedder, models, about)
 
 
@@ -129,7 +130,8 @@ def _open_capturing(
     service: ServiceSettings, redis: "Redis | None", ledger: Ledger, stack: AsyncExitStack, *, with_model: bool
 ) -> CaptureMaking:
     queue = open_capture_queue(service, redis) if with_model else None
-    return CaptureMaking(service, open_captures(service, redis), queue, ledger, stack)
+    transcripts = open_transcripts(redis)
+    return CaptureMaking(service, open_captures(service, redis), queue, transcripts, ledger, stack)
 
 
 async def _open_live(

@@ -39,6 +39,7 @@ from worker.adapters.redis.host_state import RedisHostState
 from worker.adapters.redis.ledger import RedisLedger
 from worker.adapters.redis.receipts import RedisReceipts
 from worker.adapters.redis.subagents import RedisSubagents
+from worker.adapters.redis.transcripts import RedisTranscripts
 from worker.adapters.redis.usage import RedisUsage
 from worker.capture.reading import CAPTURE_PROMPT, CaptureReader
 from worker.domain.errors import EmbedderError, RelevanceError, SettingsError
@@ -46,7 +47,7 @@ from worker.domain.model_profile import ModelKind, ModelProfile, ModelState, kin
 from worker.hosts.state import HostState
 from worker.hosts.subagents import PendingSubagents
 from worker.operations.enrichment import Price
-from worker.ports.capture import CaptureQueue, CaptureStore
+from worker.ports.capture import CaptureQueue, CaptureStore, TranscriptQueue
 from worker.ports.models import ChatModel, DecisionModel, Embedder
 from worker.ports.state import CueLog, DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import StoreGenerations
@@ -119,6 +120,11 @@ def open_cue_log(service: ServiceSettings, redis: "Redis | None") -> CueLog | No
 def open_captures(service: ServiceSettings, redis: "Redis | None") -> CaptureStore | None:
     """Return where captures are kept; `None` for a command without a service."""
     return RedisCaptures(redis, service.receipt_ttl_s) if redis is not None else None
+
+
+def open_transcripts(redis: "Redis | None") -> TranscriptQueue | None:
+    """Return which transcripts of hosts are to be read; `None` for a command without a service."""
+    return RedisTranscripts(redis) if redis is not None else None
 
 
 def open_capture_queue(service: ServiceSettings, redis: "Redis | None") -> CaptureQueue | None:

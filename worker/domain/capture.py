@@ -166,6 +166,15 @@ class CaptureWork(DomainModel):
     attempts: int = 0
 
 
+class TranscriptWork(DomainModel):
+    """A host's transcript to capture from, in the file at `path`, after `attempts` that failed."""
+
+    id: Key
+    source: CaptureSource
+    path: Text
+    attempts: int = 0
+
+
 class CaptureReading(DomainModel):
     """What a model read: changes to write, what was left out, and what the call took."""
 

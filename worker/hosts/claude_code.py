@@ -85,6 +85,7 @@ PROFILE = HostProfile(
     sign=hook_json.sign,
     faults=faults,
     example=example,
+    transcripts=".claude/projects",
     settings=SettingsFiles(
         user=".claude/settings.json",
         project=".claude/settings.json",

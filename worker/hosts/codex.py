@@ -81,6 +81,7 @@ PROFILE = HostProfile(
     sign=hook_json.sign,
     faults=faults,
     example=example,
+    transcripts=".codex/sessions",
     settings=SettingsFiles(
         user=".codex/hooks.json",
         project=".codex/hooks.json",

@@ -140,7 +140,8 @@ class HostProfile:
     `limit` describes what the host does to longer answers; `render` keeps blocks within it. `answer` converts a block
     to native output, `followed` the result of a session event. `faults` checks a native output. `example` creates an
     event from a session id and a message. `paste` is for hosts without `settings`, which users set up by hand. `sign`
-    shows the user how many memories an event got.
+    shows the user how many memories an event got. `transcripts` is the host's folder of transcripts, below the home
+    folder.
     """
 
     name: str
@@ -159,6 +160,7 @@ class HostProfile:
     followed: Callable[[Native, EventResult], dict[str, Any]] | None = None
     settings: SettingsFiles | None = None
     paste: str = ""
+    transcripts: str | None = None
 
     def output(self, event: Native, result: InjectionResult, *, signed: bool = True) -> dict[str, Any]:
         """Return the native output for `result`; without a block, `nothing` and what `about_nothing` adds."""

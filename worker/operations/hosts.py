@@ -32,6 +32,7 @@ from worker.query.noise import written
 from worker.settings.injection import Enrichment, InjectionConfig
 from worker.text.counts import counted
 
+from .background_transcripts import TranscriptNotes, source_of
 from .host_explanations import explain_event, explain_injection, explain_start
 from .registry import HOST_HOOK
 from .requests import HostHookRequest, HostScope
@@ -70,7 +71,8 @@ class _Answer:
 class HostOperations:
     """Failures become the host's empty output and a log line.
 
-    `config_for` returns an agent's settings, and `named` the user's own name for the identity of a project.
+    `config_for` returns an agent's settings, and `named` the user's own name for the identity of a project. Without
+    `notes`, transcripts are not captured from.
     """
 
     def __init__(
@@ -80,12 +82,14 @@ class HostOperations:
         state: HostState,
         config_for: Callable[[str], InjectionConfig],
         named: Callable[[str], str | None],
+        notes: TranscriptNotes | None = None,
     ) -> None:
         self._own = own
         self._subagents = subagents
         self._state = state
         self._config_for = config_for
         self._named = named
+        self._notes = notes
 
     def handlers(self) -> tuple[AnyHandler, ...]:
         return (HOST_HOOK.bind(self.hook),)
@@ -98,6 +102,7 @@ class HostOperations:
         try:
             scope = await self._scope(event, request.scope, deadline)
             answer = await self._answered(host, event, _understood(host, event, scope, request), deadline)
+            await self._noted(host, event, scope)
         except (MeeseeksError, TimeoutError) as error:
             log.warning("host_hook_failed", host=host.name, error=type(error).__name__)
             answer = _Answer(dict(host.nothing), f"no memory: {error or type(error).__name__}")
@@ -105,6 +110,12 @@ class HostOperations:
         if request.scope.explain:
             output = JsonObject({"output": answer.output, "explanation": answer.explanation})
         return Undelivered(output, answer.commit) if answer.commit else output
+
+    async def _noted(self, host: HostProfile, event: dict[str, Any], scope: Scope) -> None:
+        """Note that the transcript of a session has grown, to capture from it later."""
+        source = source_of(host, event, scope)
+        if self._notes is not None and source is not None and not source.session_id.startswith(DOCTOR_SESSION):
+            await self._notes.note(host, event, source)
 
     async def _scope(self, event: dict[str, Any], given: HostScope, deadline: Deadline) -> Scope:
         """Return the scope of an event, with the name of the project that its folder belongs to."""

@@ -4,7 +4,15 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from worker.domain.capture import CaptureProgress, CaptureReceipt, CaptureSource, CaptureWork, Proposal, Refusal
+from worker.domain.capture import (
+    CaptureProgress,
+    CaptureReceipt,
+    CaptureSource,
+    CaptureWork,
+    Proposal,
+    Refusal,
+    TranscriptWork,
+)
 
 
 class CaptureStore(Protocol):
@@ -52,6 +60,26 @@ class CaptureStore(Protocol):
 
     async def salt(self) -> str:
         """Return the key of fingerprints, the same for all workers."""
+        ...
+
+
+class TranscriptQueue(Protocol):
+    """Keep which transcripts are to be read, shared by all workers. Methods raise `QueueError`."""
+
+    async def put(self, work: TranscriptWork, due: datetime, *, sooner: bool) -> None:
+        """Keep a transcript until it is `due`; one that waits keeps its time, or with `sooner` the earlier one."""
+        ...
+
+    async def claim(self, now: datetime, lease: timedelta) -> TranscriptWork | None:
+        """Return a transcript that is due, which nobody else gets until the lease ends."""
+        ...
+
+    async def again(self, work: TranscriptWork, due: datetime) -> None:
+        """Keep a transcript for another attempt."""
+        ...
+
+    async def done(self, work: TranscriptWork, leased: datetime) -> None:
+        """Forget a transcript that was claimed until `leased`, unless it was put again meanwhile."""
         ...
 
 

@@ -321,6 +321,6 @@ async def test_tasks_waiting_in_redis_expire(url: str) -> None:
 
 async def test_an_unreachable_redis_is_a_queue_error(tmp_path: Path) -> None:
     redis = connect(f"unix://{tmp_path}/nobody")
-    with pytest.raises(QueueError, match="Redis is unreachable"):
+    with pytest.raises(QueueError, match="Redis cannot be reached"):
         await RedisSubagents(redis).start(KIND)
     await redis.aclose()

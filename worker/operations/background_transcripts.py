@@ -1,0 +1,161 @@
+"""Capture from transcripts of hosts, in the background, a minute after something was said or when a session ends.
+
+A hook only notes which transcript has grown. What waits is kept in Redis, and turns that were captured before are
+skipped, so that a worker that is killed loses nothing and repeats nothing.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from hooks.contract import Scope
+from hooks.contract.capture import MOST_TURNS
+from worker.domain.capture import CaptureSource, TranscriptWork
+from worker.domain.errors import MeeseeksError, QueueError
+from worker.domain.kinds import CaptureMode
+from worker.domain.zones import zone_of
+from worker.hosts import HostProfile
+from worker.hosts.fields import key, text
+from worker.hosts.transcripts import TranscriptFormat, read_transcript
+from worker.ports.capture import TranscriptQueue
+from worker.settings.injection import InjectionConfig
+
+from .client import OperationClient
+from .lasting import LastingWork
+from .registry import CAPTURE
+
+AFTER_S = 60.0
+"""Seconds after which something that was said is read."""
+
+EVERY_S = 1.0
+LEASE_S = 300.0
+AGAIN_S = 60.0
+MOST_ATTEMPTS = 10
+CAPTURE_S = 120.0
+MOST_BYTES = 20_000_000
+"""Bytes that are read of a transcript, from its end."""
+
+NOTE_S = 0.2
+"""Seconds that noting a transcript may take in a hook."""
+
+SPOKEN = frozenset({"UserPromptSubmit", "Stop"})
+ENDING = frozenset({"PreCompact", "SessionStart", "SessionEnd"})
+"""Events after which a transcript is read at once: the session may go away, or was left unread."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptNotes:
+    """Notes the transcripts that events name, for agents whose setting `capture` is on."""
+
+    queue: TranscriptQueue
+    config_for: Callable[[str], InjectionConfig]
+    clock: Callable[[], datetime]
+
+    async def note(self, host: HostProfile, event: Mapping[str, Any], source: CaptureSource) -> None:
+        """Keep that a transcript has grown; a failure only delays it to the next event."""
+        name, path = text(event, "hook_event_name"), text(event, "transcript_path")
+        if name not in SPOKEN | ENDING or not path or self.config_for(source.agent_id).capture is CaptureMode.OFF:
+            return
+        now = self.clock()
+        work = TranscriptWork(id=_work_id(source), source=source, path=path)
+        due = now if name in ENDING else now + timedelta(seconds=AFTER_S)
+        try:
+            async with asyncio.timeout(NOTE_S):
+                await self.queue.put(work, due, sooner=name in ENDING)
+        except (QueueError, TimeoutError):
+            log.warning("transcript_not_noted", host=host.name)
+
+
+def source_of(host: HostProfile, event: Mapping[str, Any], scope: Scope) -> CaptureSource | None:
+    """Return whose session an event belongs to; `None` for a subagent, whose prompts nobody typed."""
+    session = key(event, "session_id")
+    if not session or key(event, "agent_id"):
+        return None
+    owner = scope.model_dump(include={"tenant", "user", "project", "channel"})
+    return CaptureSource.model_validate({**owner, "session_id": session, "host": host.name})
+
+
+def _work_id(source: CaptureSource) -> str:
+    parts = json.dumps([source.tenant, source.session_id, source.agent_id, source.user])
+    return hashlib.sha256(parts.encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptReading:
+    """What reading needs; `roots` are the folders in which hosts keep their transcripts."""
+
+    client: OperationClient
+    queue: TranscriptQueue
+    config_for: Callable[[str], InjectionConfig]
+    roots: Mapping[str, Path]
+    clock: Callable[[], datetime]
+    every: float = EVERY_S
+
+
+class BackgroundTranscripts:
+    """Starts at once; close it before the parts."""
+
+    def __init__(self, parts: TranscriptReading) -> None:
+        self._parts = parts
+        self._work = LastingWork("background-transcripts", self._run_always)
+
+    async def aclose(self) -> None:
+        await self._work.aclose()
+
+    async def _run_always(self) -> None:
+        while True:
+            try:
+                worked = await self._run_once()
+            except MeeseeksError as error:
+                log.warning("transcripts_wait", reason=str(error))
+                worked = False
+            await asyncio.sleep(0 if worked else self._parts.every)
+
+    async def _run_once(self) -> bool:
+        """Read a transcript that is due; return whether there was one."""
+        now, lease = self._parts.clock(), timedelta(seconds=LEASE_S)
+        work = await self._parts.queue.claim(now, lease)
+        if work is None:
+            return False
+        try:
+            await self._capture(work)
+        except (MeeseeksError, OSError) as error:
+            log.warning("transcript_failed", attempts=work.attempts + 1, error=type(error).__name__)
+            if work.attempts + 1 < MOST_ATTEMPTS and not isinstance(error, OSError):
+                again = work.model_copy(update={"attempts": work.attempts + 1})
+                await self._parts.queue.again(again, now + timedelta(seconds=AGAIN_S))
+                return True
+        await self._parts.queue.done(work, now + lease)
+        return True
+
+    async def _capture(self, work: TranscriptWork) -> None:
+        """Capture what is new in a transcript. Raise `OSError` if there is no such file where the host keeps them."""
+        host = work.source.host or ""
+        zone = zone_of(self._parts.config_for(work.source.agent_id).time_zone)
+        turns = await asyncio.to_thread(_turns, Path(work.path), self._parts.roots.get(host), host, zone)
+        if turns:
+            fields = work.source.model_dump(mode="json", exclude_none=True)
+            await self._parts.client.call(CAPTURE, {**fields, "turns": turns}, budget=CAPTURE_S)
+
+
+def _turns(path: Path, root: Path | None, host: str, zone: tzinfo) -> list[dict[str, Any]]:
+    """Return the last turns of a transcript, without reading any file outside of `root`."""
+    file = path.resolve()
+    if root is None or not file.is_relative_to(root.resolve()):
+        raise FileNotFoundError("not in the host's folder of transcripts")
+    with file.open("rb") as stream:
+        size = stream.seek(0, 2)
+        stream.seek(max(0, size - MOST_BYTES))
+        content = stream.read().decode("utf-8", "replace")
+    transcript = read_transcript(content, zone, TranscriptFormat(host))
+    turns = transcript.turns[-MOST_TURNS:] if transcript else ()
+    return [turn.model_dump(mode="json", exclude_none=True) for turn in turns]
