@@ -12,7 +12,8 @@ from worker.domain.receipt import Receipt
 from worker.domain.receipt_summary import SummaryPage
 from worker.ports.state import ReceiptStore
 from worker.ports.store import StoreEngine
-from worker.receipts.asking import MemoryExplanation, MemoryQuestions
+from worker.receipts.absence import MemoryExplanation
+from worker.receipts.asking import MemoryQuestions
 from worker.receipts.case_models import LabelledCase
 from worker.receipts.cases import add_to_file, case_of
 from worker.receipts.deleted_texts import read_shown, without_deleted

@@ -8,7 +8,7 @@ from worker.domain.capture import CaptureReading, CaptureReceipt, CaptureWork
 from worker.domain.operation import JsonObject, Operation
 from worker.domain.receipt import Receipt
 from worker.domain.receipt_summary import SummaryPage
-from worker.receipts.asking import MemoryExplanation
+from worker.receipts.absence import MemoryExplanation
 from worker.receipts.case_models import LabelledCase
 from worker.receipts.replay_models import Replay
 

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from hooks.contract import Outcome
 from worker.domain.deadline import Deadline
-from worker.domain.memory import CandidateVerdict, DomainModel, Memory, Visibility, is_superseded
+from worker.domain.memory import Memory, Visibility, is_superseded
 from worker.domain.receipt import ConsideredMemory, Receipt
 from worker.domain.visibility import visible_to
 from worker.ports.state import ReceiptStore
@@ -15,45 +14,11 @@ from worker.ports.store import StoreEngine
 from worker.recall.standing import LOOKED_AT, Standing, Standings
 from worker.settings.injection import InjectionConfig
 
+from .absence import Absence, MemoryExplanation
 from .deleted_texts import read_shown
 from .explaining import fate_of, skipped_because
 from .replay import config_of
 from .replay_models import ReplayRequest
-
-
-class Absence(StrEnum):
-    """Why a memory did not come, or that it was considered."""
-
-    CONSIDERED = "considered"
-    NOT_SEARCHED = "not_searched"
-    UNKNOWN = "unknown"
-    NEWER = "newer"
-    OTHER_OWNER = "other_owner"
-    EXPIRED = "expired"
-    REPLACED = "replaced"
-    TOO_UNIMPORTANT = "too_unimportant"
-    OUTSIDE_SEARCHES = "outside_searches"
-    TOO_FAR = "too_far"
-
-
-class MemoryExplanation(DomainModel):
-    """Why a memory did not come for a request, and what would change that. `other` is what replaced it, or its double.
-
-    Numbers are those of today's store: places count from 1 in the searches by meaning and by words.
-    """
-
-    receipt_id: str
-    memory_id: str
-    reason: Absence
-    why: str
-    remedy: str | None = None
-    verdict: CandidateVerdict | None = None
-    other: str | None = None
-    cosine: float | None = None
-    keyword: float | None = None
-    meaning_place: int | None = None
-    words_place: int | None = None
-
 
 Found = tuple[Absence, str, str | None]
 """A reason, in words, and what would change it."""

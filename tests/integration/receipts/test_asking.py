@@ -11,7 +11,8 @@ from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.domain.deadline import Deadline
 from worker.domain.memory import CandidateVerdict
 from worker.recall.standing import Standings
-from worker.receipts.asking import Absence, MemoryExplanation, MemoryQuestions
+from worker.receipts.absence import Absence, MemoryExplanation
+from worker.receipts.asking import MemoryQuestions
 
 MESSAGE = "How long are cabin holds kept in the checkout?"
 

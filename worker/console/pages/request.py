@@ -25,7 +25,7 @@ from worker.domain.kinds import ReceiptKeep
 from worker.domain.receipt import Receipt
 from worker.operations.registry import EXPLAIN_MEMORY, KEEP_CASE, RECEIPT, RECEIPT_PAGE
 from worker.operations.results import KeptCase
-from worker.receipts.asking import MemoryExplanation
+from worker.receipts.absence import MemoryExplanation
 from worker.receipts.explaining import explain
 
 LABELS = ("essential", "useful", "forbidden")
