@@ -107,7 +107,7 @@ def test_the_client_has_every_method_of_the_async_client() -> None:
     assert (
         calls(SyncMeeseeksClient)
         == calls(MeeseeksClient)
-        == {"inject", "prefix", "event", "recall", "remember", "forget", "report"}
+        == {"inject", "prefix", "event", "recall", "remember", "forget", "report", "capture"}
     )
 
 
