@@ -66,6 +66,8 @@ meeseeks settings set max_items 3                    # change one for all agents
 meeseeks settings set max_items 8 --agent researcher
 ```
 
+Or use the pages of the [console](console.md#change-settings).
+
 Or write them to `meeseeks.toml` in the working folder (or a file named by `--config` or `MEESEEKS_CONFIG`).
 [meeseeks.toml](../meeseeks.toml) shows every key with its default.
 """

@@ -80,6 +80,7 @@ class Reason(StrEnum):
     EMBEDDER_MISMATCH = "embedder_mismatch"
     BAD_REQUEST = "bad_request"
     NOT_FOUND = "not_found"
+    CONFLICT = "conflict"
     BAD_REPLY = "bad_reply"
     INTERNAL = "internal"
 

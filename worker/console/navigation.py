@@ -12,4 +12,9 @@ class Entry:
     key: str
 
 
-ENTRIES = (Entry("/", "Overview", "o"), Entry("/requests", "Requests", "r"), Entry("/memories", "Memories", "m"))
+ENTRIES = (
+    Entry("/", "Overview", "o"),
+    Entry("/requests", "Requests", "r"),
+    Entry("/memories", "Memories", "m"),
+    Entry("/settings", "Settings", "s"),
+)

@@ -13,6 +13,10 @@ class SettingsError(MeeseeksError):
     """A setting, environment variable or settings file is wrong; the message names it and a valid value."""
 
 
+class SettingsConflict(SettingsError):
+    """Others changed the saved settings since the version that a change is based on."""
+
+
 class PromptError(MeeseeksError):
     """A prompt file is wrong; the message names the file and the fault."""
 

@@ -205,11 +205,13 @@ class SettingsChange(DomainModel):
     """Keys of `[memory_injection]`: values to save, and saved values to remove.
 
     `reset_memory_injection_override` removes everything saved before; `values` are saved after that.
+    With `version`, the `saved_version` that the change is based on, it is refused if others saved anything since.
     """
 
     values: dict[str, Any] = Field(default_factory=dict)
     unset: tuple[Text, ...] = ()
     reset_memory_injection_override: bool = False
+    version: int | None = Field(default=None, ge=0)
 
 
 class SettingsPatchRequest(SettingsRequest, SettingsChange):

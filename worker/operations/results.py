@@ -174,12 +174,18 @@ class SessionResult(BaseModel):
     agents: list[AgentContext]
 
 
-class SettingValue(BaseModel):
-    """A value in force, its kind of source, and its place there."""
+class SettingSource(BaseModel):
+    """A value, its kind of source, and its place there."""
 
     value: Any
     origin: str
     at: str | None = None
+
+
+class SettingValue(SettingSource):
+    """A value in force; if it was saved for what is shown, `inherited` is the one that applies without it."""
+
+    inherited: SettingSource | None = None
 
 
 class SettingsResult(BaseModel):

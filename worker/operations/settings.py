@@ -21,9 +21,9 @@ class SettingsOperations:
 
     async def patch(self, request: SettingsPatchRequest, deadline: Deadline) -> SettingsResult:
         if request.reset_memory_injection_override:
-            dropped = await self._settings.replace(request.agent_id, request.values)
+            dropped = await self._settings.replace(request.agent_id, request.values, request.version)
         else:
-            dropped = await self._settings.patch(request.agent_id, request.values, request.unset)
+            dropped = await self._settings.patch(request.agent_id, request.values, request.unset, request.version)
         return SettingsResult.model_validate({**self._settings.view(request.agent_id), "dropped": dropped})
 
     async def reset(self, request: SettingsRequest, deadline: Deadline) -> SettingsResult:

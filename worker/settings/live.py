@@ -14,7 +14,7 @@ import structlog
 from pydantic import ValidationError
 
 from hooks.contract import Reason
-from worker.domain.errors import QueueError, SettingsError
+from worker.domain.errors import QueueError, SettingsConflict, SettingsError
 
 from .file import Layer, Origin, describe_errors, invalid_keys, merged, near_match, source_of, usable_values
 from .former_keys import RENAMED, current_keys
@@ -75,6 +75,11 @@ class Snapshot:
         """Agents with their own values."""
         named = {name for name, layer in self.settings.file.agents.items() if layer.values}
         return sorted(named | set(self.saved.agents))
+
+    def own_keys(self, agent_id: str) -> list[str]:
+        """Return the keys that an agent does not share with all."""
+        own = (Origin.AGENT_FILE, Origin.AGENT_SAVED)
+        return sorted({key for layer in self.layers_of(agent_id) if layer.origin in own for key in layer.values})
 
 
 def _usable(values: Mapping[str, Any], table: str) -> tuple[Layer, list[str]]:
@@ -186,10 +191,13 @@ class LiveSettings:
         elif found.version > known.version:
             self._take(snapshot(self._now.settings, found), "saved")
 
-    async def patch(self, agent_id: str | None, values: Mapping[str, Any], unset: Iterable[str] = ()) -> list[str]:
+    async def patch(
+        self, agent_id: str | None, values: Mapping[str, Any], unset: Iterable[str] = (), version: int | None = None
+    ) -> list[str]:
         """Save `values` and delete the keys in `unset`, for one agent or for all; return warnings.
 
-        Raise `SettingsError` and change nothing if a value is invalid.
+        Raise `SettingsError` and change nothing if a value is invalid, `SettingsConflict` if anything was saved since
+        `version`.
         """
         table, gone = _table(agent_id), {RENAMED.get(key, key) for key in unset}
         cleaned, warnings = _usable(values, table)
@@ -197,25 +205,29 @@ class LiveSettings:
         if unknown:
             key = min(unknown)
             raise SettingsError(f"{table}.{key}: unknown key{near_match(key, InjectionConfig.model_fields)}")
-        await self._change(agent_id, cleaned.values, gone)
+        await self._change(agent_id, cleaned.values, gone, version)
         return warnings
 
-    async def replace(self, agent_id: str | None, values: Mapping[str, Any]) -> list[str]:
+    async def replace(self, agent_id: str | None, values: Mapping[str, Any], version: int | None = None) -> list[str]:
         """Save `values` and delete everything else that was saved, in one step; see `patch`."""
         cleaned, warnings = _usable(values, _table(agent_id))
-        await self._change(agent_id, cleaned.values, None)
+        await self._change(agent_id, cleaned.values, None, version)
         return warnings
 
     async def reset(self, agent_id: str | None) -> None:
         """Delete everything saved for the agent, or the values saved for all agents if it is `None`."""
         await self._change(agent_id, {}, None)
 
-    async def _change(self, agent_id: str | None, values: Mapping[str, Any], unset: set[str] | None) -> None:
+    async def _change(
+        self, agent_id: str | None, values: Mapping[str, Any], unset: set[str] | None, version: int | None = None
+    ) -> None:
         if self._store is None:
             raise SettingsError(NO_STORE)
         for _ in range(ATTEMPTS):
             await self.refresh()
             before = self._now
+            if version is not None and version != before.saved.version:
+                raise SettingsConflict("others have changed the saved settings; read them again before you change them")
             own = self._own(before.saved, agent_id) if unset is not None else {}
             kept = {key: value for key, value in own.items() if key not in (unset or ())}
             after = self._checked(before, agent_id, {**kept, **values}, set(values))
@@ -281,8 +293,8 @@ class LiveSettings:
             "agent": agent_id,
             "version": config.version,
             "memory_injection_overridden": overridden,
-            "memory_injection": _values(config.model_dump(mode="json"), now.layers_of(agent_id)),
-            "agents": {name: {"memory_injection_overridden": True} for name in now.agents},
+            "memory_injection": _with_inherited(agent_id, config, now.layers_of(agent_id)),
+            "agents": {name: {"memory_injection_overridden": True, "keys": now.own_keys(name)} for name in now.agents},
             "service": _values(_without_secrets(self._started.service), self._started.service_layers),
         }
 
@@ -305,6 +317,17 @@ def _values(plain: Mapping[str, Any], layers: Sequence[Layer]) -> dict[str, dict
         layer = source_of(layers, key)
         origin = layer.origin if layer else Origin.DEFAULT
         found[key] = {"value": value, "origin": origin.value, "at": layer.places.get(key) if layer else None}
+    return found
+
+
+def _with_inherited(agent_id: str | None, config: InjectionConfig, layers: Sequence[Layer]) -> dict[str, Any]:
+    """Return the values with their sources, and for saved ones what would apply without them."""
+    found = _values(config.model_dump(mode="json"), layers)
+    if layers[-1].origin is (Origin.SAVED if agent_id is None else Origin.AGENT_SAVED) and layers[-1].values:
+        without = InjectionConfig.model_validate(merged(layers[:-1])).model_dump(mode="json")
+        inherited = _values(without, layers[:-1])
+        for key in layers[-1].values:
+            found[key]["inherited"] = inherited[key]
     return found
 
 

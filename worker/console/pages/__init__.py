@@ -4,9 +4,9 @@ from starlette.routing import Route
 
 from worker.console.app import Console
 
-from . import browser, memories, memory, memory_form, overview, replay, request, requests, start, transfers
+from . import browser, memories, memory, memory_form, overview, replay, request, requests, settings, start, transfers
 
-PAGES = (overview, start, requests, request, replay, memories, memory, memory_form, transfers, browser)
+PAGES = (overview, start, requests, request, replay, memories, memory, memory_form, transfers, settings, browser)
 
 
 def all_routes(console: Console) -> list[Route]:
