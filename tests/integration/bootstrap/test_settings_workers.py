@@ -149,7 +149,9 @@ async def test_an_override_of_one_agent_goes_field_by_field(running: tuple[str, 
         await pair.until_both(1, "courier")
         await pair.until_both(3)
         view = await pair.call(SETTINGS_PATCH, agent_id="courier", unset=["max_total"])
-        assert view["memory_injection"]["enabled"] == {"value": True, "origin": "agent override", "at": None}
+        enabled = view["memory_injection"]["enabled"]
+        assert (enabled["value"], enabled["origin"], enabled["at"]) == (True, "agent override", None)
+        assert (enabled["inherited"]["value"], enabled["inherited"]["origin"]) == (False, "agent file")
         await pair.until_both(3, "courier")
         await pair.call(SETTINGS_RESET, agent_id="courier")
         await asyncio.sleep(PROMISED_S)
@@ -202,7 +204,9 @@ async def test_the_command_sets_shows_and_forgets(running: tuple[str, dict[str, 
 
     assert settings("set", "max_total", "5", "--agent", "scout")["memory_injection_overridden"]
     shown = settings("--agent", "scout")
-    assert shown["memory_injection"]["max_total"] == {"value": 5, "origin": "agent override", "at": None}
+    inherited = {"value": 3, "origin": "override", "at": None}
+    own = {"value": 5, "origin": "agent override", "at": None, "inherited": inherited}
+    assert shown["memory_injection"]["max_total"] == own
     assert shown["memory_injection"]["max_items"]["at"].endswith("meeseeks.toml:6")
     assert settings("set", "skip_sources", "cron,retrigger")["memory_injection"]["skip_sources"]["value"] == [
         "cron",
