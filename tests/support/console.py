@@ -28,6 +28,26 @@ HEALTH: Mapping[str, Any] = {
     "settings": {},
 }
 
+SAID_AT = "2026-03-04T09:12:00Z"
+PROPOSAL: Mapping[str, Any] = {
+    "id": "p1",
+    "at": SAID_AT,
+    "expires_at": "2026-03-18T09:12:00Z",
+    "capture": "c1",
+    "source": {"session_id": "s", "user": "hana"},
+    "change": {
+        "kind": "supersede",
+        "target": "m",
+        "conflicts": ["m2"],
+        "memory": {
+            "id": "new",
+            "content": "c",
+            "evidence": {"text": "<b>so</b>", "said_at": SAID_AT, "session": "s", "capture": "c1"},
+        },
+    },
+}
+"""A proposal that replaces the memory `m`."""
+
 TOKEN, ACME_TOKEN, READING_TOKEN = "a-token-for-every-tenant", "a-token-for-acme-alone", "a-token-that-only-reads"
 
 

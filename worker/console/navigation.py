@@ -16,5 +16,6 @@ ENTRIES = (
     Entry("/", "Overview", "o"),
     Entry("/requests", "Requests", "r"),
     Entry("/memories", "Memories", "m"),
+    Entry("/review", "Review", "v"),
     Entry("/settings", "Settings", "s"),
 )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.routing import Route
 
-from tests.support.console import ACME_TOKEN, READING_TOKEN, browsing, post, sign_in, with_tokens
+from tests.support.console import ACME_TOKEN, PROPOSAL, READING_TOKEN, browsing, post, sign_in, with_tokens
 from tests.support.http import Recorder
 from worker.api.server import HttpServer
 from worker.bootstrap.console import console_pages
@@ -28,6 +28,9 @@ ANSWERS: dict[str, Any] = {
     "forget": {"forgotten": 1, "undo_s": 600},
     "undo": {"restored": [MEMORY]},
     "receipt_page": {"summaries": [], "cursor": None},
+    "proposals": {"proposals": [PROPOSAL]},
+    "proposal_accept": {"id": "m", "stored": "created"},
+    "proposal_reject": {"rejected": "p1"},
 }
 PAGES = [
     "/requests",
@@ -38,6 +41,7 @@ PAGES = [
     "/memory?id=m",
     "/memory/edit?id=m",
     "/start",
+    "/review",
 ]
 FORMS: list[tuple[str, dict[str, Any]]] = [
     ("/memory/save", {"content": "x"}),
@@ -45,6 +49,8 @@ FORMS: list[tuple[str, dict[str, Any]]] = [
     ("/memories/forget", {"id": "m"}),
     ("/memories/undo", {"id": "m"}),
     ("/memories/type", {"id": "m", "type": "goal"}),
+    ("/review/accept", {"id": "p1", "text": "x"}),
+    ("/review/reject", {"id": "p1"}),
 ]
 
 

@@ -4,9 +4,25 @@ from starlette.routing import Route
 
 from worker.console.app import Console
 
-from . import browser, memories, memory, memory_form, overview, replay, request, requests, settings, start, transfers
+from . import (
+    browser,
+    memories,
+    memory,
+    memory_form,
+    overview,
+    replay,
+    request,
+    requests,
+    review,
+    settings,
+    start,
+    transfers,
+)
 
-PAGES = (overview, start, requests, request, replay, memories, memory, memory_form, transfers, settings, browser)
+PAGES = (
+    *(overview, start, requests, request, replay, memories, memory, memory_form, transfers),
+    *(review, settings, browser),
+)
 
 
 def all_routes(console: Console) -> list[Route]:
