@@ -86,7 +86,7 @@ class TriageSettings(SearchSettings):
         "service's `model`.",
     )
     triage_candidates: int = Field(
-        default=12, ge=1, le=50, description="Maximum number of candidates shown to the model."
+        default=20, ge=1, le=50, description="Maximum number of candidates shown to the model."
     )
     max_recalls: int = Field(
         default=3, ge=1, le=3, description="Maximum number of recalls per request, including the first."
