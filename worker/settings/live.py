@@ -143,6 +143,7 @@ class LiveSettings:
         self._now = snapshot(settings, SavedSettings())
         self._faults: dict[str, str] = {}
         self._needs_restart: list[str] = []
+        self._changing = asyncio.Lock()
         for warning in settings.warnings:
             log.warning("settings_warning", warning=warning)
 
@@ -223,18 +224,32 @@ class LiveSettings:
     ) -> None:
         if self._store is None:
             raise SettingsError(NO_STORE)
-        for _ in range(ATTEMPTS):
-            await self.refresh()
-            before = self._now
-            if version is not None and version != before.saved.version:
-                raise SettingsConflict("others have changed the saved settings; read them again before you change them")
-            own = self._own(before.saved, agent_id) if unset is not None else {}
-            kept = {key: value for key, value in own.items() if key not in (unset or ())}
-            after = self._checked(before, agent_id, {**kept, **values}, set(values))
-            if await self._store.write(before.saved.version, after.saved):
-                self._take(after, "saved")
-                return
+        async with self._changing:  # attempts are for changes of other processes only
+            for _ in range(ATTEMPTS):
+                if await self._changed(self._store, agent_id, values, unset, version):
+                    return
         raise QueueError(Reason.BUSY, "the settings are being changed by others; try again")
+
+    async def _changed(
+        self,
+        store: OverrideStore,
+        agent_id: str | None,
+        values: Mapping[str, Any],
+        unset: set[str] | None,
+        version: int | None,
+    ) -> bool:
+        """Save a change, and return whether nobody else saved one meanwhile."""
+        await self.refresh()
+        before = self._now
+        if version is not None and version != before.saved.version:
+            raise SettingsConflict("others have changed the saved settings; read them again before you change them")
+        own = self._own(before.saved, agent_id) if unset is not None else {}
+        kept = {key: value for key, value in own.items() if key not in (unset or ())}
+        after = self._checked(before, agent_id, {**kept, **values}, set(values))
+        if not await store.write(before.saved.version, after.saved):
+            return False
+        self._take(after, "saved")
+        return True
 
     @staticmethod
     def _own(saved: SavedSettings, agent_id: str | None) -> Mapping[str, Any]:

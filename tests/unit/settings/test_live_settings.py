@@ -1,5 +1,6 @@
 """Settings in force: layers and their origins, changes, refusals, and what is left out."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,24 @@ class Shelf:
             return False
         self.saved = saved
         return True
+
+
+class SlowShelf(Shelf):
+    """Lets others go on whenever it is asked."""
+
+    async def read(self, known: int) -> SavedSettings | None:
+        await asyncio.sleep(0)
+        return await super().read(known)
+
+    async def write(self, expected: int, saved: SavedSettings) -> bool:
+        await asyncio.sleep(0)
+        return await super().write(expected, saved)
+
+
+async def test_many_changes_at_once_are_all_saved(file: Path) -> None:
+    live = LiveSettings(Settings.load({}, file), SlowShelf())
+    await asyncio.gather(*(live.patch(f"agent-{number}", {"max_items": number}) for number in range(1, 21)))
+    assert [live.for_agent(f"agent-{number}").max_items for number in range(1, 21)] == list(range(1, 21))
 
 
 @pytest.fixture
