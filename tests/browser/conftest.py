@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.paths import ROOT
 from tests.support.stack import HTTP, Stack, put, running_stack
@@ -96,7 +96,8 @@ def watched(service: Stack, chromium: Browser) -> Iterator[Watched]:
     context = chromium.new_context(
         viewport={"width": 1280, "height": 800}, locale="en-GB", timezone_id="UTC", reduced_motion="reduce"
     )
-    context.set_default_timeout(5000)
+    context.set_default_timeout(20_000)  # a busy machine is slow
+    expect.set_options(timeout=20_000)
     context.add_init_script(
         "addEventListener('securitypolicyviolation', e => console.error('refused: ' + e.violatedDirective))"
     )

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 
@@ -26,13 +28,23 @@ async def _asked(url: str, message: str, **fields: Any) -> InjectionResult:
         return await hook({"session_id": "s1", "message": message, "deadline_ms": 3000, **fields})
 
 
+def _with_receipt(service: Stack, result: InjectionResult) -> InjectionResult:
+    """Return the result when its receipt is kept, which is written after the answer."""
+    until = time.monotonic() + 20
+    while httpx.get(f"{service.http}/v1/receipts/{result.receipt_id}").status_code != 200:
+        assert time.monotonic() < until, result
+        time.sleep(0.05)
+    return result
+
+
 @pytest.fixture(scope="module")
 def ask(service: Stack) -> Ask:
     """Ask as a host does; in another thread, since this one has Playwright's event loop."""
 
     def asked(message: str, **fields: Any) -> InjectionResult:
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(lambda: asyncio.run(_asked(service.url, message, **fields))).result()
+            result = thread.submit(lambda: asyncio.run(_asked(service.url, message, **fields))).result()
+        return _with_receipt(service, result)
 
     return asked
 
