@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from . import choosing, deterministic, hook_command, http, imports, model, pool, queue
+from . import callers, choosing, deterministic, hook_command, http, imports, model, pool, queue
 from .measure import Report, Result, conditions, environment
 from .options import WORLDS, Options
 from .outside import benchmark as outside
@@ -22,7 +22,7 @@ from .report import load, publish, save, show
 Run = Callable[[Options, Progress], Result]
 
 BENCHMARKS: dict[str, Run] = {
-    module.NAME: module.run for module in (queue, deterministic, hook_command, http, model, imports)
+    module.NAME: module.run for module in (queue, deterministic, hook_command, http, callers, model, imports)
 }
 
 ON_WORLDS: dict[str, Run] = {module.NAME: module.run for module in (pool, choosing)}

@@ -93,6 +93,7 @@ class Reason(StrEnum):
     MODEL_REFUSED = "model_refused"
     MODEL_NO_TIME = "model_no_time"
     MODEL_PAUSED = "model_paused"
+    OVERLOADED = "overloaded"
 
     UNKNOWN = "unknown"
 

@@ -60,7 +60,7 @@ ENQUEUE_TIMEOUT = 0.25
 """Seconds to connect to Redis and enqueue a job."""
 
 ACK_TIMEOUT = 0.2
-"""Seconds for a worker to accept a job; then the caller continues without memory."""
+"""Seconds for a worker to see a job; then the caller continues without memory."""
 
 GIVE_UP_TIMEOUT = 0.1
 """Seconds to withdraw a job that no worker accepted."""

@@ -28,7 +28,9 @@ from worker.adapters.local.subagents import MemorySubagents
 from worker.adapters.redis.job_worker import MeeseeksWorker
 from worker.domain.deadline import Deadline
 from worker.domain.errors import StoreLocked
+from worker.domain.fair_line import Caller
 from worker.domain.operation import HandlerResult, JsonObject, Operation, Undelivered, by_name
+from worker.injection.capacity import Capacity
 from worker.operations.hosts import HostOperations, OwnHandlers
 from worker.operations.registry import INJECT, SESSION_EVENT
 from worker.settings.injection import Enrichment, InjectionConfig
@@ -50,6 +52,13 @@ async def until_deadline(request: JsonObject, deadline: Deadline) -> JsonObject:
     """Answer at the deadline."""
     await asyncio.sleep(deadline.remaining())
     return JsonObject({"done": True})
+
+
+async def compute(request: JsonObject, deadline: Deadline) -> JsonObject:
+    """Take 20 ms, one request at a time, each agent in turn."""
+    async with ROOM.turn(Caller("acme", request.root["agent"]), deadline):
+        await asyncio.sleep(0.02)
+    return JsonObject({"agent": request.root["agent"]})
 
 
 async def crash(request: JsonObject, deadline: Deadline) -> JsonObject:
@@ -93,7 +102,9 @@ HOSTS = HostOperations(
     lambda _: InjectionConfig(query_enrichment=Enrichment.OFF),
     lambda _: None,
 )
-HANDLERS = by_name((*HOSTS.handlers(), *MISBEHAVING, INJECTION))
+COMPUTING = Operation("compute", JsonObject, JsonObject, queues=True).bind(compute)
+HANDLERS = by_name((*HOSTS.handlers(), *MISBEHAVING, INJECTION, COMPUTING))
+ROOM = Capacity(computing=1)
 
 
 def _trace(payload: dict[str, Any], word: str) -> None:

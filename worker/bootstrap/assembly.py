@@ -17,6 +17,7 @@ from worker.capture.refusals import Refusals
 from worker.domain.errors import StoreError
 from worker.domain.model_profile import ModelKind, kind_of
 from worker.domain.operation import AnyHandler, by_name
+from worker.injection.capacity import Capacity
 from worker.injection.search_only import SearchOnlySelector
 from worker.injection.service import InjectionParts, InjectionService
 from worker.injection.sessions import SessionService
@@ -81,6 +82,7 @@ class Parts:
     deleted: DeletedMemories | None
     cues: CueMaking | None
     captures: CaptureMaking
+    capacity: Capacity
 
 
 async def _assemble(
@@ -107,6 +109,7 @@ async def _assemble(
         profile=profile,
         answered=parts.answered,
         chosen=parts.cues.learning if parts.cues else None,
+        capacity=parts.capacity,
     )
     injection = InjectionService(injecting)
     stack.push_async_callback(injection.drain)

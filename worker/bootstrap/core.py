@@ -1,6 +1,7 @@
 """Composition root: with `worker.bootstrap.opening`, the only module that knows every adapter."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from worker.adapters.redis.block_key import shared_block_key
 from worker.adapters.redis.overrides import RedisOverrides
 from worker.domain.errors import QueueError
 from worker.domain.operation import Handlers, by_name
+from worker.injection.capacity import Capacity
 from worker.operations.background_cues import Activity
 from worker.operations.hosts import HostOperations, OwnHandlers
 from worker.operations.learning import CueLearning
@@ -104,7 +106,8 @@ async def open_core(
         state = ledger, receipts, journal, noted, open_usage(service, redis)
         deleted = open_deleted(redis, shared=generation_store.shared)
         captures = _open_capturing(service, redis, ledger, stack, with_model=with_model)
-        parts = Parts(sparse, models, relevance_model, live, prompts, *state, deleted, cues, captures)
+        more = deleted, cues, captures, _capacity(service)
+        parts = Parts(sparse, models, relevance_model, live, prompts, *state, *more)
         assemble = partial(_assemble, service, parts, stack)
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
@@ -132,6 +135,11 @@ def _open_capturing(
     queue = open_capture_queue(service, redis) if with_model else None
     transcripts = open_transcripts(redis)
     return CaptureMaking(service, open_captures(service, redis), queue, transcripts, ledger, stack)
+
+
+def _capacity(service: ServiceSettings) -> Capacity:
+    """Return room for requests: one computes per core, others wait for models or for their turn."""
+    return Capacity(service.max_jobs, computing=max(2, os.cpu_count() or 1))
 
 
 async def _open_live(

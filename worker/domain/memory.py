@@ -345,7 +345,7 @@ class Selection:
     `probabilities` come from a decision model, by memory id. `partial` marks an answer cut off by the deadline.
     `required` is the least probability that the relevance model accepted: of the best memory if that one was too
     improbable, else of each. `attempts` are the models asked, `notes` go into the receipt. `unsure` says whether asking
-    a model may help, `None` if unknown.
+    a model may help, `None` if unknown. `failure` is why a simpler selector chose than the one that should have.
     """
 
     chosen: tuple[Candidate, ...]
@@ -360,6 +360,7 @@ class Selection:
     attempts: tuple[ModelAttempt, ...] = ()
     notes: tuple[str, ...] = ()
     unsure: bool | None = None
+    failure: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)

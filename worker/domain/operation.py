@@ -39,7 +39,7 @@ class Operation(Generic[RequestT, ResultT]):
     """The name of an operation and the models of its request and result.
 
     `writes` marks operations that change the memory store. With `omit_unset`, fields that the handler did not set are
-    left out of the answer.
+    left out of the answer. With `queues`, the handler makes callers wait for their turn itself.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Operation(Generic[RequestT, ResultT]):
     result: type[ResultT]
     writes: bool = False
     omit_unset: bool = False
+    queues: bool = False
 
     def bind(
         self, run: Callable[[RequestT, Deadline], Awaitable[HandlerResult[ResultT]]]

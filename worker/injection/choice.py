@@ -1,6 +1,8 @@
 """Choose among the candidates of a turn: at once without a model, then better with one if time allows."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from hooks.contract import Mode, Reason
@@ -34,17 +36,21 @@ class Choice:
     dropped: tuple[Dropped, ...] = ()
 
 
-async def choose(turn: Turn, plan: SelectionPlan, recalled: Recalled, tool: RecallTool) -> Choice:
+Pause = Callable[[], AbstractContextManager[None]]
+"""Lets other requests compute while this one waits."""
+
+
+async def choose(turn: Turn, plan: SelectionPlan, recalled: Recalled, tool: RecallTool, pause: Pause) -> Choice:
     """Return the choice that `plan` makes among what was recalled, before the turn's deadline."""
     settled = await plan.settles.select(turn.task, recalled, tool, turn.config, turn.deadline)
     if plan.note:
         settled = replace(settled, notes=(*settled.notes, plan.note))
     if plan.improves is None:
-        return Choice(settled)
+        return Choice(settled, settled.failure)
     worth, beside = worth_asking(recalled, settled)
     if not _asks_model(effective_mode(turn.request, turn.config), worth, settled):
-        return Choice(settled)
-    with turn.stages("triage"):
+        return Choice(settled, settled.failure)
+    with turn.stages("triage"), pause():
         selection, failure = await _ask_model(plan.improves, turn, worth, tool, settled)
     return Choice(with_probabilities(selection, settled), failure, tuple(beside))
 

@@ -3,14 +3,17 @@
 import asyncio
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 import structlog
 
 from hooks.contract import Engine, InjectionRequest, InjectionResult, ItemSource, Outcome, Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import QueueError, StoreError
+from worker.domain.fair_line import Caller
 from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView
 from worker.domain.memory import Candidate, Dropped, EmbedderProfile, Recalled, RecallQuery, Selection
 from worker.domain.receipt import Receipt
@@ -23,6 +26,7 @@ from worker.settings.injection import InjectionConfig
 
 from .answer_log import log_answer
 from .background import BackgroundTasks
+from .capacity import Capacity, Place
 from .choice import choose
 from .conclusion import conclude_empty, conclude_selection, result_of, shown_by, without_taken
 from .duplicates import deduplicate, still_shown
@@ -84,6 +88,7 @@ class InjectionParts:
     answered: Callable[[InjectionResult], None] | None = None
     chosen: NoteUse | None = None
     logs: bool = True
+    capacity: Capacity = field(default_factory=Capacity)
 
 
 class InjectionService:
@@ -94,13 +99,24 @@ class InjectionService:
         self._background = BackgroundTasks()
 
     async def inject(self, request: InjectionRequest, deadline: Deadline) -> Injection:
-        """Return the answer to `request` before `deadline`."""
+        """Return the answer to `request` before `deadline`.
+
+        Raise `OperationError` if so many requests wait that this one would not be answered in its time.
+        """
         config = limited(self._parts.config_for(request.agent_id), request)
         now = request.now or self._parts.clock()
         turn = read_turn(request, config, now, deadline, uuid.uuid4().hex)
         skipped = skip_reason(request, config)
         if skipped is not None:
             return await self._skip(turn, skipped)
+        async with self._place(turn) as place:
+            return await self._answer(turn, place)
+
+    def _place(self, turn: Turn) -> AbstractAsyncContextManager[Place]:
+        caller = Caller(turn.request.scope.tenant, turn.request.agent_id)
+        return self._parts.capacity.turn(caller, turn.deadline)
+
+    async def _answer(self, turn: Turn, place: Place) -> Injection:
         view, recalled = await asyncio.gather(self._view(turn), self._first_recall(turn))
         if view.replay is not None:
             repeated = InjectionResult.model_validate_json(view.replay)
@@ -108,7 +124,7 @@ class InjectionService:
                 return Injection(repeated, _delivery(turn))
         if recalled is None:
             return self._finish(turn, Conclusion(Outcome.ERROR, Reason.STORE_UNAVAILABLE, degraded=True))
-        conclusion = await self._conclude(turn, _still_shown(turn, view), recalled)
+        conclusion = await self._conclude(turn, _still_shown(turn, view), recalled, place)
         return await self._deliver(turn, view, conclusion)
 
     async def drain(self) -> None:
@@ -120,12 +136,14 @@ class InjectionService:
         conclusion, config = Conclusion(Outcome.SKIPPED, reason), turn.config
         if reason not in OPENINGS or not (config.ambient_enabled and config.pinned_types):
             return self._finish(turn, conclusion)
-        view = await self._view(turn)
-        turn = replace(turn, query=RecallQuery("", pinned=True))
-        recalled = await self._first_recall(turn) if view.turn == 1 and not view.shown else None
-        if recalled is None or not recalled.candidates:
-            return self._finish(turn, conclusion)
-        return await self._deliver(turn, view, await self._conclude(turn, _still_shown(turn, view), recalled))
+        async with self._place(turn) as place:
+            view = await self._view(turn)
+            turn = replace(turn, query=RecallQuery("", pinned=True))
+            recalled = await self._first_recall(turn) if view.turn == 1 and not view.shown else None
+            if recalled is None or not recalled.candidates:
+                return self._finish(turn, conclusion)
+            concluded = await self._conclude(turn, _still_shown(turn, view), recalled, place)
+            return await self._deliver(turn, view, concluded)
 
     async def _first_recall(self, turn: Turn) -> Recalled | None:
         """Return what the request itself recalls, `None` if the store is down."""
@@ -149,7 +167,7 @@ class InjectionService:
     async def _recall(self, turn: Turn, query: RecallQuery) -> Recalled:
         return await self._parts.recall(query, _scope_of(turn), turn.config, turn.deadline, turn.stages)
 
-    async def _conclude(self, turn: Turn, shown: Shown, recalled: Recalled) -> Conclusion:
+    async def _conclude(self, turn: Turn, shown: Shown, recalled: Recalled, place: Place) -> Conclusion:
         fresh = self._fresh(turn, recalled, shown)
         if not fresh.candidates:
             return conclude_empty(fresh.dropped, recalled.degraded)
@@ -164,7 +182,7 @@ class InjectionService:
             return more
 
         plan = self._parts.strategies.plan(turn.config, effective_mode(turn.request, turn.config))
-        choice = await choose(turn, plan, contextual, search_again)
+        choice = await choose(turn, plan, contextual, search_again, partial(self._parts.capacity.paused, place))
         selection = replace(choice.selection, chosen=(*pinned, *choice.selection.chosen))
         selection = self._without_repeats(turn.config, selection)
         return conclude_selection(turn, selection, (*found, *choice.dropped), choice.failure or recalled.degraded)

@@ -27,8 +27,10 @@ from worker.domain.errors import (
     StoreError,
     StoreLate,
 )
-from worker.domain.operation import AnyHandler, OperationAnswer, split_commit
+from worker.domain.fair_line import Caller
+from worker.domain.operation import AnyHandler, HandlerResult, OperationAnswer, split_commit
 from worker.domain.validation import describe_faults
+from worker.injection.capacity import Capacity
 
 RESERVE_SHARE = 0.1
 MOST_RESERVE = 0.15
@@ -66,7 +68,7 @@ class JobChannel(Protocol):
         ...
 
 
-def job_function(handler: AnyHandler, channel: JobChannel) -> JobFunction:
+def job_function(handler: AnyHandler, channel: JobChannel, capacity: Capacity) -> JobFunction:
     """Return the job that runs `handler`; without a valid `budget_ms` it uses the contract's default."""
 
     async def run(
@@ -76,31 +78,38 @@ def job_function(handler: AnyHandler, channel: JobChannel) -> JobFunction:
         budget = _seconds(budget_ms)
         deadline = Deadline(channel.enqueued_at(job_id) + budget)
         if deadline.remaining() > 0:
-            await channel.send(job_id, await answer(handler, payload, deadline, budget))
+            await channel.send(job_id, await answer(handler, payload, deadline, budget, capacity))
 
     return run
 
 
-async def answer(handler: AnyHandler, payload: object, deadline: Deadline, budget: float) -> bytes:
+async def answer(handler: AnyHandler, payload: object, deadline: Deadline, budget: float, capacity: Capacity) -> bytes:
     """Run a handler and return its result or error in the format of the queue."""
     try:
-        return await _attempt(handler, payload, deadline, budget, ok_answer)
+        return await _attempt(handler, payload, deadline, budget, capacity, ok_answer)
     except MeeseeksError as error:
         return error_answer(reason_of(error), str(error) or type(error).__name__)
 
 
-async def attempt(handler: AnyHandler, payload: object, deadline: Deadline, budget: float) -> OperationAnswer:
+async def attempt(
+    handler: AnyHandler, payload: object, deadline: Deadline, budget: float, capacity: Capacity
+) -> OperationAnswer:
     """Run a handler for a caller in this process.
 
     Raise only `MeeseeksError`: the handler's own, or `OperationError` for any other failure.
     """
-    return await _attempt(handler, payload, deadline, budget, lambda result: result)
+    return await _attempt(handler, payload, deadline, budget, capacity, lambda result: result)
 
 
 async def _attempt(
-    handler: AnyHandler, payload: object, deadline: Deadline, budget: float, encode: Callable[[OperationAnswer], T]
+    handler: AnyHandler,
+    payload: object,
+    deadline: Deadline,
+    budget: float,
+    capacity: Capacity,
+    encode: Callable[[OperationAnswer], T],
 ) -> T:
-    """Run a handler and encode its result.
+    """Run a handler in its turn and encode its result.
 
     The handler gets a deadline that is a reserve before the caller's, and is cancelled once half the reserve is used
     up, so that an answer of the last moment still arrives. `budget` is the caller's whole time in seconds.
@@ -112,7 +121,7 @@ async def _attempt(
             raise OperationError(Reason.BAD_REQUEST, "the payload must be a JSON object")
         request = operation.request.model_validate(clean(payload))
         async with asyncio.timeout(deadline.keeping(reserve / 2).remaining()):
-            result, commit = split_commit(await handler.run(request, deadline.keeping(reserve)))
+            result, commit = split_commit(await _run(handler, request, deadline.keeping(reserve), capacity))
         body = result.model_dump(mode="json", exclude_unset=operation.omit_unset)
         return encode(OperationAnswer(clean(body), commit))
     except (MeeseeksError, ValidationError, TimeoutError) as error:
@@ -124,6 +133,13 @@ async def _attempt(
     except Exception as error:  # an unexpected error ends one job, never the worker
         _log.error("job_crashed", error=type(error).__name__)
         raise OperationError(Reason.INTERNAL, type(error).__name__) from error
+
+
+async def _run(handler: AnyHandler, request: Any, deadline: Deadline, capacity: Capacity) -> HandlerResult[Any]:
+    if handler.operation.queues:
+        return await handler.run(request, deadline)
+    async with capacity.turn(Caller(), deadline):
+        return await handler.run(request, deadline)
 
 
 def reason_of(error: Exception) -> Reason:

@@ -14,10 +14,10 @@ from worker.receipts.replay_models import Replay
 
 from . import requests, results
 
-INJECT = Operation(wire.INJECT, InjectionRequest, InjectionResult)
+INJECT = Operation(wire.INJECT, InjectionRequest, InjectionResult, queues=True)
 SESSION_EVENT = Operation(wire.SESSION_EVENT, SessionEvent, SessionEventResult)
 POST_EXECUTION = Operation(wire.POST_EXECUTION, AnswerReport, AnswerReportResult)
-HOST_HOOK = Operation(wire.HOST_HOOK, requests.HostHookRequest, JsonObject)
+HOST_HOOK = Operation(wire.HOST_HOOK, requests.HostHookRequest, JsonObject, queues=True)
 
 REMEMBER = Operation("remember", requests.RememberRequest, results.RememberResult, writes=True, omit_unset=True)
 PUT = Operation("put", requests.PutRequest, results.PutResult, writes=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 import structlog
 
-from hooks.contract import Engine
+from hooks.contract import Engine, Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import EmbedderError, RelevanceError
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled, RecallTool, Selection, SelectionTask
@@ -38,6 +38,11 @@ MIN_PROBABILITY = 0.002
 
 MIN_BEST = 0.02
 """Least probability of the best candidate for which a model is asked; 99.5 % of the tasks that need memory had more."""
+
+NO_TIME = "relevance model: no time left, so search scores decide"
+NOT_DONE = "relevance model: not done in time, so search scores decide"
+LATE = frozenset({NO_TIME, NOT_DONE})
+"""Notes that say that the machine was too busy."""
 
 
 class RelevanceRunner(Protocol):
@@ -72,7 +77,8 @@ class RelevanceSelector:
         scored, fault = await self._try_score(task, recalled, deadline)
         if scored is None:
             selection = await self._plain.select(task, recalled, recall, config, deadline)
-            return replace(selection, notes=(*selection.notes, *([fault] if fault else [])))
+            notes = (*selection.notes, *([fault] if fault else []))
+            return replace(selection, notes=notes, failure=Reason.OVERLOADED if fault in LATE else None)
         return _selection(scored, config, self._runner.relevance_model)
 
     async def _try_score(
@@ -85,13 +91,13 @@ class RelevanceSelector:
             return None, "relevance model: no vectors, so search scores decide"
         limit = deadline.within(self._most_s).remaining()
         if limit < LEAST_S:
-            return None, "relevance model: no time left, so search scores decide"
+            return None, NO_TIME
         number = max(1, min(MOST_SCORED, int(limit / PER_CANDIDATE_S)))
         try:
             async with asyncio.timeout(limit):
                 return await self._score(task, recalled, number), None
         except TimeoutError:
-            return None, "relevance model: not done in time, so search scores decide"
+            return None, NOT_DONE
         except (RelevanceError, EmbedderError) as error:
             log.warning("relevance_model_failed", error=str(error))
             return None, f"relevance model: {error}"

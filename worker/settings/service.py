@@ -98,7 +98,12 @@ class ServiceSettings(SettingsModel):
     )
     ollama_url: str = Field(default="http://127.0.0.1:11434", description="URL of a local Ollama.")
     prompts_dir: Path | None = Field(default=None, description="Folder of prompt files, instead of the built-in one.")
-    max_jobs: int = Field(default=20, ge=1, le=1000, description="Maximum number of concurrent requests per worker.")
+    max_jobs: int = Field(
+        default=20,
+        ge=1,
+        le=1000,
+        description="Maximum number of concurrent requests per worker; more wait for their turn.",
+    )
     http_enabled: bool = Field(default=True, description="Whether `meeseeks up` also serves the HTTP API.")
     http_host: str = Field(
         default="127.0.0.1",

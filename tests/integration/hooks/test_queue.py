@@ -239,7 +239,7 @@ async def test_a_job_is_refused_when_too_many_wait(url: str, queue: QueueClient)
         assert redis.zcard(wire.QUEUE) == 0
 
 
-async def test_a_full_worker_does_not_delay_callers_and_stays_alive(
+async def test_a_full_worker_refuses_at_once_what_it_cannot_answer_in_time_and_stays_alive(
     url: str, queue: QueueClient, tmp_path: Path
 ) -> None:
     trace = tmp_path / "trace"
@@ -253,8 +253,40 @@ async def test_a_full_worker_does_not_delay_callers_and_stays_alive(
         assert not long.done()
         assert (await long).body["slept"] == 8.0
         assert await ask_until_answered(queue)
-    assert reason is Reason.NO_ACK
-    assert seconds < wire.ACK_TIMEOUT + wire.GIVE_UP_TIMEOUT + SLACK_S
+    assert reason is Reason.BUSY
+    assert seconds < SLACK_S
+
+
+async def test_forty_callers_with_time_to_wait_are_all_answered(url: str, queue: QueueClient) -> None:
+    with running_worker(url):
+        asked = [queue.ask("compute", {"agent": f"agent {n}"}, budget=10.0, ack_timeout=5.0) for n in range(40)]
+        assert len(await asyncio.gather(*asked)) == 40
+
+
+async def test_a_quiet_caller_is_served_beside_a_flood(url: str, queue: QueueClient) -> None:
+    async def flood() -> None:
+        while True:
+            await queue.ask("compute", {"agent": "flood"}, budget=20.0, ack_timeout=5.0)
+
+    async def quiet() -> list[float]:
+        """Return the seconds of some calls, without the slowest one."""
+        spent = []
+        for _ in range(20):
+            watch = Stopwatch()
+            await queue.ask("compute", {"agent": "quiet"}, budget=20.0, ack_timeout=5.0)
+            spent.append(watch.seconds)
+        return sorted(spent)[:-1]
+
+    with running_worker(url):
+        alone = await quiet()
+        flooding = [asyncio.create_task(flood()) for _ in range(40)]
+        await queue.ask("compute", {"agent": "flood"}, budget=20.0, ack_timeout=5.0)
+        beside = await quiet()
+        for task in flooding:
+            task.cancel()
+        await asyncio.wait(flooding)
+    assert max(beside) < 3 * max(alone) + SLACK_S
+    assert max(beside) < 40 * 0.02, "it waited for the whole flood"
 
 
 async def test_withdrawn_and_late_jobs_do_not_run(url: str, queue: QueueClient, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hooks.contract import Reason
 from worker.domain import errors
 from worker.domain.deadline import Deadline
 from worker.domain.operation import AnyHandler, JsonObject, Operation, Undelivered
+from worker.injection.capacity import Capacity
 from worker.operations.job import answer, job_function
 
 
@@ -46,13 +47,13 @@ def failing(error: Exception) -> AnyHandler:
 
 
 async def answered(handler: AnyHandler, payload: object = None, budget: float = 1.0) -> dict[str, Any]:
-    raw = await answer(handler, {} if payload is None else payload, Deadline.after(budget), budget)
+    raw = await answer(handler, {} if payload is None else payload, Deadline.after(budget), budget, Capacity())
     return dict(json.loads(raw.decode("ascii")))
 
 
 async def test_an_answer_contains_result_and_commit() -> None:
     channel = Channel()
-    await job_function(echo, channel)({"job_id": "j"}, payload={"a": 1}, budget_ms=1000)
+    await job_function(echo, channel, Capacity())({"job_id": "j"}, payload={"a": 1}, budget_ms=1000)
     (sent,) = channel.sent
     assert sent["to"] == "j"
     assert sent["commit"] == ["key", "turn"]
@@ -61,26 +62,26 @@ async def test_an_answer_contains_result_and_commit() -> None:
 
 async def test_time_in_the_queue_counts_and_a_reserve_is_kept() -> None:
     channel = Channel(age=0.4)
-    await job_function(echo, channel)({"job_id": "j"}, payload={}, budget_ms=1000)
+    await job_function(echo, channel, Capacity())({"job_id": "j"}, payload={}, budget_ms=1000)
     assert 0.4 < channel.sent[0]["ok"]["left"] <= 0.5
 
 
 async def test_a_job_whose_deadline_has_passed_is_not_run() -> None:
     channel = Channel(age=1.1)
-    await job_function(failing(AssertionError()), channel)({"job_id": "j"}, payload={}, budget_ms=1000)
+    await job_function(failing(AssertionError()), channel, Capacity())({"job_id": "j"}, payload={}, budget_ms=1000)
     assert channel.sent == []
 
 
 @pytest.mark.parametrize("budget_ms", [None, "soon", -1, True])
 async def test_a_job_without_a_valid_budget_gets_the_default(budget_ms: object) -> None:
     channel = Channel()
-    await job_function(echo, channel)({"job_id": "j"}, payload={}, budget_ms=budget_ms)
+    await job_function(echo, channel, Capacity())({"job_id": "j"}, payload={}, budget_ms=budget_ms)
     assert 2.5 < channel.sent[0]["ok"]["left"] <= 2.85
 
 
 async def test_budgets_are_bounded() -> None:
     channel = Channel()
-    await job_function(echo, channel)({"job_id": "j"}, payload={}, budget_ms=10**12)
+    await job_function(echo, channel, Capacity())({"job_id": "j"}, payload={}, budget_ms=10**12)
     assert 59 < channel.sent[0]["ok"]["left"] < 60
 
 
@@ -106,7 +107,7 @@ async def test_a_hanging_handler_is_cancelled_before_the_deadline() -> None:
         raise AssertionError
 
     deadline = Deadline.after(1.0)
-    raw = await answer(hang, {}, deadline, 1.0)
+    raw = await answer(hang, {}, deadline, 1.0, Capacity())
     assert json.loads(raw)["error"]["reason"] == "deadline"
     assert deadline.remaining() > 0
 

@@ -1,9 +1,10 @@
 """An arq worker that starts jobs within milliseconds and survives outages of Redis.
 
-arq polls the queue and re-reads every running job each time. Here a blocking read of the wake list starts a job at
-once: a script claims it and acknowledges it to the caller, and arq's `run_job` runs it. Twice a second another script
-marks the worker as alive, removes expired jobs, and finds jobs without a wake-up, as plain `ArqRedis.enqueue_job` adds
-them. All times are from Redis' clock.
+arq polls the queue and re-reads every running job each time. Here a blocking read of the wake list takes a job at
+once: a script claims it and acknowledges it to the caller, which says that a worker is alive and has seen it, and arq's
+`run_job` runs it. Jobs beyond `max_jobs` wait for their turn in the worker, where those that cannot be answered in
+their time are refused. Twice a second another script marks the worker as alive, removes expired jobs, and finds jobs
+without a wake-up, as plain `ArqRedis.enqueue_job` adds them. All times are from Redis' clock.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from hooks.protocol import wire
 from hooks.queue import RedisAddressError, connect, dump_json, explain, load_json
 from worker.domain.errors import QueueError
 from worker.domain.operation import AnyHandler, Handlers
+from worker.injection.capacity import AT_ONCE, MOST_WAITING, Capacity
 from worker.operations.job import error_answer, job_function
 
 UPKEEP_S = 0.5
@@ -43,23 +45,38 @@ _log = structlog.get_logger()
 Lifecycle = Callable[[dict[Any, Any]], Awaitable[None]]
 
 CLAIM = """
-local score = redis.call('ZSCORE', KEYS[2], ARGV[1])
-if not score or redis.call('EXISTS', KEYS[1]) == 1 then return -1 end
-if redis.call('EXISTS', KEYS[4]) == 0 then
-  redis.call('ZREM', KEYS[2], ARGV[1])
-  return -1
-end
 local now = redis.call('TIME')
-redis.call('SET', KEYS[1], '1', 'PX', ARGV[2])
-redis.call('RPUSH', KEYS[3], ARGV[3])
-redis.call('PEXPIRE', KEYS[3], ARGV[4])
-return math.max(0, now[1] * 1000 + math.floor(now[2] / 1000) - score)
+local ms = now[1] * 1000 + math.floor(now[2] / 1000)
+local ids, started = {unpack(ARGV, 8)}, {}
+if tonumber(ARGV[4]) > 0 then
+  for _, id in ipairs(redis.call('LPOP', KEYS[2], ARGV[4]) or {}) do ids[#ids + 1] = id end
+end
+for _, id in ipairs(ids) do
+  local score, claim, reply = redis.call('ZSCORE', KEYS[1], id), ARGV[5] .. id, ARGV[7] .. id
+  if score and redis.call('EXISTS', claim) == 0 then
+    if redis.call('EXISTS', ARGV[6] .. id) == 0 then redis.call('ZREM', KEYS[1], id)
+    else
+      redis.call('SET', claim, '1', 'PX', ARGV[1])
+      redis.call('RPUSH', reply, ARGV[2])
+      redis.call('PEXPIRE', reply, ARGV[3])
+      started[#started + 1] = id
+      started[#started + 1] = math.max(0, ms - score)
+    end
+  end
+end
+return started
 """
-"""KEYS: in progress, queue, reply, job. ARGV: id, lifetime of the claim in ms, acknowledgement, lifetime of the reply
-in ms.
+"""KEYS: queue, wake. ARGV: lifetime of the claim in ms, acknowledgement, lifetime of the reply in ms, number of jobs to
+take from wake, prefixes of claims, jobs and replies, ids of jobs that were taken already.
 
-Return the job's age in ms, or -1 if it must not run because it is claimed, withdrawn, expired or unknown.
+Return the ids and ages in ms of the jobs to run: not those that are claimed, withdrawn, expired or unknown.
 """
+
+MOST_AT_ONCE = 8
+"""Jobs that one script takes: few, so that workers share a burst."""
+
+CROWDED_S = 0.01
+"""Seconds that a worker without a free place leaves new jobs to others."""
 
 UPKEEP = """
 redis.call('SET', KEYS[2], '1', 'PX', ARGV[1])
@@ -77,7 +94,7 @@ return waiting
 
 
 class MeeseeksWorker(Worker):
-    """Run operations by name from the queue at `redis_url`, at most `max_jobs` at a time.
+    """Run operations by name from the queue at `redis_url`, at most `max_jobs` at a time; more wait for their turn.
 
     `on_startup(ctx)` completes before callers can see the worker, `on_serving()` is called once they can, and
     `on_shutdown(ctx)` always runs after the last job. `ctx["redis"]` is the worker's client. On SIGTERM or SIGINT,
@@ -90,7 +107,7 @@ class MeeseeksWorker(Worker):
         handlers: Handlers,
         redis_url: str,
         *,
-        max_jobs: int = 20,
+        max_jobs: int = AT_ONCE,
         on_startup: Lifecycle | None = None,
         on_serving: Callable[[], None] | None = None,
         on_shutdown: Lifecycle | None = None,
@@ -103,11 +120,12 @@ class MeeseeksWorker(Worker):
         _ensure_event_loop()
         # arq logs job arguments, which contain messages, at info level
         logging.getLogger("arq.worker").setLevel(logging.WARNING)
+        self._capacity = Capacity(max_jobs)
         super().__init__(
             [self._function(handler) for handler in handlers.values()],
             queue_name=wire.QUEUE,
             redis_pool=pool,
-            max_jobs=max_jobs,
+            max_jobs=max_jobs + MOST_WAITING,
             max_tries=1,
             retry_jobs=False,
             keep_result=0,
@@ -116,6 +134,7 @@ class MeeseeksWorker(Worker):
             job_deserializer=load_job,
         )
         self._redis: Any = pool
+        self._at_once = max_jobs
         self._on_startup = on_startup
         self._on_serving = on_serving
         self._on_shutdown = on_shutdown
@@ -200,53 +219,61 @@ class MeeseeksWorker(Worker):
             _log.warning("answer_lost", error=type(error).__name__)
 
     def _function(self, handler: AnyHandler) -> Function:
-        run = cast("WorkerCoroutine", job_function(handler, self))
+        run = cast("WorkerCoroutine", job_function(handler, self, self._capacity))
         return func(run, name=handler.operation.name, timeout=JOB_TIMEOUT_S)
 
     async def _take_turn(self) -> None:
-        """Do the upkeep if due, else start a job if there is a free slot, else wait for a slot."""
+        """Do the upkeep if due, else take jobs if there is room for them, else wait for room."""
         left = self._upkeep_at - self.loop.time()
+        room = self.max_jobs - len(self.tasks)
         if left <= 0:
             await self._keep_up()
-        elif len(self.tasks) < self.max_jobs:
-            await self._take_job(left)
+        elif room <= 0:
+            await self._wait_for_room(left)
+        elif len(self.tasks) >= self._at_once:
+            await self._wait_for_room(min(left, CROWDED_S))
+            await self._take(room)
         else:
-            # leave waiting jobs to other workers
-            await asyncio.wait(tuple(self.tasks.values()), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            await self._take_next(left, room)
 
-    async def _take_job(self, seconds: float) -> None:
+    async def _wait_for_room(self, seconds: float) -> None:
+        await asyncio.wait(tuple(self.tasks.values()), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _take_next(self, seconds: float, room: int) -> None:
+        """Wait for a job, and take those behind it along."""
         popped = await self._redis.blpop([wire.WAKE], timeout=max(0.01, seconds))
         if popped is None:
             return
         if self.allow_pick_jobs:
-            await self._start(popped[1])
+            await self._take(min(room, MOST_AT_ONCE) - 1, popped[1])
         else:
             await self._redis.lpush(wire.WAKE, popped[1])
             await self._redis.pexpire(wire.WAKE, wire.WAKE_TTL_MS)
 
     async def _keep_up(self) -> None:
-        free = self.max_jobs - len(self.tasks)
+        free = max(0, self.max_jobs - len(self.tasks))
         arguments = (ALIVE_MS, SWEEP_LIMIT, free, wire.IN_PROGRESS_PREFIX, wire.JOB_PREFIX)
         waiting = await self._redis.eval(UPKEEP, 2, wire.QUEUE, wire.ALIVE, *arguments)
         self._upkeep_at = self.loop.time() + UPKEEP_S
         self._say_once_that_it_serves()
-        for job_id in waiting:
-            await self._start(job_id)
+        if waiting:
+            await self._take(0, *waiting)
 
     def _say_once_that_it_serves(self) -> None:
         if self._on_serving is not None:
             say, self._on_serving = self._on_serving, None
             say()
 
-    async def _start(self, raw_id: bytes) -> None:
-        job_id = raw_id.decode("utf-8", "replace")
+    async def _take(self, more: int, *ids: bytes) -> None:
+        """Start the jobs `ids` and at most `more` others, unless they must not run."""
         claim_ms = int(self.in_progress_timeout_s * 1000)
-        keys = (wire.IN_PROGRESS_PREFIX, wire.REPLY_PREFIX, wire.JOB_PREFIX)
-        in_progress, reply, job = (prefix + job_id for prefix in keys)
-        arguments = (job_id, claim_ms, wire.ACK, wire.REPLY_TTL_MS)
-        age_ms = await self._redis.eval(CLAIM, 4, in_progress, wire.QUEUE, reply, job, *arguments)
-        if age_ms < 0:
-            return
+        prefixes = (wire.IN_PROGRESS_PREFIX, wire.JOB_PREFIX, wire.REPLY_PREFIX)
+        arguments = (claim_ms, wire.ACK, wire.REPLY_TTL_MS, more, *prefixes, *ids)
+        found = await self._redis.eval(CLAIM, 2, wire.QUEUE, wire.WAKE, *arguments)
+        for raw_id, age_ms in zip(found[::2], found[1::2], strict=True):
+            self._start(raw_id.decode("utf-8", "replace"), age_ms)
+
+    def _start(self, job_id: str, age_ms: int) -> None:
         self._enqueued[job_id] = time.monotonic() - age_ms / 1000
         task = self.tasks[job_id] = self.loop.create_task(self.run_job(job_id, 0))
         task.add_done_callback(partial(self._finished, job_id))
