@@ -9,6 +9,8 @@ import structlog
 from worker.settings.service import ServiceSettings
 from worker.text.terminal import for_terminal
 
+from .repeated_logs import RepeatedLogs
+
 
 def configure_logging(service: ServiceSettings) -> None:
     """Log structured lines to standard error: JSON, or coloured text on a terminal."""
@@ -18,6 +20,7 @@ def configure_logging(service: ServiceSettings) -> None:
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
+            RepeatedLogs(_log_again),
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _for_terminal,
             renderer,
@@ -25,6 +28,11 @@ def configure_logging(service: ServiceSettings) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(service.log_level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def _log_again(event: MutableMapping[str, Any]) -> None:
+    fields = {name: value for name, value in event.items() if name not in ("event", "level")}
+    getattr(structlog.get_logger(), event["level"])(event["event"], **fields)
 
 
 def _for_terminal(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
