@@ -104,9 +104,8 @@ async def open_core(
         journal = ChangeLog()
         noted = cues.noting(answered) if cues else answered
         state = ledger, receipts, journal, noted, open_usage(service, redis)
-        deleted = open_deleted(redis, shared=generation_store.shared)
         captures = _open_capturing(service, redis, ledger, stack, with_model=with_model)
-        more = deleted, cues, captures, _capacity(service)
+        more = open_deleted(redis, shared=generation_store.shared), cues, captures, _capacity(service)
         parts = Parts(sparse, models, relevance_model, live, prompts, *state, *more)
         assemble = partial(_assemble, service, parts, stack)
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)

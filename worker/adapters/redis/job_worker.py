@@ -234,18 +234,18 @@ class MeeseeksWorker(Worker):
             await self._wait_for_room(min(left, CROWDED_S))
             await self._take(room)
         else:
-            await self._take_next(left, room)
+            await self._take_next(left, self._at_once - len(self.tasks))
 
     async def _wait_for_room(self, seconds: float) -> None:
         await asyncio.wait(tuple(self.tasks.values()), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _take_next(self, seconds: float, room: int) -> None:
-        """Wait for a job, and take those behind it along."""
+    async def _take_next(self, seconds: float, free: int) -> None:
+        """Wait for a job, and take those behind it along that can run at once; others may be free for the rest."""
         popped = await self._redis.blpop([wire.WAKE], timeout=max(0.01, seconds))
         if popped is None:
             return
         if self.allow_pick_jobs:
-            await self._take(min(room, MOST_AT_ONCE) - 1, popped[1])
+            await self._take(min(free, MOST_AT_ONCE) - 1, popped[1])
         else:
             await self._redis.lpush(wire.WAKE, popped[1])
             await self._redis.pexpire(wire.WAKE, wire.WAKE_TTL_MS)
