@@ -42,8 +42,12 @@ def ask(service: Stack) -> Ask:
     """Ask as a host does; in another thread, since this one has Playwright's event loop."""
 
     def asked(message: str, **fields: Any) -> InjectionResult:
-        with ThreadPoolExecutor(1) as thread:
-            result = thread.submit(lambda: asyncio.run(_asked(service.url, message, **fields))).result()
+        until = time.monotonic() + 20
+        result = None
+        while result is None or result.receipt_id is None:  # a busy machine may answer too late
+            assert time.monotonic() < until, result
+            with ThreadPoolExecutor(1) as thread:
+                result = thread.submit(lambda: asyncio.run(_asked(service.url, message, **fields))).result()
         return _with_receipt(service, result)
 
     return asked

@@ -222,7 +222,7 @@ class InjectionService:
 
         What a parallel turn has offered meanwhile is left out.
         """
-        seen = view.offers if view.turn else None
+        seen = view.offers  # 0 without a view: then nothing counts as new that was ever offered
         for _ in range(MOST_OFFERS):
             result = result_of(turn, conclusion)
             if result.block_id is None or turn.request.dry_run:

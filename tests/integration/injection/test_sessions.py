@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hooks.contract import InjectionResult, Outcome, SessionEvent
+from hooks.contract import InjectionResult, Outcome, Reason, SessionEvent
 from hooks.contract.blocks import find_blocks
 from hooks.history import cap_blocks, visible_block_ids
 from hooks.queue import connect
@@ -16,9 +16,11 @@ from tests.support.cases import case
 from tests.support.scripted_model import ScriptedModel, offered
 from tests.support.service import Service, fact, ids, open_service
 from tests.support.valkey import forget, running_valkey
+from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.redis.ledger import RedisLedger
 from worker.domain.deadline import Deadline
-from worker.domain.ledger import LedgerKey
+from worker.domain.errors import QueueError
+from worker.domain.ledger import LedgerKey, LedgerView
 from worker.domain.memory import CandidateVerdict
 from worker.domain.model_calls import ChatRequest
 from worker.injection import service as injection_service
@@ -346,3 +348,25 @@ async def test_b37_pinned_goals_leave_room_for_found_memories(tmp_path: Path) ->
     verdicts = {entry.id: entry.verdict for entry in receipt.considered}
     assert {name for name, verdict in verdicts.items() if verdict is CandidateVerdict.CHOSEN} == set(ids(result))
     assert {verdicts[f"g{n}"] for n in range(12)} == {CandidateVerdict.CHOSEN, CandidateVerdict.OVER_TOKENS}
+
+
+class UnreadableLedger(MemoryLedger):
+    """A ledger that can be written, but not read once `broken`."""
+
+    broken = False
+
+    async def view(self, key: LedgerKey, turn_key: str, *, depth: int) -> LedgerView:
+        if self.broken:
+            raise QueueError(Reason.QUEUE_UNAVAILABLE, "too late")
+        return await super().view(key, turn_key, depth=depth)
+
+
+async def test_what_was_shown_is_not_repeated_while_the_ledger_cannot_be_read(tmp_path: Path) -> None:
+    ledger = UnreadableLedger()
+    async with open_service(tmp_path, ledger=ledger, strategy="deterministic") as service:
+        await service.put([fact("m1", "The regatta starts at the north pier")])
+        first = await service.ask("Where does the regatta start?", deadline_ms=20_000)
+        ledger.broken = True
+        again = await service.ask("Where does the regatta start?", deadline_ms=20_000, turn="2", commit=False)
+    assert ids(first) == ["m1"]
+    assert ids(again) == []
