@@ -46,7 +46,7 @@ def test_a_quick_run_prints_json_and_saves_results_and_charts(tmp_path: Path) ->
 
     published = bench("--publish", "--out", str(tmp_path))
     assert published.returncode == 1
-    assert "no results of deterministic, hook_command, http, model" in published.stderr
+    assert "no results of deterministic, hook_command, http, callers, model" in published.stderr
 
 
 @pytest.mark.slow
