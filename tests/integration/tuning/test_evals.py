@@ -30,7 +30,7 @@ from worker.tuning.evals.runner import evaluate
 from worker.tuning.labelled_worlds import LabelledWorld, read_cases, read_worlds
 
 CASES = default_prompts_dir() / "cases"
-WORLDS = sorted(path.name for path in CASES.iterdir() if path.is_dir())
+WORLDS = sorted(path.parent.name for path in CASES.glob("*/tasks.jsonl"))
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
 OPEN = {
     "contextual_min_score": -1.0,
