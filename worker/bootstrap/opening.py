@@ -39,7 +39,7 @@ from worker.adapters.redis.host_state import RedisHostState
 from worker.adapters.redis.ledger import RedisLedger
 from worker.adapters.redis.receipts import RedisReceipts
 from worker.adapters.redis.subagents import RedisSubagents
-from worker.adapters.redis.transcripts import RedisTranscripts
+from worker.adapters.redis.transcripts import redis_transcripts
 from worker.adapters.redis.usage import RedisUsage
 from worker.capture.reading import CAPTURE_PROMPT, CaptureReader
 from worker.domain.errors import EmbedderError, RelevanceError, SettingsError
@@ -124,7 +124,7 @@ def open_captures(service: ServiceSettings, redis: "Redis | None") -> CaptureSto
 
 def open_transcripts(redis: "Redis | None") -> TranscriptQueue | None:
     """Return which transcripts of hosts are to be read; `None` for a command without a service."""
-    return RedisTranscripts(redis) if redis is not None else None
+    return redis_transcripts(redis) if redis is not None else None
 
 
 def open_capture_queue(service: ServiceSettings, redis: "Redis | None") -> CaptureQueue | None:

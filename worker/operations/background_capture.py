@@ -4,7 +4,6 @@ What waits is kept in Redis until it is done, so that a worker that is killed lo
 not written again.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +17,7 @@ from worker.ports.capture import CaptureQueue
 
 from .background_cues import Activity, Pace
 from .client import OperationClient
-from .lasting import LastingWork
+from .lasting import polled
 from .registry import CAPTURE_READ, CAPTURE_SETTLE
 
 CALL_S = 120.0
@@ -60,24 +59,15 @@ class BackgroundCapture:
 
     def __init__(self, parts: BackgroundCaptureParts) -> None:
         self._parts = parts
-        self._work = LastingWork("background-capture", self._run_always)
+        self._work = polled("background-capture", self._run_once, parts.capture_pace.every)
 
     async def aclose(self) -> None:
         await self._work.aclose()
 
-    async def _run_always(self) -> None:
-        while True:
-            try:
-                worked = await self._run_once()
-            except MeeseeksError as error:
-                log.warning("capture_waits", reason=str(error))
-                worked = False
-            await asyncio.sleep(0 if worked else self._parts.capture_pace.every)
-
     async def _run_once(self) -> bool:
         """Read what is due; return whether there was anything."""
-        now = self._parts.clock()
-        work = await self._parts.queue.claim(now, timedelta(seconds=self._parts.capture_pace.lease))
+        now, lease = self._parts.clock(), timedelta(seconds=self._parts.capture_pace.lease)
+        work = await self._parts.queue.claim(now, lease)
         if work is None:
             return False
         await self._parts.activity.quiet(self._parts.pace)
@@ -88,10 +78,10 @@ class BackgroundCapture:
         try:
             memories = await self._read(work)
         except MeeseeksError as error:
-            await self._again(work, error)
+            await self._again(work, error, now + lease)
             return True
         await self._parts.queue.ended(now, memories=memories, fault=None)
-        await self._parts.queue.done(work.id)
+        await self._parts.queue.done(work, now + lease)
         return True
 
     async def _read(self, work: CaptureWork) -> int:
@@ -103,13 +93,13 @@ class BackgroundCapture:
         changes: list[Any] = settled["changes"]
         return len(changes)
 
-    async def _again(self, work: CaptureWork, error: MeeseeksError) -> None:
+    async def _again(self, work: CaptureWork, error: MeeseeksError, leased: datetime) -> None:
         """Try again later, or give up; the user's own requests were kept before."""
         now, pace, attempts = self._parts.clock(), self._parts.capture_pace, work.attempts + 1
         await self._parts.queue.ended(now, memories=0, fault=str(error))
         log.warning("capture_failed", attempts=attempts, error=type(error).__name__)
         if attempts >= MOST_ATTEMPTS:
-            await self._parts.queue.done(work.id)
+            await self._parts.queue.done(work, leased)
             return
         pause = min(pace.longest, pace.again * 2.0 ** (attempts - 1))
         again = work.model_copy(update={"attempts": attempts})

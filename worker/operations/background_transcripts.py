@@ -28,7 +28,7 @@ from worker.ports.capture import TranscriptQueue
 from worker.settings.injection import InjectionConfig
 
 from .client import OperationClient
-from .lasting import LastingWork
+from .lasting import polled
 from .registry import CAPTURE
 
 AFTER_S = 60.0
@@ -70,7 +70,7 @@ class TranscriptNotes:
         due = now if name in ENDING else now + timedelta(seconds=AFTER_S)
         try:
             async with asyncio.timeout(NOTE_S):
-                await self.queue.put(work, due, sooner=name in ENDING)
+                await self.queue.note(work, due)
         except (QueueError, TimeoutError):
             log.warning("transcript_not_noted", host=host.name)
 
@@ -106,19 +106,10 @@ class BackgroundTranscripts:
 
     def __init__(self, parts: TranscriptReading) -> None:
         self._parts = parts
-        self._work = LastingWork("background-transcripts", self._run_always)
+        self._work = polled("background-transcripts", self._run_once, parts.every)
 
     async def aclose(self) -> None:
         await self._work.aclose()
-
-    async def _run_always(self) -> None:
-        while True:
-            try:
-                worked = await self._run_once()
-            except MeeseeksError as error:
-                log.warning("transcripts_wait", reason=str(error))
-                worked = False
-            await asyncio.sleep(0 if worked else self._parts.every)
 
     async def _run_once(self) -> bool:
         """Read a transcript that is due; return whether there was one."""
@@ -132,7 +123,7 @@ class BackgroundTranscripts:
             log.warning("transcript_failed", attempts=work.attempts + 1, error=type(error).__name__)
             if work.attempts + 1 < MOST_ATTEMPTS and not isinstance(error, OSError):
                 again = work.model_copy(update={"attempts": work.attempts + 1})
-                await self._parts.queue.again(again, now + timedelta(seconds=AGAIN_S))
+                await self._parts.queue.put(again, now + timedelta(seconds=AGAIN_S))
                 return True
         await self._parts.queue.done(work, now + lease)
         return True

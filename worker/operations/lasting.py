@@ -1,12 +1,29 @@
 """Work that lasts until it is closed, such as a check that is made again and again."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import structlog
 
+from worker.domain.errors import MeeseeksError
+
 log = structlog.get_logger()
+
+
+def polled(name: str, once: Callable[[], Awaitable[bool]], every: float) -> "LastingWork":
+    """Do `once` again and again: at once after it found something to do, else after `every` seconds."""
+
+    async def poll() -> None:
+        while True:
+            try:
+                found = await once()
+            except MeeseeksError as error:
+                log.warning("lasting_work_waits", work=name, reason=str(error))
+                found = False
+            await asyncio.sleep(0 if found else every)
+
+    return LastingWork(name, poll)
 
 
 class LastingWork:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from worker.domain.capture import (
     CaptureProgress,
@@ -13,6 +13,8 @@ from worker.domain.capture import (
     Refusal,
     TranscriptWork,
 )
+
+WorkT = TypeVar("WorkT")
 
 
 class CaptureStore(Protocol):
@@ -63,38 +65,31 @@ class CaptureStore(Protocol):
         ...
 
 
-class TranscriptQueue(Protocol):
-    """Keep which transcripts are to be read, shared by all workers. Methods raise `QueueError`."""
+class DueQueue(Protocol[WorkT]):
+    """Keep work until it is due, shared by all workers. Methods raise `QueueError`."""
 
-    async def put(self, work: TranscriptWork, due: datetime, *, sooner: bool) -> None:
-        """Keep a transcript until it is `due`; one that waits keeps its time, or with `sooner` the earlier one."""
-        ...
-
-    async def claim(self, now: datetime, lease: timedelta) -> TranscriptWork | None:
-        """Return a transcript that is due, which nobody else gets until the lease ends."""
-        ...
-
-    async def again(self, work: TranscriptWork, due: datetime) -> None:
-        """Keep a transcript for another attempt."""
-        ...
-
-    async def done(self, work: TranscriptWork, leased: datetime) -> None:
-        """Forget a transcript that was claimed until `leased`, unless it was put again meanwhile."""
-        ...
-
-
-class CaptureQueue(Protocol):
-    """Keep what models read later, shared by all workers, and count it by day. Methods raise `QueueError`."""
-
-    async def put(self, work: CaptureWork, due: datetime) -> None:
+    async def put(self, work: WorkT, due: datetime) -> None:
         """Keep a piece of work, instead of one with its id."""
         ...
 
-    async def claim(self, now: datetime, lease: timedelta) -> CaptureWork | None:
+    async def note(self, work: WorkT, due: datetime) -> None:
+        """Keep a piece of work until it is `due`, or until an earlier time that it has."""
+        ...
+
+    async def claim(self, now: datetime, lease: timedelta) -> WorkT | None:
         """Return work that is due, which nobody else gets until the lease ends."""
         ...
 
-    async def done(self, work_id: str) -> None: ...
+    async def done(self, work: WorkT, leased: datetime) -> None:
+        """Forget work that was claimed until `leased`, unless it was put again meanwhile."""
+        ...
+
+
+TranscriptQueue = DueQueue[TranscriptWork]
+
+
+class CaptureQueue(DueQueue[CaptureWork], Protocol):
+    """What models read later, counted by day."""
 
     async def take_call(self, now: datetime, tokens: int) -> bool:
         """Count a call and its estimated tokens before it is made; return `False` if a limit of the day is reached."""

@@ -1,29 +1,19 @@
-"""What models read later, in Redis: one hash of work as JSON, one sorted set of when it is due, and a hash per day."""
+"""What models read later, in Redis: due work, and a hash of counts per day."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from worker.domain.capture import CaptureProgress, CaptureWork
 
+from .due_work import TIMEOUT_S, DueWork
 from .faults import redis_errors
 
 WORK_KEY = "meeseeks:capture-work"
 DUE_KEY = "meeseeks:capture-due"
 LAST_KEY = "meeseeks:capture-last"
 DAY_PREFIX = "meeseeks:capture-day:"
-TIMEOUT_S = 2.0
 DAY_KEPT_S = 2 * 86_400
 WORK_KEPT_S = 30 * 86_400
-
-CLAIM = """
-local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, 1)
-if #ids == 0 then return false end
-local work = redis.call('HGET', KEYS[2], ids[1])
-if not work then redis.call('ZREM', KEYS[1], ids[1]) return false end
-redis.call('ZADD', KEYS[1], ARGV[2], ids[1])
-return work
-"""
-"""KEYS: due, work. ARGV: now and the end of the lease, in ms."""
 
 TAKE = """
 local calls = tonumber(redis.call('HGET', KEYS[1], 'calls') or '0')
@@ -37,31 +27,13 @@ return 1
 """KEYS: day. ARGV: most calls, most tokens, tokens, seconds."""
 
 
-class RedisCaptureQueue:
-    """Implement `worker.ports.capture.CaptureQueue`. Methods raise `QueueError` within `TIMEOUT_S` seconds."""
+class RedisCaptureQueue(DueWork[CaptureWork]):
+    """Implement `worker.ports.capture.CaptureQueue`."""
 
     def __init__(self, redis: Any, most_calls: int, most_tokens: int) -> None:
-        self._redis = redis
+        super().__init__(redis, CaptureWork, work=WORK_KEY, due=DUE_KEY, kept_s=WORK_KEPT_S)
         self._most_calls = most_calls
         self._most_tokens = most_tokens
-
-    async def put(self, work: CaptureWork, due: datetime) -> None:
-        async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
-            pipe.hset(WORK_KEY, work.id, work.model_dump_json())
-            pipe.zadd(DUE_KEY, {work.id: _ms(due)})
-            for key in (WORK_KEY, DUE_KEY):
-                pipe.expire(key, WORK_KEPT_S)
-            await pipe.execute()
-
-    async def claim(self, now: datetime, lease: timedelta) -> CaptureWork | None:
-        async with redis_errors(TIMEOUT_S):
-            found = await self._redis.eval(CLAIM, 2, DUE_KEY, WORK_KEY, _ms(now), _ms(now + lease))
-        return CaptureWork.model_validate_json(found) if found else None
-
-    async def done(self, work_id: str) -> None:
-        async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
-            pipe.zrem(DUE_KEY, work_id).hdel(WORK_KEY, work_id)
-            await pipe.execute()
 
     async def take_call(self, now: datetime, tokens: int) -> bool:
         limits = self._most_calls, self._most_tokens, tokens, DAY_KEPT_S
@@ -90,10 +62,6 @@ class RedisCaptureQueue:
             failures=int(last.get(b"failures", 0)),
             fault=last.get(b"fault", b"").decode() or None,
         )
-
-
-def _ms(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
 
 
 def _day(now: datetime) -> str:
