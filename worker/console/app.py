@@ -17,8 +17,8 @@ from worker.domain.receipt_summary import ReceiptSummary
 from worker.operations.client import OperationClient
 from worker.operations.statuses import status_of
 
+from .access import AccessControl
 from .errors import PageError
-from .gate import Gate
 from .live import LiveRequests
 from .rendering import Renderer, Shown, as_json
 from .request_words import row_of
@@ -46,7 +46,7 @@ class Console:
     """What the pages share."""
 
     backend: OperationClient
-    gate: Gate
+    access: AccessControl
     static: StaticFiles
     renderer: Renderer
     live: LiveRequests
@@ -80,7 +80,7 @@ class Console:
         return serve
 
     async def _visit(self, request: Request) -> Visit:
-        visitor = self.gate.caller_of(request.scope)
+        visitor = self.access.caller_of(request.scope)
         form = FormData()
         if request.method == "POST":
             form = await request.form()
@@ -94,7 +94,7 @@ class Console:
         if wants_json(request):
             return JSONResponse(data.model_dump(), status, HEADERS)
         shown = Shown("error.html", data.title, data, status, part="error_part.html")
-        visitor = self.gate.caller_of(request.scope)
+        visitor = self.access.caller_of(request.scope)
         tenant = visitor.tenant or "default"
         return self.renderer.page(shown, request, visitor, tenant, part=wants_part(request))
 
@@ -104,14 +104,14 @@ class Console:
         return self.error(request, error.status_code, details.get(error.status_code, error.detail))
 
 
-def make_console(backend: OperationClient, gate: Gate) -> Console:
+def make_console(backend: OperationClient, access: AccessControl) -> Console:
     static = StaticFiles()
     renderer = Renderer(static)
 
     def rows(summaries: Sequence[ReceiptSummary]) -> str:
         return renderer.fill("request_rows.html", rows=[row_of(one) for one in summaries])
 
-    return Console(backend, gate, static, renderer, LiveRequests(backend, rows))
+    return Console(backend, access, static, renderer, LiveRequests(backend, rows))
 
 
 def make_app(console: Console, routes: Sequence[Route]) -> Starlette:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from . import words
-from .gate import Visitor
+from .access import Visitor
 from .navigation import ENTRIES
 from .security import BROWSER_COOKIE, FIELD, HEADERS, SESSION_COOKIE, form_token, new_browser
 from .static_files import StaticFiles

@@ -13,8 +13,8 @@ from worker.domain.operation import Operation
 from worker.domain.validation import describe_faults
 from worker.operations.client import BUDGET_S, OperationClient
 
+from .access import Visitor
 from .errors import PageError
-from .gate import Visitor
 from .rendering import TENANT, TENANT_COOKIE
 
 JSON = ".json"

@@ -38,7 +38,7 @@ def routes(console: Console) -> list[Route]:
 def _shown(console: Console) -> Handler:
     async def show(visit: Visit) -> Shown:
         wanted = own_path(visit.request.query_params.get("next", "/"))
-        return _page(SignInPage(next=wanted, needs_token=console.gate.needs_token))
+        return _page(SignInPage(next=wanted, needs_token=console.access.needs_token))
 
     return show
 
@@ -46,7 +46,7 @@ def _shown(console: Console) -> Handler:
 def _signing_in(console: Console) -> Handler:
     async def sign_in(visit: Visit) -> Shown | Response:
         wanted, client = own_path(visit.text("next")), visit.request.client
-        page, sessions = SignInPage(next=wanted, needs_token=console.gate.needs_token), console.gate.sessions
+        page, sessions = SignInPage(next=wanted, needs_token=console.access.needs_token), console.access.sessions
         if not page.needs_token:
             return redirect(wanted)
         cookie, wait = sessions.begin(visit.text("token"), client.host if client else "local")

@@ -81,7 +81,7 @@ def _importing(console: Console) -> Handler:
         uploads = [one for one in visit.form.getlist("file") if isinstance(one, UploadFile) and one.filename]
         if not uploads:
             return _shown(ImportPage(preview=preview, error="Choose at least one file."))
-        files = [await _import(visit, one, preview=preview, mask=console.gate.masks_secrets) for one in uploads]
+        files = [await _import(visit, one, preview=preview, mask=console.access.masks_secrets) for one in uploads]
         return _shown(ImportPage(preview=preview, files=files))
 
     return take

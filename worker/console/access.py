@@ -23,7 +23,7 @@ class SignIn(Protocol):
         ...
 
 
-class Gate(Protocol):
+class AccessControl(Protocol):
     @property
     def needs_token(self) -> bool: ...
 
