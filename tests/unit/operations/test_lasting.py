@@ -84,3 +84,4 @@ async def test_writing_in_the_background_goes_on_after_an_unforeseen_error() -> 
         while log.asked < 3:
             await asyncio.sleep(0.001)
     await writing.aclose()
+    assert log.asked >= 3
