@@ -1,13 +1,13 @@
 """Captures in a service: what people ask to remember is stored once, undone, reviewed, and stays gone."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from hooks.contract import Reason
 from hooks.queue import connect
-from tests.support.valkey import forget, running_valkey
+from tests.support.valkey import forget
 from worker.adapters.redis.captures import RedisCaptures
 from worker.bootstrap.core import open_core
 from worker.domain.errors import MemoryRejected, NotFound, OperationError, QueueError
@@ -33,12 +33,6 @@ from worker.settings.injection import load_settings
 AT = "2026-03-04T09:12:00+01:00"
 SISTER = "Remember that my sister Mia lives in Zürich"
 TEXT = "my sister Mia lives in Zürich"
-
-
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[str]:
-    with running_valkey() as server:
-        yield server.url
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 import json
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from hooks.queue import connect
 from tests.support.paths import ROOT
-from tests.support.valkey import forget, running_valkey
+from tests.support.valkey import forget
 from worker.adapters.redis.transcripts import DUE_KEY
 from worker.bootstrap.core import Core, open_core
 from worker.operations import background_transcripts
@@ -22,12 +22,6 @@ from worker.settings.injection import load_settings
 
 TRANSCRIPT = ROOT / "tests" / "data" / "transcripts" / "claude-code.jsonl"
 RULE = "we release on Thursdays"
-
-
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[str]:
-    with running_valkey() as server:
-        yield server.url
 
 
 @pytest.fixture

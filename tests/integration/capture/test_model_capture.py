@@ -14,7 +14,7 @@ import pytest
 from hooks.queue import connect
 from tests.support.upstream import Answer, last_text
 from tests.support.upstream_thread import upstream_thread
-from tests.support.valkey import forget, running_valkey
+from tests.support.valkey import forget
 from worker.bootstrap import capturing
 from worker.bootstrap.core import open_core
 from worker.operations.background_capture import CapturePace
@@ -49,12 +49,6 @@ class Reader:
             if place:
                 found.append({"turns": [int(place[1])], "op": "add", "target": None, **operation})
         return Answer(json.dumps({"operations": found}))
-
-
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[str]:
-    with running_valkey() as server:
-        yield server.url
 
 
 @pytest.fixture(autouse=True)
