@@ -5,8 +5,9 @@ import json
 import pytest
 import structlog
 
+from hooks.repeated import EVERY_S, MOST_KINDS
 from worker.bootstrap.logs import configure_logging
-from worker.bootstrap.repeated_logs import EVERY_S, MOST_KINDS, Event, RepeatedLogs
+from worker.bootstrap.repeated_logs import Event, RepeatedLogs
 from worker.settings.service import ServiceSettings
 
 
@@ -59,11 +60,23 @@ def test_the_count_is_logged_when_a_failure_has_ended() -> None:
     assert "repeated" not in log.lines[-1]
 
 
+def test_several_failures_that_have_ended_are_each_told_once_through_the_same_log() -> None:
+    log = Log()
+    log.processor = RepeatedLogs(lambda event: log.write(**event), lambda: log.now)
+    for event in ("redis_lost", "redis_lost", "answer_lost", "store_lost", "store_lost"):
+        log.write(event)
+    log.now = EVERY_S + 1
+    log.write("answered", level="info")
+    log.write("redis_lost")
+    told = [(line["event"], line.get("ended", False)) for line in log.lines[3:]]
+    assert told == [("redis_lost", True), ("store_lost", True), ("answered", False), ("redis_lost", False)]
+
+
 def test_few_failures_are_kept() -> None:
     log = Log()
     for number in range(3 * MOST_KINDS):
         log.write("job_failed", reason=str(number))
-    assert len(log.processor._failures) == MOST_KINDS
+    assert len(log.processor.failures) == MOST_KINDS
 
 
 def test_the_service_logs_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,4 +25,4 @@ def test_few_failures_are_kept() -> None:
     failures = RepeatedFailures(logging.getLogger("test"))
     for number in range(5 * MOST_KINDS):
         failures.warn(str(number))
-    assert len(failures._seen) == MOST_KINDS
+    assert len(failures._failures) == MOST_KINDS
