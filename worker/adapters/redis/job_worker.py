@@ -232,7 +232,8 @@ class MeeseeksWorker(Worker):
             await self._wait_for_room(left)
         elif len(self.tasks) >= self._at_once:
             await self._wait_for_room(min(left, CROWDED_S))
-            await self._take(room)
+            if self.allow_pick_jobs:
+                await self._take(min(room, MOST_AT_ONCE))
         else:
             await self._take_next(left, self._at_once - len(self.tasks))
 
