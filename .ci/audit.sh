@@ -9,9 +9,13 @@ tools=build/audit-tools
 lock=requirements/service.txt
 report=build/audit.json
 
+offline() { grep -qiE 'connection|timed out|resolution' "$1"; }
+
 if [ ! -x $tools/bin/pip-audit ] || [ ! -x $tools/bin/cyclonedx-py ]; then
     "${PYTHON:-python3}" -m venv $tools
-    if ! $tools/bin/pip install --quiet 'pip-audit>=2.9,<3' 'cyclonedx-bom>=7,<8'; then
+    if ! $tools/bin/pip install --quiet 'pip-audit>=2.9,<3' 'cyclonedx-bom>=7,<8' 2>build/audit.log; then
+        cat build/audit.log
+        offline build/audit.log || exit 1
         echo "not audited: the tools cannot be installed without a network"
         exit 0
     fi
@@ -25,7 +29,7 @@ rm -f $report
 $tools/bin/pip-audit --requirement $lock --require-hashes --disable-pip --progress-spinner off --timeout 10 \
     --format json --output $report 2>build/audit.log && status=0 || status=$?
 if [ ! -s $report ]; then
-    if grep -qiE 'connection|timed out|resolution' build/audit.log; then
+    if offline build/audit.log; then
         echo "the advisories were not checked: they cannot be reached, see build/audit.log"
         exit 0
     fi

@@ -1,6 +1,7 @@
 """Models of a capture: turns of a conversation in which memories are looked for."""
 
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator
@@ -11,7 +12,13 @@ from .injection import Reason
 MOST_TURNS = 2_000
 """Maximum turns of a capture."""
 
-MODES = ("off", "review", "auto")
+
+class CaptureMode(StrEnum):
+    """What becomes of memories found in conversations: nothing is read, they wait for review, or they are stored."""
+
+    OFF = "off"
+    REVIEW = "review"
+    AUTO = "auto"
 
 
 def _aware(value: datetime) -> datetime:
@@ -56,8 +63,8 @@ class CaptureRequest(WireModel):
     @field_validator("mode")
     @classmethod
     def _known_mode(cls, value: str | None) -> str | None:
-        if value is not None and value not in MODES:
-            raise ValueError(f"use {', '.join(MODES[:-1])} or {MODES[-1]}")
+        if value is not None and value not in tuple(CaptureMode):
+            raise ValueError(f"use {CaptureMode.OFF}, {CaptureMode.REVIEW} or {CaptureMode.AUTO}")
         return value
 
 

@@ -81,12 +81,18 @@ def _parsed(url: str) -> dict[str, Any]:
             "the URL of Redis is invalid: write it as redis://user:password@host:port/database, with characters such"
             " as / # ? @ in the password percent-encoded"
         ) from None
-    return {"ssl_check_hostname": True, **options} if url.startswith("rediss") else options
+    checked = options.get("ssl_cert_reqs") != "none"  # a name without a certificate to trust says nothing
+    return {"ssl_check_hostname": checked, **options} if url.startswith("rediss") else options
+
+
+def _query_of(url: str) -> list[tuple[str, str]]:
+    """Return the options of a URL; a plus is a plus, as in its password."""
+    return parse_qsl(url.partition("?")[2].replace("+", "%2B"))
 
 
 def _check_options(url: str) -> None:
     allowed = _OPTIONS if url.startswith("rediss") else _OPTIONS - _TLS_OPTIONS
-    for name, _ in parse_qsl(url.partition("?")[2]):
+    for name, _ in _query_of(url):
         if name in _TLS_OPTIONS and name not in allowed:
             raise RedisAddressError(f"{name} in the URL of Redis needs TLS; start the URL with rediss")
         if name not in allowed:
@@ -95,7 +101,7 @@ def _check_options(url: str) -> None:
 
 def _sentinel_pool(url: str, fixed: dict[str, Any]) -> ConnectionPool:
     scheme, _, rest = url.replace("+sentinel", "", 1).partition("://")
-    location, _, options_text = rest.partition("?")
+    location = rest.partition("?")[0]
     servers, _, path = location.partition("/")
     credentials, at, hosts = servers.rpartition("@")
     master, _, database = path.strip("/").partition("/")
@@ -104,7 +110,7 @@ def _sentinel_pool(url: str, fixed: dict[str, Any]) -> ConnectionPool:
             "the URL of Redis lacks the name of the sentinels' master; write it as"
             " redis+sentinel://user:password@host:26379,host:26379/master-name/database"
         )
-    query = parse_qsl(options_text)
+    query = _query_of(url)
     of_server = urlencode([(name, value) for name, value in query if name not in _SENTINEL_OPTIONS])
     options = _parsed(f"{scheme}://{credentials}{at}master/{database}?{of_server}")
     for name in ("host", "port", "connection_class"):

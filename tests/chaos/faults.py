@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.chaos.proxy import FaultProxy
+from tests.support import stack
 from tests.support.stack import ModelServer, Stack
 from tests.support.valkey import sync_redis
 from worker.adapters.redis.embedded_valkey import EmbeddedValkey
@@ -53,11 +54,8 @@ async def worker_restarted(system: System) -> AsyncIterator[None]:
 async def frozen(pid_of: Callable[[System], int | None], system: System) -> AsyncIterator[None]:
     pid = pid_of(system)
     assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with stack.frozen(pid):
         yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 @asynccontextmanager

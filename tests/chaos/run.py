@@ -40,7 +40,6 @@ class Report:
     rate: float
     counts: Counts = field(default_factory=Counts)
     recoveries: dict[str, list[float]] = field(default_factory=dict)
-    writes: int = 0
 
     @property
     def violations(self) -> int:
@@ -78,7 +77,13 @@ async def running_system() -> AsyncIterator[tuple[System, str]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="meeseeks-chaos-")))
         valkey, model = stack.enter_context(running_valkey()), stack.enter_context(running_model_server())
         model.behave(mode="ok", keep=[" of "])
-        worker = stack.enter_context(running_stack(folder, "--redis-url", valkey.url, "worker", *model.options))
+        settings = folder / "settings.toml"
+        settings.write_text(
+            "[memory_injection]\nlearn_cues = false\n", encoding="utf-8"
+        )  # the model chooses everything
+        variables = {"MEESEEKS_CONFIG": str(settings)}
+        arguments = ("--redis-url", valkey.url, "worker", *model.options)
+        worker = stack.enter_context(running_stack(folder, *arguments, **variables))
         for tenant, user in OWNERS:
             await put(valkey.url, memories_of(tenant, user), tenant)
         proxy = FaultProxy(valkey.url.removeprefix("unix://"))
@@ -96,17 +101,18 @@ async def run(seconds: float, rate: float, faults: Iterable[str] = FAULTS, fault
         queue = RecordingQueue(url)
         async with PreExecutionHook(queue=queue) as hook:
             end = time.monotonic() + seconds
-            load = asyncio.create_task(_load(hook, queue, system, report, end))
-            writer = asyncio.create_task(_write(system, report, end))
-            for name in itertools.cycle(faults):
-                if time.monotonic() + 2 * fault_s > end:
-                    break
-                async with FAULTS[name](system):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(_load(hook, queue, system, report, end))
+                writer = tasks.create_task(_write(system, end))
+                for name in itertools.cycle(faults):
+                    if time.monotonic() + 2 * fault_s > end:
+                        break
+                    async with FAULTS[name](system):
+                        await asyncio.sleep(fault_s)
+                        mended = time.monotonic()
+                    report.recoveries.setdefault(name, []).append(await _recovered(hook, mended))
                     await asyncio.sleep(fault_s)
-                    mended = time.monotonic()
-                report.recoveries.setdefault(name, []).append(await _recovered(hook, mended))
-                await asyncio.sleep(fault_s)
-            acknowledged = (await asyncio.gather(load, writer))[1]
+            acknowledged = writer.result()
         kept = await exported(system.valkey.url, WRITES)
         for one in acknowledged:
             report.counts.check("write", one in kept, one)
@@ -168,13 +174,12 @@ async def _converse(
         await check_ledger(redis, session, system.epoch, counts)
 
 
-async def _write(system: System, report: Report, end: float) -> list[str]:
+async def _write(system: System, end: float) -> list[str]:
     """Store a memory every half second; return the ids of those that the service acknowledged."""
-    acknowledged, client = list[str](), QueueClient(system.valkey.url)
+    acknowledged, number, client = list[str](), 0, QueueClient(system.valkey.url)
     try:
-        for number in itertools.count():
-            if time.monotonic() > end:
-                return acknowledged
+        while time.monotonic() <= end:
+            number += 1
             memory = fact(f"write-{number}", f"Note number {number} of the writer")
             with suppress(QueueFault):
                 reply = await client.ask(PUT.name, {"tenant": WRITES, "memories": [memory]}, budget=2.0)
@@ -183,4 +188,4 @@ async def _write(system: System, report: Report, end: float) -> list[str]:
             await asyncio.sleep(0.5)
     finally:
         await client.aclose()
-    raise AssertionError("unreachable")
+    return acknowledged

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from hooks.contract.capture import ConversationTurn
+from hooks.contract.capture import CaptureMode, ConversationTurn
 from worker.domain.capture import (
     MOST_PROPOSALS,
     PROPOSAL_DAYS,
@@ -29,7 +29,7 @@ from worker.domain.capture import (
     Stored,
 )
 from worker.domain.errors import MemoryRejected
-from worker.domain.kinds import CaptureMode, ReceiptKeep
+from worker.domain.kinds import ReceiptKeep
 from worker.domain.memory import Memory, Relation
 from worker.ports.capture import CaptureQueue, CaptureStore
 from worker.settings.injection import InjectionConfig

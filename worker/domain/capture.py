@@ -7,8 +7,8 @@ from enum import StrEnum
 from pydantic import Field
 
 from hooks.contract import Key, KeyName, Name, Text, UtcTime
+from hooks.contract.capture import CaptureMode
 
-from .kinds import CaptureMode
 from .memory import DomainModel, Memory
 
 MOST_PROPOSALS = 20

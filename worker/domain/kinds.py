@@ -51,14 +51,6 @@ class ChannelMemories(StrEnum):
     EVERYWHERE = "everywhere"
 
 
-class CaptureMode(StrEnum):
-    """What becomes of memories found in conversations: nothing is read, they wait for review, or they are stored."""
-
-    OFF = "off"
-    REVIEW = "review"
-    AUTO = "auto"
-
-
 class SortKey(StrEnum):
     """Sort order: newest `created_at` first (unknown last), or highest importance first."""
 

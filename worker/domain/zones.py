@@ -69,6 +69,14 @@ def in_zone(moment: datetime, zone: tzinfo) -> datetime:
         return moment.replace(tzinfo=UTC)
 
 
+def seen_in(moment: datetime, zone: tzinfo) -> datetime:
+    """Return the same time as a clock in `zone` shows it; in UTC if it would be before the first or after the last year."""
+    try:
+        return as_utc(moment).astimezone(zone)
+    except OverflowError:
+        return as_utc(moment)
+
+
 def is_day_alone(moment: datetime) -> bool:
     """Return whether a time stands for a whole day."""
     return as_utc(moment).time() == time.min
@@ -78,10 +86,7 @@ def day_in(moment: datetime, zone: tzinfo) -> date:
     """Return the day of a time in a zone."""
     if is_day_alone(moment):
         return as_utc(moment).date()
-    try:
-        return moment.astimezone(zone).date()
-    except OverflowError:
-        return moment.date()
+    return seen_in(moment, zone).date()
 
 
 def widened(since: datetime | None, until: datetime | None, zone: tzinfo) -> tuple[datetime | None, datetime | None]:
@@ -101,7 +106,4 @@ def is_within(moments: Iterable[datetime], since: datetime | None, until: dateti
 
 def _wall_clock(moment: datetime, zone: tzinfo) -> datetime:
     """Return what a clock in `zone` shows at a time, as if it were UTC."""
-    try:
-        return as_utc(moment).astimezone(zone).replace(tzinfo=UTC)
-    except OverflowError:
-        return as_utc(moment)
+    return seen_in(moment, zone).replace(tzinfo=UTC)

@@ -9,7 +9,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.ledger import LedgerKey, turn_key_of
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, RecallQuery, Selection, SelectionTask
 from worker.domain.timings import Stages
-from worker.domain.zones import zone_of
+from worker.domain.zones import seen_in, zone_of
 from worker.query.focus import focus
 from worker.recall.searches import first_query
 from worker.settings.injection import InjectionConfig
@@ -84,7 +84,7 @@ def read_turn(
     except ValueError as error:
         zone = zone_of(config.time_zone)
         notes = (f"tz: {error}; {config.time_zone} was used",)
-    local, until = now.astimezone(zone), deadline.within(config.deadline_ms / 1000)
+    local, until = seen_in(now, zone), deadline.within(config.deadline_ms / 1000)
     return Turn(request, config, query, local, until, Stages(), receipt_id, notes)
 
 

@@ -16,10 +16,9 @@ from typing import Any
 import structlog
 
 from hooks.contract import Scope
-from hooks.contract.capture import MOST_TURNS
+from hooks.contract.capture import MOST_TURNS, CaptureMode
 from worker.domain.capture import CaptureSource, TranscriptWork
 from worker.domain.errors import MeeseeksError, QueueError
-from worker.domain.kinds import CaptureMode
 from worker.domain.zones import zone_of
 from worker.hosts import HostProfile
 from worker.hosts.fields import key, text

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from itertools import chain
 
 from hooks.contract import Reason
-from hooks.contract.capture import CapturedChange, CaptureRequest, CaptureResult, LeftOutChange
+from hooks.contract.capture import CapturedChange, CaptureMode, CaptureRequest, CaptureResult, LeftOutChange
 from worker.capture.model_capture import ModelCapture
 from worker.capture.review import CaptureReview
 from worker.capture.service import Captured, CaptureParts, CaptureService, settle
 from worker.domain.capture import CaptureReading, CaptureReceipt, CaptureSource, CaptureWork
 from worker.domain.deadline import Deadline
 from worker.domain.errors import OperationError
-from worker.domain.kinds import CaptureMode
 from worker.domain.operation import AnyHandler
 from worker.ports.capture import CaptureQueue
 

@@ -11,7 +11,7 @@ from worker.domain.memory import Candidate, RecallQuery
 from worker.domain.operation import AnyHandler, HandlerResult, Undelivered
 from worker.domain.timings import Stages
 from worker.domain.visibility import visible_to
-from worker.domain.zones import zone_name, zone_of
+from worker.domain.zones import seen_in, zone_name, zone_of
 from worker.injection.service import InjectionService
 from worker.query.time_ranges import HELP
 from worker.recall.ranking import keyword_unit
@@ -74,7 +74,7 @@ class InjectionOperations:
 
     def _scope(self, request: RecallRequest, config: InjectionConfig) -> RecallScope:
         zone = zone_of(request.tz or config.time_zone)
-        now, replay = (request.now or self._clock()).astimezone(zone), request.now is not None
+        now, replay = seen_in(request.now or self._clock(), zone), request.now is not None
         channels = config.channels_told(request.scope.channel, *request.channels, *_given(request.channel))
         visibility = visible_to(request.scope, request.agent_id, config.shared_users, now, replay, channels)
         return RecallScope(request.scope.tenant, visibility, now, request.scope.channel)

@@ -14,8 +14,9 @@ from typing import Any, Self
 
 from pydantic import Field
 
+from hooks.contract.capture import CaptureMode
 from worker.domain.errors import SettingsError
-from worker.domain.kinds import CaptureMode, Language, ReceiptKeep
+from worker.domain.kinds import Language, ReceiptKeep
 
 from .file import Layer, Model, SettingsFile, checked, find_settings_file, read_settings_file, usable_values
 from .search import Enrichment, Pattern

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from hooks.contract.capture import CaptureMode
 from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.models.minilm import MiniLmEmbedder
 from worker.adapters.qdrant.bm25 import Bm25Encoder
@@ -20,7 +21,6 @@ from worker.capture.window import Window, windows
 from worker.domain.capture import CaptureReceipt, CaptureSource, CaptureWork, Change, Proposal, Refusal
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, NotFound
-from worker.domain.kinds import CaptureMode
 from worker.domain.ledger import LedgerEntry, LedgerKey
 from worker.domain.memory import Memory
 from worker.ports.state import Ledger

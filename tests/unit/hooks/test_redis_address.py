@@ -39,6 +39,21 @@ def test_tls_checks_the_certificate_and_the_name_unless_the_url_says_otherwise()
     assert arguments("rediss://host?ssl_check_hostname=no")[1]["ssl_check_hostname"] is False
 
 
+@pytest.mark.parametrize("url", ["rediss://host?ssl_cert_reqs=none", "rediss+sentinel://host/main?ssl_cert_reqs=none"])
+def test_without_a_check_of_the_certificate_no_name_is_checked(url: str) -> None:
+    said = arguments(url)[1]
+    assert said["ssl_check_hostname"] is False
+    kwargs = {name: value for name, value in said.items() if name.startswith("ssl_")}
+    context = SSLConnection(host="host", **kwargs).ssl_context.get()
+    assert context.check_hostname is False
+
+
+def test_a_plus_in_a_password_of_sentinels_is_a_plus() -> None:
+    pool, _ = arguments("redis+sentinel://one/main?sentinel_password=a+b")
+    asked = [one.connection_pool.connection_kwargs for one in pool.sentinel_manager.sentinels]
+    assert [one["password"] for one in asked] == ["a+b"]
+
+
 def test_sentinels_and_their_master_are_asked_over_tls() -> None:
     pool, said = arguments("rediss+sentinel://one,two/main?ssl_ca_certs=/etc/authority.pem")
     assert issubclass(pool.connection_class, SSLConnection)

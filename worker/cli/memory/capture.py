@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hooks.contract.capture import MOST_TURNS, ConversationTurn
+from hooks.contract.capture import MOST_TURNS, CaptureMode, ConversationTurn
 from worker.cli.backend import call
 from worker.cli.options import Agent, Project, Tenant, User
 from worker.cli.output import answer, fail, note, print_json, printed_as_json, say, wants_json
-from worker.domain.kinds import CaptureMode
 from worker.hosts.transcripts import Transcript, TranscriptFormat, read_transcript
 from worker.operations.registry import CAPTURE, CAPTURE_UNDO, PROPOSAL_ACCEPT, PROPOSAL_REJECT, PROPOSALS
 
