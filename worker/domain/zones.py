@@ -70,7 +70,7 @@ def in_zone(moment: datetime, zone: tzinfo) -> datetime:
 
 
 def seen_in(moment: datetime, zone: tzinfo) -> datetime:
-    """Return the same time as a clock in `zone` shows it; in UTC if it would be before the first or after the last year."""
+    """Return the same time as a clock in `zone` shows it; in UTC where that is outside the years 1 to 9999."""
     try:
         return as_utc(moment).astimezone(zone)
     except OverflowError:
