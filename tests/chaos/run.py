@@ -78,9 +78,8 @@ async def running_system() -> AsyncIterator[tuple[System, str]]:
         valkey, model = stack.enter_context(running_valkey()), stack.enter_context(running_model_server())
         model.behave(mode="ok", keep=[" of "])
         settings = folder / "settings.toml"
-        settings.write_text(
-            "[memory_injection]\nlearn_cues = false\n", encoding="utf-8"
-        )  # the model chooses everything
+        # the model chooses every memory, and what it chose would be learned
+        settings.write_text("[memory_injection]\nlearn_cues = false\n", encoding="utf-8")
         variables = {"MEESEEKS_CONFIG": str(settings)}
         arguments = ("--redis-url", valkey.url, "worker", *model.options)
         worker = stack.enter_context(running_stack(folder, *arguments, **variables))

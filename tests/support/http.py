@@ -17,6 +17,7 @@ from worker.api.execution import OperationExecutor
 from worker.api.tokens import Client, Token, Tokens, read_tokens
 from worker.domain.deadline import Deadline
 from worker.domain.operation import AnyHandler, Handlers, JsonObject, Operation, Undelivered
+from worker.injection.capacity import Capacity
 from worker.operations.client import QueueState
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.metrics import Metrics
@@ -76,7 +77,7 @@ def make_app(
     async def look() -> QueueState | None:
         return queue
 
-    backend = LocalOperationClient(recorder.handlers, recorder.commit, at_once=at_once)
+    backend = LocalOperationClient(recorder.handlers, recorder.commit, capacity=Capacity(at_once))
     executor = OperationExecutor(backend, metrics or Metrics(), look)
     return create_app(executor, Policy(tokens=tokens or Tokens(), **policy), mounts=mounts)
 

@@ -66,13 +66,22 @@ CHECK_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """An open service without HTTP or a queue. `about` describes its parts without secrets."""
+    """An open service without HTTP or a queue. `about` describes its parts without secrets.
+
+    Requests other than injections share the capacity `others`.
+    """
 
     operations: Handlers
     engine: StoreEngine
     embedder: Embedder | None
     model: ConfiguredModels | None
     about: dict[str, Any]
+    injections: Capacity
+    others: Capacity
+
+    def waiting(self) -> int:
+        """Return the number of requests that wait for their turn."""
+        return self.injections.waiting + self.others.waiting
 
 
 @asynccontextmanager
@@ -105,7 +114,8 @@ async def open_core(
         noted = cues.noting(answered) if cues else answered
         state = ledger, receipts, journal, noted, open_usage(service, redis)
         captures = _open_capturing(service, redis, ledger, stack, with_model=with_model)
-        more = open_deleted(redis, shared=generation_store.shared), cues, captures, _capacity(service)
+        injections = _capacity(service, embedded=not generation_store.shared)
+        more = open_deleted(redis, shared=generation_store.shared), cues, captures, injections
         parts = Parts(sparse, models, relevance_model, live, prompts, *state, *more)
         assemble = partial(_assemble, service, parts, stack)
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
@@ -122,10 +132,17 @@ async def open_core(
             cues.start(service, handlers, host.store, journal, stack)
             captures.start(handlers, cues.activity, live)
         await _share_block_key(redis)
-        own = OwnHandlers(INJECT.handler_in(handlers), SESSION_EVENT.handler_in(handlers))
-        names, notes = ProjectFile(service.home / PROJECTS_FILE).name_of, captures.notes(live)
-        hosts = HostOperations(own, open_subagents(redis), open_host_state(redis), live.for_agent, names, notes)
-        yield Core(handlers | by_name(hosts.handlers()), store, embedder, models, about)
+        hosts = _host_operations(service, handlers, redis, live, captures)
+        operations, others = handlers | by_name(hosts.handlers()), Capacity(service.max_jobs)
+        yield Core(operations, store, embedder, models, about, injections, others)
+
+
+def _host_operations(
+    service: ServiceSettings, handlers: Handlers, redis: "Redis | None", live: LiveSettings, captures: CaptureMaking
+) -> HostOperations:
+    own = OwnHandlers(INJECT.handler_in(handlers), SESSION_EVENT.handler_in(handlers))
+    names, notes = ProjectFile(service.home / PROJECTS_FILE).name_of, captures.notes(live)
+    return HostOperations(own, open_subagents(redis), open_host_state(redis), live.for_agent, names, notes)
 
 
 def _open_capturing(
@@ -136,9 +153,18 @@ def _open_capturing(
     return CaptureMaking(service, open_captures(service, redis), queue, transcripts, ledger, stack)
 
 
-def _capacity(service: ServiceSettings) -> Capacity:
-    """Return room for requests: one computes per core, others wait for models or for their turn."""
-    return Capacity(service.max_jobs, computing=max(2, os.cpu_count() or 1))
+def _capacity(service: ServiceSettings, *, embedded: bool) -> Capacity:
+    """Return room for injections: with the embedded store and embedder, one computes per core.
+
+    With a server for one of them, most of the time is spent waiting for it.
+    """
+    computes = embedded and not service.embedder.startswith("litellm:")
+    return Capacity(service.max_jobs, computing=max(2, _cores()) if computes else None)
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 async def _open_live(

@@ -22,6 +22,7 @@ from worker.bootstrap.logs import configure_logging
 from worker.bootstrap.opening import http_server
 from worker.domain.errors import MeeseeksError, QueueError
 from worker.domain.operation import Handlers
+from worker.injection.capacity import Capacity
 from worker.operations.client import COMMIT_S, OperationClient, QueueOperationClient, without_password
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import HEALTH
@@ -156,7 +157,8 @@ async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
             operations = core.operations
             if server is not None:
                 operations = server.metrics.timed(operations)
-                backend = await _local_client(operations, redis_url, settings.service.max_jobs, stack)
+                backend = await _local_client(operations, redis_url, core.others, stack)
+                server.metrics.watch_waiting(core.waiting)
                 tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
                 serving = server.serving(backend, look, mounts=tools, pages=console_of(server, backend), alone=False)
                 about["http"] = await stack.enter_async_context(serving)
@@ -164,6 +166,7 @@ async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
                 operations,
                 redis_url,
                 max_jobs=settings.service.max_jobs,
+                capacity=core.others,
                 on_serving=partial(_announce, about),
             ).serve()
     finally:
@@ -177,14 +180,14 @@ def console_of(server: "HttpServer", backend: OperationClient) -> "Pages":
 
 
 async def _local_client(
-    operations: Handlers, redis_url: str, at_once: int, stack: AsyncExitStack
+    operations: Handlers, redis_url: str, capacity: Capacity, stack: AsyncExitStack
 ) -> LocalOperationClient:
     """Return a client that calls the operations in this process, without the queue."""
     client = QueueClient(redis_url)
     stack.push_async_callback(client.aclose)
     with suppress(QueueFault):
         await client.warm()
-    return LocalOperationClient(operations, partial(client.commit, timeout=COMMIT_S), at_once=at_once)
+    return LocalOperationClient(operations, partial(client.commit, timeout=COMMIT_S), capacity=capacity)
 
 
 def http(context: typer.Context, host: Host = None, port: Port = None) -> None:

@@ -13,7 +13,7 @@ from worker.domain.fair_line import Caller, FairLine
 
 AT_ONCE = 20
 MOST_WAITING = 200
-"""Requests that may wait; further ones are refused as busy."""
+"""Requests that a new one may have to wait for; behind more, it is refused as busy."""
 
 MARGIN = 1.25
 """Times the expected wait that a request must have left to wait at all."""
@@ -38,8 +38,8 @@ class Place:
 class Capacity:
     """Room for `at_once` requests, of which `computing` may compute at the same time.
 
-    A request that pauses to wait for another service gives its share of the processor to the next one. A request that
-    is expected to wait for longer than its deadline allows is refused at once.
+    A request that waits for a chat model gives its share of the processor to the next one. A request that is expected
+    to wait for longer than its deadline allows is refused at once.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Capacity:
         return max(computing, max(self._mean_running, youngest) * turns / self._at_once)
 
     def _refuse_if_hopeless(self, caller: Caller, deadline: Deadline) -> None:
-        if len(self._line) >= MOST_WAITING:
+        if self._line.ahead(caller) >= MOST_WAITING:
             raise OperationError(Reason.BUSY, "too many requests are waiting; try again later")
         if MARGIN * self.expected_wait(caller) > deadline.remaining():
             raise OperationError(Reason.BUSY, HOPELESS)

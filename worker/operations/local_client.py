@@ -7,7 +7,7 @@ from hooks.contract import Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import OperationError
 from worker.domain.operation import AnyOperation, Handlers, OperationAnswer
-from worker.injection.capacity import MOST_WAITING, Capacity
+from worker.injection.capacity import Capacity
 
 from .client import ACK_S, BUDGET_S, OperationClient
 from .job import attempt
@@ -17,14 +17,14 @@ Commit = Callable[[str, str], Awaitable[bool]]
 
 
 class LocalOperationClient(OperationClient):
-    """Runs operations in this process, at most `at_once` at a time."""
+    """Runs operations in this process, within a capacity that others may share."""
 
     where = "this process"
 
-    def __init__(self, handlers: Handlers, commit: Commit | None = None, *, at_once: int = MOST_WAITING) -> None:
+    def __init__(self, handlers: Handlers, commit: Commit | None = None, *, capacity: Capacity | None = None) -> None:
         self._handlers = handlers
         self._commit = commit
-        self._capacity = Capacity(at_once)
+        self._capacity = capacity or Capacity()
 
     async def ask(
         self, operation: AnyOperation, payload: dict[str, Any], *, budget: float = BUDGET_S, ack: float = ACK_S

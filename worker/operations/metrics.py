@@ -1,6 +1,7 @@
 """Metrics for Prometheus. No label holds a session, a user, a tenant or any text of theirs."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from prometheus_client import (
@@ -81,7 +82,10 @@ class Metrics:
         self._add_gauges(registry)
 
     def _add_gauges(self, registry: CollectorRegistry) -> None:
-        self._waiting = Gauge("meeseeks_queue_waiting", "Jobs waiting for a worker.", registry=registry)
+        self._queued = Gauge("meeseeks_queue_waiting", "Jobs waiting for a worker.", registry=registry)
+        self._waiting = Gauge(
+            "meeseeks_requests_waiting", "Requests that wait for their turn in this process.", registry=registry
+        )
         self._alive = Gauge("meeseeks_worker_alive", "1 while a worker is alive, else 0.", registry=registry)
         self._redis_up = Gauge("meeseeks_redis_up", "1 while Redis answers, else 0.", registry=registry)
         self._store_up = Gauge("meeseeks_store_up", "1 while the memory store answers, else 0.", registry=registry)
@@ -108,8 +112,12 @@ class Metrics:
     def queue(self, state: QueueState | None) -> None:
         """Set the state of the queue; `None` means that Redis does not answer."""
         self._redis_up.set(state is not None)
-        self._waiting.set(state.waiting if state else 0)
+        self._queued.set(state.waiting if state else 0)
         self._alive.set(state.alive if state else False)
+
+    def watch_waiting(self, waiting: Callable[[], int]) -> None:
+        """Ask `waiting`, whenever metrics are read, how many requests wait for their turn."""
+        self._waiting.set_function(waiting)
 
     def store(self, memories: int | None) -> None:
         """Set the number of memories; `None` means that the store does not answer."""

@@ -102,7 +102,7 @@ class ServiceSettings(SettingsModel):
         default=20,
         ge=1,
         le=1000,
-        description="Maximum number of concurrent requests per worker; more wait for their turn.",
+        description="Injections, and as many other requests, that a worker answers at once; more wait for their turn.",
     )
     http_enabled: bool = Field(default=True, description="Whether `meeseeks up` also serves the HTTP API.")
     http_host: str = Field(

@@ -10,7 +10,10 @@ import pytest
 from hooks.contract import Reason, SessionEvent
 from tests.support.http import ACME_TOKEN, TOKEN, Conversation, Recorder, both_tokens, calling, make_app
 from worker.api.schemas import SessionEventBody
+from worker.domain.deadline import Deadline
 from worker.domain.errors import MemoryRejected, NotFound, OperationError, QueueError, SettingsError, StoreError
+from worker.domain.fair_line import Caller
+from worker.injection.capacity import Capacity
 from worker.operations.client import QueueState
 from worker.operations.metrics import Metrics
 
@@ -355,6 +358,22 @@ async def test_metrics_report_queue_and_store(queue: QueueState | None) -> None:
     assert f"meeseeks_redis_up {up}" in lines
     assert "meeseeks_store_up 1.0" in lines
     assert "meeseeks_store_memories 3.0" in lines
+
+
+async def test_metrics_count_requests_that_wait_for_their_turn() -> None:
+    capacity, metrics = Capacity(at_once=1), Metrics()
+    metrics.watch_waiting(lambda: capacity.waiting)
+    async with capacity.turn(Caller(), Deadline.after(60)):
+        waiting = asyncio.create_task(_wait_in(capacity))
+        await asyncio.sleep(0)
+        assert b"meeseeks_requests_waiting 1.0" in metrics.text()
+    await waiting
+    assert b"meeseeks_requests_waiting 0.0" in metrics.text()
+
+
+async def _wait_in(capacity: Capacity) -> None:
+    async with capacity.turn(Caller(), Deadline.after(60)):
+        pass
 
 
 async def test_requests_beyond_the_waiting_limit_are_refused() -> None:

@@ -142,6 +142,20 @@ async def test_no_more_than_a_limit_wait() -> None:
     await requests.end("0")
 
 
+@pytest.mark.parametrize("quiet", [QUIET, Caller("other", "flood")])
+async def test_behind_a_flood_that_fills_the_line_others_still_wait(quiet: Caller) -> None:
+    requests = Requests(Capacity(at_once=1))
+    for number in range(MOST_WAITING + 1):
+        await requests.ask(str(number))
+    await requests.ask("quiet", quiet)
+    await requests.end("0")
+    await requests.end("1")
+    assert requests.started == ["0", "1", "quiet"]
+    for number in range(2, MOST_WAITING + 1):
+        await requests.cancel(str(number))
+    await requests.end("quiet")
+
+
 async def test_a_wait_ends_with_the_deadline() -> None:
     requests = Requests(Capacity(at_once=1))
     await requests.ask("running")

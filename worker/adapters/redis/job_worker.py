@@ -72,6 +72,9 @@ take from wake, prefixes of claims, jobs and replies, ids of jobs that were take
 Return the ids and ages in ms of the jobs to run: not those that are claimed, withdrawn, expired or unknown.
 """
 
+MOST_TAKEN = 2 * MOST_WAITING
+"""Jobs that wait in the worker: a flood, which fills half of it, must not shut others out."""
+
 MOST_AT_ONCE = 8
 """Jobs that one script takes: few, so that workers share a burst."""
 
@@ -108,6 +111,7 @@ class MeeseeksWorker(Worker):
         redis_url: str,
         *,
         max_jobs: int = AT_ONCE,
+        capacity: Capacity | None = None,
         on_startup: Lifecycle | None = None,
         on_serving: Callable[[], None] | None = None,
         on_shutdown: Lifecycle | None = None,
@@ -120,12 +124,12 @@ class MeeseeksWorker(Worker):
         _ensure_event_loop()
         # arq logs job arguments, which contain messages, at info level
         logging.getLogger("arq.worker").setLevel(logging.WARNING)
-        self._capacity = Capacity(max_jobs)
+        self._capacity = capacity or Capacity(max_jobs)
         super().__init__(
             [self._function(handler) for handler in handlers.values()],
             queue_name=wire.QUEUE,
             redis_pool=pool,
-            max_jobs=max_jobs + MOST_WAITING,
+            max_jobs=max_jobs + MOST_TAKEN,
             max_tries=1,
             retry_jobs=False,
             keep_result=0,
