@@ -1,5 +1,6 @@
 """Settings that hold for every test."""
 
+import gc
 import os
 import shutil
 import sys
@@ -31,6 +32,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp is None and usable:
         config.stash[_folder] = tempfile.mkdtemp(prefix="meeseeks-tests-", dir=MEMORY_DISK)
         config.option.basetemp = str(Path(config.stash[_folder]) / "t")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is loaded by now out of later collections of garbage, each of which would walk all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

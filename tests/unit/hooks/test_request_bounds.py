@@ -51,7 +51,7 @@ def test_a_long_history_is_cut_to_its_latest_messages() -> None:
     [
         {**GIVEN, "recent_messages": [{"role": "user", "content": "x" * 50_000}] * 400},
         {"prompt": "x" * 20_000_000, "session_id": "s", "cwd": "/srv/app"},
-        {"session_id": "s", "prompt": "x", "more": [[["y" * 1_000] * 100] * 100] * 20},
+        {"session_id": "s", "prompt": "x", "more": [[["y" * 1_000] * 100] * 100] * 2},
         {"session_id": "s", "prompt": "x", "tool_input": {f"k{number}": "z" * 2_000 for number in range(5_000)}},
     ],
     ids=["history", "prompt", "nested", "wide"],
