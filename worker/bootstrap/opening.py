@@ -44,6 +44,7 @@ from worker.adapters.redis.usage import RedisUsage
 from worker.capture.reading import CAPTURE_PROMPT, CaptureReader
 from worker.domain.errors import EmbedderError, RelevanceError, SettingsError
 from worker.domain.model_profile import ModelKind, ModelProfile, ModelState, kind_of, only_vetoes
+from worker.domain.tasks import ended
 from worker.hosts.state import HostState
 from worker.hosts.subagents import PendingSubagents
 from worker.operations.enrichment import Price
@@ -278,7 +279,7 @@ async def open_models(service: ServiceSettings, named: Iterable[str], stack: Asy
         await models.open(service.profile(name))
     if names.usual is None and service.model is None:
         task = asyncio.create_task(_find_model_later(service, models), name="find-local-model")
-        stack.push_async_callback(_cancelled, task)
+        stack.push_async_callback(ended, task)
     return models
 
 
@@ -291,11 +292,6 @@ async def _find_model_later(service: ServiceSettings, models: ConfiguredModels) 
             models.open(service.profile(name))  # while it opens, and if it cannot be opened, requests do without
             models.names.usual = name
             log.info("local_model_found", model=name)
-
-
-async def _cancelled(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.wait([task])
 
 
 def _load_model(service: ServiceSettings, profile: ModelProfile) -> ChatModel:

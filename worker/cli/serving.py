@@ -22,6 +22,7 @@ from worker.bootstrap.logs import configure_logging
 from worker.bootstrap.opening import http_server
 from worker.domain.errors import MeeseeksError, QueueError
 from worker.domain.operation import Handlers
+from worker.domain.tasks import ended
 from worker.injection.capacity import Capacity
 from worker.operations.client import COMMIT_S, OperationClient, QueueOperationClient, without_password
 from worker.operations.local_client import LocalOperationClient
@@ -86,8 +87,7 @@ async def _up(settings: Settings) -> None:
     try:
         await serve(settings, valkey.url, with_http=settings.service.http_enabled)
     finally:
-        watching.cancel()
-        await asyncio.wait([watching])
+        await ended(watching)
         await asyncio.to_thread(valkey.stop)
 
 

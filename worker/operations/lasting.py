@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 
 from worker.domain.errors import MeeseeksError
+from worker.domain.tasks import ended
 
 log = structlog.get_logger()
 
@@ -44,5 +45,5 @@ class LastingWork:
             self._task = self._begun()
 
     async def aclose(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        self._task.remove_done_callback(self._again)
+        await ended(self._task)

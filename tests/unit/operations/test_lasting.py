@@ -36,6 +36,25 @@ async def test_it_starts_again_after_an_error_and_ends_when_it_is_closed() -> No
     assert len(begun) == 3
 
 
+async def test_it_ends_although_its_work_loses_a_cancellation() -> None:
+    lost: list[int] = []
+
+    async def work() -> None:
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:  # as `asyncio.wait_for` of Python 3.11 does
+                if lost:
+                    raise
+                lost.append(1)
+
+    lasting = LastingWork("loses", work)
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await lasting.aclose()
+    assert lost
+
+
 class Client:
     """Fails in a way that nobody foresaw, and then works."""
 

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import structlog
 
+from worker.domain.tasks import ended
+
 LOOK_S = 0.25
 """Seconds between polls of files; a change takes effect after two polls."""
 
 ASK_S = 0.5
 """Seconds between polls of saved settings."""
-
-CANCEL_S = 0.1
-"""Seconds before a step that still runs is cancelled again."""
 
 log = structlog.get_logger()
 
@@ -66,12 +65,8 @@ class ConfigWatcher:
             self._tasks.append(asyncio.create_task(_watch(name, step, seconds), name=f"watch-{name}"))
 
     async def aclose(self) -> None:
-        tasks, self._tasks = set(self._tasks), []
-        while tasks:
-            for task in tasks:
-                task.cancel()
-            # asyncio.wait_for, used by Redis clients, loses a cancellation that arrives as it ends
-            _, tasks = await asyncio.wait(tasks, timeout=CANCEL_S)
+        tasks, self._tasks = self._tasks, []
+        await ended(*tasks)
 
 
 async def _watch(name: str, step: Step, seconds: float) -> None:

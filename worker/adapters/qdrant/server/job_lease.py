@@ -10,6 +10,7 @@ import structlog
 from qdrant_client import AsyncQdrantClient
 
 from worker.domain.errors import StoreError
+from worker.domain.tasks import ended
 
 from .wire import SERVER_ERRORS, brief, create_alias, delete_alias
 
@@ -44,8 +45,7 @@ class JobLease:
             try:
                 yield
             finally:
-                renewing.cancel()
-                await asyncio.wait([renewing])
+                await ended(renewing)
         finally:
             if self._alias is not None:
                 await self._client.update_collection_aliases([delete_alias(self._alias)])
