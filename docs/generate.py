@@ -101,6 +101,22 @@ changes nothing. Saved settings are kept in the Redis key `meeseeks:settings`, w
 key, workers restore it, so use `meeseeks settings reset` to remove saved settings. Workers on other machines read their
 own settings files; only saved settings reach all of them.
 
+`--if-version`, with the `saved_version` that `meeseeks settings --json` shows, refuses a change if anybody saved
+anything since. Over HTTP, [`If-Match`](http.md#endpoints) does the same.
+
+## Who changed what
+
+```
+meeseeks settings history                            # who saved what, newest first
+meeseeks settings history --agent researcher --key max_items
+meeseeks settings undo 2                             # take change 2 back
+```
+
+Each change of saved settings is kept with its time, the old and new value, the name of the token (`local` without one)
+and the interface. So is an undo. It is refused if one of the values has changed since. The last 200 changes are kept,
+fewer if they are large, in the same key of Redis as the settings. Values that hold a secret are not kept. Changes of the
+settings file are not in the list.
+
 ## Error messages
 
 At start, an error names file, line, key and a likely correction, and the process ends:

@@ -3,27 +3,33 @@
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from worker.domain.errors import SettingsError
+from worker.settings.saved import LOCAL
 from worker.settings.service import ServiceSettings
 
 SHORTEST = 16
 """Least characters of a token."""
 
-READ_ONLY = "role=read-only"
-"""End of the line of a token that may only read."""
+_OPTION = re.compile(r"(?:^|\s+)(?:role=read-only|name=(?P<name>\S{1,80}))$")
+"""What may end the line of a token: that it may only read, and the name of whoever has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The caller of a request. `tenant` restricts it to one tenant; `name` is for logs and rate limits."""
+    """The caller of a request. `tenant` restricts it to one tenant; `name` is for logs and rate limits.
+
+    `author` stands in the history of what it changes.
+    """
 
     name: str
     tenant: str | None = None
     may_write: bool = True
+    author: str = LOCAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ def read_tokens(service: ServiceSettings) -> Tokens:
     """Read the tokens that the settings name. Raise `SettingsError`, without tokens in its message, if that fails."""
     known: list[Token] = []
     if service.http_token is not None:
-        known.append(_token(service.http_token, Client("token"), "service.http_token"))
+        known.append(_token(service.http_token, Client("token", author="token"), "service.http_token"))
     if service.http_token_file is not None:
         known += _file_tokens(service.http_token_file.expanduser())
     if len({token.digest for token in known}) < len(known):
@@ -79,10 +85,17 @@ def _file_tokens(path: Path) -> Iterator[Token]:
     for number, line in enumerate(lines, 1):
         words = line.split(maxsplit=1)
         if words and not words[0].startswith("#"):
-            rest = words[1].strip() if len(words) > 1 else ""
-            bound = rest.removesuffix(READ_ONLY).rstrip()
-            caller = Client(f"token {number}", bound or None, may_write=not rest.endswith(READ_ONLY))
+            bound, name, may_write = _options(words[1] if len(words) > 1 else "")
+            caller = Client(f"token {number}", bound or None, may_write, name or f"token {number}")
             yield _token(words[0], caller, f"service.http_token_file: {path}:{number}")
+
+
+def _options(rest: str) -> tuple[str, str | None, bool]:
+    """Return what follows a token: the tenant it is limited to, its name, and whether it may write."""
+    rest, name, may_write = rest.strip(), None, True
+    while found := _OPTION.search(rest):
+        rest, name, may_write = rest[: found.start()], found["name"] or name, may_write and bool(found["name"])
+    return rest, name, may_write
 
 
 def _token(text: str, caller: Client, place: str) -> Token:

@@ -35,6 +35,7 @@ from worker.settings.live import LiveSettings
 from worker.settings.service import ServiceSettings
 from worker.store.copying import ChangeLog
 from worker.store.maintenance import StoreMaintenance
+from worker.text.masking import holds_secret
 from worker.triage.live_selector import LivePrompts
 from worker.triage.prompt_files import default_prompts_dir
 
@@ -198,7 +199,7 @@ async def _share_block_key(redis: "Redis | None") -> None:
 
 async def open_settings(settings: Settings, redis: "Redis | None") -> LiveSettings:
     """Open the settings, with those saved in `redis`; if it does not answer, the watcher asks it again later."""
-    live = LiveSettings(settings, RedisOverrides(redis) if redis is not None else None)
+    live = LiveSettings(settings, RedisOverrides(redis) if redis is not None else None, holds_secret)
     try:
         await live.refresh()
     except QueueError as error:

@@ -47,7 +47,7 @@ COMMANDS: Mapping[str, tuple[str | None, str]] = {
     "console": ("console:console", "Open the console in the browser, or print its address where there is none."),
     "settings": (
         "settings:settings",
-        "Show all settings and their origin; change saved settings with `set`, `unset` and `reset`.",
+        "Show all settings and their origin; change saved settings with `set`, `unset`, `reset` and `undo`.",
     ),
     "up": (
         "serving:up",

@@ -10,10 +10,11 @@ from hooks.contract import Reason
 from worker.bootstrap.embedded import embedded_redis_url
 from worker.domain.errors import QueueError, SettingsError
 from worker.domain.operation import AnyOperation
-from worker.operations.registry import SETTINGS_GET, SETTINGS_PATCH, SETTINGS_RESET
+from worker.operations.registry import SETTINGS_GET, SETTINGS_HISTORY, SETTINGS_PATCH, SETTINGS_RESET, SETTINGS_UNDO
 from worker.settings.file import near_match
 from worker.settings.former_keys import RENAMED
 from worker.settings.injection import InjectionConfig, Settings
+from worker.settings.saved import HIDDEN, MOST_CHANGES, Interface
 from worker.text.excerpts import shortened
 
 from .backend import is_served, local, open_client
@@ -23,7 +24,14 @@ from .output import fail, printed_as_json, rule, say, show, table
 ForAgent = Annotated[str | None, typer.Option("--agent", help="Only for this agent (default: all agents).")]
 Key = Annotated[str, typer.Argument(help="Key of `[memory_injection]`.")]
 
+IfVersion = Annotated[
+    int | None,
+    typer.Option("--if-version", min=0, help="Refuse if anything was saved since this `saved_version` (see --json)."),
+]
+
 BUDGET_S = 5.0
+
+BY_COMMAND = {"via": Interface.CLI.value}
 
 SHOWN_CHARS = 60
 """Length of a value in the table; `--json` shows all of it."""
@@ -33,7 +41,7 @@ settings = typer.Typer(invoke_without_command=True)
 
 @settings.callback()
 def show_settings(context: typer.Context, agent: ForAgent = None) -> None:
-    """Show all settings and their origin; change saved settings with `set`, `unset` and `reset`."""
+    """Show all settings and their origin; change saved settings with `set`, `unset`, `reset` and `undo`."""
     if context.invoked_subcommand is None:
         view = _view(context, SETTINGS_GET, {"agent_id": agent})
         if not printed_as_json(view):
@@ -62,21 +70,57 @@ def set_value(
     key: Key,
     value: Annotated[str, typer.Argument(help="JSON or plain text; a list can be a,b,c.")],
     agent: ForAgent = None,
+    if_version: IfVersion = None,
 ) -> None:
     """Save a value that overrides the settings file; all workers use it within a second."""
-    _change(context, SETTINGS_PATCH, {"agent_id": agent, "values": {key: value_of(key, value)}}, key)
+    values = {key: value_of(key, value)}
+    _change(context, SETTINGS_PATCH, {"agent_id": agent, "values": values, "version": if_version}, key)
 
 
 @settings.command("unset")
-def unset_value(context: typer.Context, key: Key, agent: ForAgent = None) -> None:
+def unset_value(context: typer.Context, key: Key, agent: ForAgent = None, if_version: IfVersion = None) -> None:
     """Delete a saved value."""
-    _change(context, SETTINGS_PATCH, {"agent_id": agent, "unset": [key]}, key)
+    _change(context, SETTINGS_PATCH, {"agent_id": agent, "unset": [key], "version": if_version}, key)
 
 
 @settings.command("reset")
-def reset(context: typer.Context, agent: ForAgent = None) -> None:
+def reset(context: typer.Context, agent: ForAgent = None, if_version: IfVersion = None) -> None:
     """Delete all saved values of one agent, or those for all agents; agents keep their own."""
-    _change(context, SETTINGS_RESET, {"agent_id": agent})
+    _change(context, SETTINGS_RESET, {"agent_id": agent, "version": if_version})
+
+
+@settings.command("history")
+def history(
+    context: typer.Context,
+    agent: Annotated[str | None, typer.Option("--agent", help="Only changes for this agent.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Only changes of this key.")] = None,
+    before: Annotated[int | None, typer.Option("--before", min=1, help="Only changes before this one.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MOST_CHANGES, help="Maximum number of changes.")] = 20,
+) -> None:
+    """List who changed which saved settings, newest first."""
+    asked = {"agent_id": agent, "key": key, "before": before, "limit": limit}
+    loaded, fault = settings_or_fault(context)
+    found = asyncio.run(_ask(loaded, fault, SETTINGS_HISTORY, asked))
+    if printed_as_json(found):
+        return
+    if not found["changes"]:
+        say("no such change is known" if agent or key or before else "nothing has been saved yet")
+        return
+    show(table(None, ["change", "at (UTC)", "by", "for", "what"], list(map(_row, found["changes"]))))
+    if found["cursor"] is not None:
+        say(f"older ones: --before {found['cursor']}")
+
+
+@settings.command("undo")
+def undo(
+    context: typer.Context,
+    change: Annotated[int, typer.Argument(min=1, help="Number of the change, see `history`.")],
+) -> None:
+    """Take a change back, unless its values have changed since."""
+    view = _view(context, SETTINGS_UNDO, {"change": change, "author": BY_COMMAND})
+    if not printed_as_json(view):
+        say(f"change {change} is undone, for {_whose(view)}")
+        _print_problems(view)
 
 
 def value_of(key: str, text: str) -> Any:
@@ -99,12 +143,27 @@ def _view(context: typer.Context, operation: AnyOperation, payload: dict[str, An
 
 def _change(context: typer.Context, operation: AnyOperation, payload: dict[str, Any], key: str | None = None) -> None:
     """Change saved settings and say in one line what is in force."""
-    view = _view(context, operation, payload)
+    view = _view(context, operation, {**payload, "author": BY_COMMAND})
     if printed_as_json(view):
         return
     entry = _entry(view, key) if key else None
     say(f"{_line(key, entry)}, for {_whose(view)}" if key and entry else f"nothing saved is left for {_whose(view)}")
     _print_problems(view)
+
+
+def _row(change: dict[str, Any]) -> list[Any]:
+    whose = "all agents" if change["agent_id"] is None else change["agent_id"]
+    undone = f"; undone by {change['undone_by']}" if change["undone_by"] else ""
+    undoes = f"; undoes {change['undoes']}" if change["undoes"] else ""
+    what = "\n".join(f"{one['key']}: {_side(one['old'])} → {_side(one['new'])}" for one in change["keys"])
+    author = f"{change['author']['name']}, {change['author']['via']}"
+    return [change["version"], change["at"][:19].replace("T", " "), author, whose, what + undoes + undone]
+
+
+def _side(side: dict[str, Any]) -> str:
+    """Return a value of a change as text."""
+    text = HIDDEN if side["hidden"] else _short(side["value"]) or "unset"
+    return text if side["saved"] else f"{text} (not saved)"
 
 
 def _entry(view: dict[str, Any], key: str) -> dict[str, Any] | None:

@@ -5,13 +5,16 @@ from typing import Any, Protocol
 
 
 class Visitor(Protocol):
-    """Who makes a request; `tenant` is the one that a token is bound to."""
+    """Who makes a request; `tenant` is the one that a token is bound to, `author` the name for what it changes."""
 
     @property
     def tenant(self) -> str | None: ...
 
     @property
     def may_write(self) -> bool: ...
+
+    @property
+    def author(self) -> str: ...
 
 
 class SignIn(Protocol):

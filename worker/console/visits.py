@@ -12,6 +12,7 @@ from hooks.contract import KeyName
 from worker.domain.operation import Operation
 from worker.domain.validation import describe_faults
 from worker.operations.client import BUDGET_S, OperationClient
+from worker.settings.saved import Interface
 
 from .access import Visitor
 from .errors import PageError
@@ -70,6 +71,11 @@ class Visit:
         """Return a field of the form without blanks around it, empty if it is missing."""
         value = self.form.get(name)
         return value.strip() if isinstance(value, str) else ""
+
+    @property
+    def author(self) -> dict[str, str]:
+        """Return who makes a change of settings, for their history."""
+        return {"name": self.visitor.author, "via": Interface.CONSOLE.value}
 
     @property
     def wants_json(self) -> bool:

@@ -52,7 +52,9 @@ SESSION_SHOW = Operation("session_show", requests.SessionRequest, results.Sessio
 
 SETTINGS_GET = Operation("settings_get", requests.SettingsRequest, results.SettingsResult, omit_unset=True)
 SETTINGS_PATCH = Operation("settings_patch", requests.SettingsPatchRequest, results.SettingsResult, omit_unset=True)
-SETTINGS_RESET = Operation("settings_reset", requests.SettingsRequest, results.SettingsResult, omit_unset=True)
+SETTINGS_RESET = Operation("settings_reset", requests.SettingsResetRequest, results.SettingsResult, omit_unset=True)
+SETTINGS_HISTORY = Operation("settings_history", requests.SettingsHistoryRequest, results.SettingsHistoryResult)
+SETTINGS_UNDO = Operation("settings_undo", requests.SettingsUndoRequest, results.SettingsResult, omit_unset=True)
 
 HEALTH = Operation("health", requests.NoRequest, results.HealthResult)
 STORE_INFO = Operation("store_info", requests.NoRequest, results.StoreInfoResult, omit_unset=True)

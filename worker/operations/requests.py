@@ -16,6 +16,7 @@ from worker.domain.zones import ZoneName
 from worker.receipts.case_models import Labels
 from worker.receipts.replay_models import ReplayRequest
 from worker.receipts.search import ReceiptFilter
+from worker.settings.saved import MOST_CHANGES, Author
 
 MAX_BATCH = 200
 """Most memories in one `put`, `forget` or `export`."""
@@ -215,7 +216,34 @@ class SettingsChange(DomainModel):
 
 
 class SettingsPatchRequest(SettingsRequest, SettingsChange):
-    pass
+    author: Author = Author()
+
+
+class SettingsResetRequest(SettingsRequest):
+    """Settings to remove, only if nobody saved anything since `version`."""
+
+    version: int | None = Field(default=None, ge=0)
+    author: Author = Author()
+
+
+class SettingsHistoryRequest(DomainModel):
+    """Changes of saved settings to list, newest first: of one agent, of one key, or made `before` a change.
+
+    `shared` ones are for all agents.
+    """
+
+    agent_id: KeyName | None = None
+    shared: bool = False
+    key: Text | None = None
+    before: int | None = Field(default=None, ge=1)
+    limit: int = Field(default=50, ge=1, le=MOST_CHANGES)
+
+
+class SettingsUndoRequest(DomainModel):
+    """The change to take back, by its version."""
+
+    change: int = Field(ge=1)
+    author: Author = Author()
 
 
 class HostScope(Scope):

@@ -13,6 +13,7 @@ from worker.domain.memory import Memory, MemoryType
 from worker.domain.model_profile import ModelState
 from worker.domain.store_health import StoreHealth
 from worker.domain.zones import DEFAULT_ZONE
+from worker.settings.saved import SavedChange
 from worker.transfer.fields import to_fields
 
 # lambdas have no return annotation, so that the JSON schema stays that of the annotated type
@@ -202,6 +203,20 @@ class SettingsResult(BaseModel):
     warnings: list[str]
     needs_restart: list[str]
     dropped: list[str] | None = None
+
+
+class SettingsHistoryEntry(SavedChange):
+    """A change of saved settings; `undone_by` took it back. `not_undoable` says why it cannot be undone now."""
+
+    undone_by: int | None
+    not_undoable: str | None
+
+
+class SettingsHistoryResult(BaseModel):
+    """Changes, newest first. Older ones are listed with `before` set to `cursor`."""
+
+    changes: list[SettingsHistoryEntry]
+    cursor: int | None
 
 
 class HealthResult(BaseModel):

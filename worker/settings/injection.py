@@ -29,7 +29,6 @@ __all__ = [
     "Language",
     "OnCompaction",
     "Pattern",
-    "SavedSettings",
     "Settings",
     "Strategy",
     "load_settings",
@@ -88,18 +87,6 @@ class InjectionConfig(TriageSettings):
     def version(self) -> str:
         """A hash of all values."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
-
-
-@dataclass(frozen=True, slots=True)
-class SavedSettings:
-    """Settings of `[memory_injection]` saved at runtime, for all agents and by agent.
-
-    Every change increments `version`; 0 means that nothing has been saved.
-    """
-
-    version: int = 0
-    general: Mapping[str, Any] = field(default_factory=dict)
-    agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -5,28 +5,32 @@ snapshot throughout. Everything runs on one event loop, except for reading files
 """
 
 import asyncio
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import structlog
-from pydantic import ValidationError
 
 from hooks.contract import Reason
-from worker.domain.errors import QueueError, SettingsConflict, SettingsError
+from worker.domain.errors import QueueError, SettingsError
 
-from .file import Layer, Origin, describe_errors, invalid_keys, merged, near_match, source_of, usable_values
-from .former_keys import RENAMED, current_keys
-from .injection import InjectionConfig, SavedSettings, Settings
+from .file import Layer, Origin, merged, near_match, source_of, usable_values
+from .former_keys import RENAMED
+from .injection import InjectionConfig, Settings
+from .saved import Author, Edit, SavedChange, SavedSettings, Values, check_version, key_changes, undoing
 from .service import ServiceSettings
+from .snapshots import GENERAL, Snapshot, snapshot, table_of
 
 log = structlog.get_logger()
+
+NOBODY = Author()
 
 ATTEMPTS = 5
 """Attempts to save a change while others change settings, too."""
 
-GENERAL = "memory_injection"
 NO_STORE = (
     "settings cannot be saved without a running service; start it with `meeseeks start`, or edit the settings file"
 )
@@ -45,43 +49,6 @@ class OverrideStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedSettings:
-    """A saved value that is invalid and therefore ignored."""
-
-    table: str
-    key: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All settings at one moment; `refused` lists the values of `saved` that are ignored."""
-
-    settings: Settings
-    saved: SavedSettings
-    layers: Mapping[str, tuple[Layer, ...]]
-    configs: Mapping[str, InjectionConfig]
-    refused: tuple[RefusedSettings, ...] = ()
-
-    def for_agent(self, agent_id: str) -> InjectionConfig:
-        return self.configs.get(_table(agent_id)) or self.configs[GENERAL]
-
-    def layers_of(self, agent_id: str | None) -> tuple[Layer, ...]:
-        return self.layers.get(_table(agent_id), self.layers[GENERAL])
-
-    @property
-    def agents(self) -> list[str]:
-        """Agents with their own values."""
-        named = {name for name, layer in self.settings.file.agents.items() if layer.values}
-        return sorted(named | set(self.saved.agents))
-
-    def own_keys(self, agent_id: str) -> list[str]:
-        """Return the keys that an agent does not share with all."""
-        own = (Origin.AGENT_FILE, Origin.AGENT_SAVED)
-        return sorted({key for layer in self.layers_of(agent_id) if layer.origin in own for key in layer.values})
-
-
 def _usable(values: Mapping[str, Any], table: str) -> tuple[Layer, list[str]]:
     """Return values to save, and warnings. Raise `SettingsError` for a key of `[service]`, which cannot be saved."""
     misplaced = (set(values) & set(ServiceSettings.model_fields)) - set(InjectionConfig.model_fields)
@@ -91,55 +58,23 @@ def _usable(values: Mapping[str, Any], table: str) -> tuple[Layer, list[str]]:
     return usable_values(Layer(Origin.SAVED, values), table)
 
 
-def _table(agent_id: str | None) -> str:
-    return GENERAL if agent_id is None else f"agents.{agent_id}"
-
-
-def snapshot(settings: Settings, saved: SavedSettings) -> Snapshot:
-    """Merge all settings, ignoring invalid saved values, such as those of another version."""
-    refused: list[RefusedSettings] = []
-    file, empty = settings.file, Layer(Origin.AGENT_FILE)
-    base = (file.memory_injection,)
-    general = (*base, _valid_layer(Origin.SAVED, GENERAL, base, saved.general, refused))
-    layers: dict[str, tuple[Layer, ...]] = {GENERAL: general}
-    for name in sorted({*file.agents, *saved.agents}):
-        under = (*general, file.agents.get(name, empty))
-        own = _valid_layer(Origin.AGENT_SAVED, _table(name), under, saved.agents.get(name, {}), refused)
-        layers[_table(name)] = (*under, own)
-    try:
-        configs = {name: InjectionConfig.model_validate(merged(stack)) for name, stack in layers.items()}
-    except ValidationError:
-        # the file alone is valid, so a saved value conflicts with one in the file
-        everything = RefusedSettings(GENERAL, "", "ignoring saved settings because they conflict with the file")
-        return replace(snapshot(settings, SavedSettings()), saved=saved, refused=(everything,))
-    return Snapshot(settings, saved, layers, configs, tuple(refused))
-
-
-def _valid_layer(
-    origin: Origin, name: str, under: Sequence[Layer], values: Mapping[str, Any], refused: list[RefusedSettings]
-) -> Layer:
-    """Return a layer of the saved `values` that are valid on top of `under`; add the others to `refused`."""
-    kept = current_keys(values)
-    while kept:
-        layer = Layer(origin, kept)
-        try:
-            InjectionConfig.model_validate(merged([*under, layer]))
-        except ValidationError as error:
-            wrong = invalid_keys(error) & set(kept) or set(kept)
-            text = "; ".join(describe_errors(error, InjectionConfig, name, [layer]))
-            refused += [RefusedSettings(name, key, text) for key in sorted(wrong)]
-            kept = {key: value for key, value in kept.items() if key not in wrong}
-        else:
-            return layer
-    return Layer(origin)
-
-
 class LiveSettings:
-    """Holds the current snapshot and changes it; without a `store`, nothing can be saved."""
+    """Holds the current snapshot and changes it; without a `store`, nothing can be saved.
 
-    def __init__(self, settings: Settings, store: OverrideStore | None = None) -> None:
+    `holds_secret` says of a value as JSON whether the history of changes must not hold it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: OverrideStore | None = None,
+        holds_secret: Callable[[str], bool] = lambda _: False,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self._started = settings
         self._store = store
+        self._holds_secret = holds_secret
+        self._clock = clock
         self._now = snapshot(settings, SavedSettings())
         self._faults: dict[str, str] = {}
         self._needs_restart: list[str] = []
@@ -193,72 +128,102 @@ class LiveSettings:
             self._take(snapshot(self._now.settings, found), "saved")
 
     async def patch(
-        self, agent_id: str | None, values: Mapping[str, Any], unset: Iterable[str] = (), version: int | None = None
+        self,
+        agent_id: str | None,
+        values: Mapping[str, Any],
+        unset: Iterable[str] = (),
+        version: int | None = None,
+        author: Author = NOBODY,
     ) -> list[str]:
         """Save `values` and delete the keys in `unset`, for one agent or for all; return warnings.
 
         Raise `SettingsError` and change nothing if a value is invalid, `SettingsConflict` if anything was saved since
         `version`.
         """
-        table, gone = _table(agent_id), {RENAMED.get(key, key) for key in unset}
+        table, gone = table_of(agent_id), frozenset(RENAMED.get(key, key) for key in unset)
         cleaned, warnings = _usable(values, table)
-        unknown = gone - set(InjectionConfig.model_fields) - set(self._own(self._now.saved, agent_id))
+        unknown = gone - set(InjectionConfig.model_fields) - set(self._now.saved.own(agent_id))
         if unknown:
             key = min(unknown)
             raise SettingsError(f"{table}.{key}: unknown key{near_match(key, InjectionConfig.model_fields)}")
-        await self._change(agent_id, cleaned.values, gone, version)
+        edit = Edit(agent_id, cleaned.values, gone)
+        await self._change(lambda _: edit, version, author)
         return warnings
 
-    async def replace(self, agent_id: str | None, values: Mapping[str, Any], version: int | None = None) -> list[str]:
+    async def replace(
+        self,
+        agent_id: str | None,
+        values: Mapping[str, Any],
+        version: int | None = None,
+        author: Author = NOBODY,
+    ) -> list[str]:
         """Save `values` and delete everything else that was saved, in one step; see `patch`."""
-        cleaned, warnings = _usable(values, _table(agent_id))
-        await self._change(agent_id, cleaned.values, None, version)
+        cleaned, warnings = _usable(values, table_of(agent_id))
+        edit = Edit(agent_id, cleaned.values, unset=None)
+        await self._change(lambda _: edit, version, author)
         return warnings
 
-    async def reset(self, agent_id: str | None) -> None:
+    async def reset(self, agent_id: str | None, version: int | None = None, author: Author = NOBODY) -> None:
         """Delete everything saved for the agent, or the values saved for all agents if it is `None`."""
-        await self._change(agent_id, {}, None)
+        await self.replace(agent_id, {}, version, author)
 
-    async def _change(
-        self, agent_id: str | None, values: Mapping[str, Any], unset: set[str] | None, version: int | None = None
-    ) -> None:
+    async def undo(self, change: int, author: Author = NOBODY) -> str | None:
+        """Take a change back, and return whose it was: an agent's, or `None` for all agents.
+
+        Raise `NotFound` if the change is unknown, `SettingsConflict` if its values have changed since.
+        """
+        done = await self._change(lambda saved: undoing(saved, change), None, author)
+        return done.agent_id
+
+    @property
+    def saved(self) -> SavedSettings:
+        """Return what is saved, as far as this process knows."""
+        return self._now.saved
+
+    async def _change(self, plan: Callable[[SavedSettings], Edit], version: int | None, author: Author) -> Edit:
+        """Save what is planned on top of the newest saved settings."""
         if self._store is None:
             raise SettingsError(NO_STORE)
         async with self._changing:  # attempts are for changes of other processes only
             for _ in range(ATTEMPTS):
-                if await self._changed(self._store, agent_id, values, unset, version):
-                    return
+                await self.refresh()
+                before = self._now
+                check_version(before.saved, version)
+                edit = plan(before.saved)
+                after = self._edited(before, edit, author)
+                if after is None:
+                    return edit
+                if await self._store.write(before.saved.version, after.saved):
+                    self._take(after, "saved")
+                    return edit
         raise QueueError(Reason.BUSY, "the settings are being changed by others; try again")
 
-    async def _changed(
-        self,
-        store: OverrideStore,
-        agent_id: str | None,
-        values: Mapping[str, Any],
-        unset: set[str] | None,
-        version: int | None,
-    ) -> bool:
-        """Save a change, and return whether nobody else saved one meanwhile."""
-        await self.refresh()
-        before = self._now
-        if version is not None and version != before.saved.version:
-            raise SettingsConflict("others have changed the saved settings; read them again before you change them")
-        own = self._own(before.saved, agent_id) if unset is not None else {}
-        kept = {key: value for key, value in own.items() if key not in (unset or ())}
-        after = self._checked(before, agent_id, {**kept, **values}, set(values))
-        if not await store.write(before.saved.version, after.saved):
-            return False
-        self._take(after, "saved")
-        return True
+    def _edited(self, before: Snapshot, edit: Edit, author: Author) -> Snapshot | None:
+        """Return the snapshot after a change that stands in its history, or `None` if nothing would change."""
+        own = before.saved.own(edit.agent_id)
+        after = self._checked(before, edit.agent_id, edit.applied(own), set(edit.values))
+        old, new = _values_of(before, edit.agent_id), _values_of(after, edit.agent_id)
+        keys = key_changes(old, new, self._is_secret)
+        if not keys:
+            return None
+        change = SavedChange(
+            version=after.saved.version,
+            at=self._clock(),
+            agent_id=edit.agent_id,
+            author=author,
+            keys=keys,
+            undoes=edit.undoes,
+        )
+        return replace(after, saved=after.saved.with_change(change))
 
-    @staticmethod
-    def _own(saved: SavedSettings, agent_id: str | None) -> Mapping[str, Any]:
-        return saved.general if agent_id is None else saved.agents.get(agent_id, {})
+    def _is_secret(self, key: str, value: Any) -> bool:
+        field = InjectionConfig.model_fields.get(key)
+        return (field is not None and not field.repr) or self._holds_secret(json.dumps(value, ensure_ascii=False))
 
     def _checked(self, before: Snapshot, agent_id: str | None, own: Mapping[str, Any], changed: set[str]) -> Snapshot:
         """Return the snapshot with `own` saved; raise `SettingsError` if that makes any value invalid."""
-        table = _table(agent_id)
-        after = snapshot(before.settings, _with(before.saved, agent_id, own))
+        table = table_of(agent_id)
+        after = snapshot(before.settings, before.saved.with_own(agent_id, own))
         known = {(refused.table, refused.key) for refused in before.refused}
         wrong = [
             refused.text
@@ -269,7 +234,7 @@ class LiveSettings:
             raise SettingsError("\n".join(dict.fromkeys(wrong)))
         plain = after.configs[table if table in after.configs else GENERAL].model_dump(mode="json")
         normal = {key: plain[key] if key in changed else value for key, value in own.items()}
-        return replace(after, saved=_with(before.saved, agent_id, normal))
+        return replace(after, saved=before.saved.with_own(agent_id, normal))
 
     def _take(self, after: Snapshot, source: str) -> None:
         before = self._now
@@ -301,7 +266,7 @@ class LiveSettings:
     def view(self, agent_id: str | None = None) -> dict[str, Any]:
         """Return every value for an agent, or for all agents, with its origin; secrets are hidden."""
         now = self._now
-        config = now.configs[GENERAL] if agent_id is None else now.for_agent(agent_id)
+        config = now.config_of(agent_id)
         overridden = bool(now.saved.general) if agent_id is None else agent_id in now.agents
         return {
             **self.status(),
@@ -314,12 +279,8 @@ class LiveSettings:
         }
 
 
-def _with(saved: SavedSettings, agent_id: str | None, own: Mapping[str, Any]) -> SavedSettings:
-    """Return the next version of `saved`, with the values of an agent, or of all agents, replaced."""
-    if agent_id is None:
-        return SavedSettings(saved.version + 1, own, saved.agents)
-    agents = {name: values for name, values in saved.agents.items() if name != agent_id}
-    return SavedSettings(saved.version + 1, saved.general, {**agents, agent_id: own} if own else agents)
+def _values_of(snap: Snapshot, agent_id: str | None) -> Values:
+    return Values(snap.saved.own(agent_id), snap.config_of(agent_id).model_dump(mode="json"))
 
 
 def _differs(name: str, before: Snapshot, after: Snapshot) -> bool:

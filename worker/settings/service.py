@@ -119,7 +119,7 @@ class ServiceSettings(SettingsModel):
     http_token_file: Path | None = Field(
         default=None,
         description="File with more tokens, one per line, each optionally followed by the tenant it is limited to, and "
-        "by `role=read-only`.",
+        "by `name=NAME` (who has it, for the history of settings) and `role=read-only`.",
     )
     http_body_limit: int = Field(
         default=1 << 20, ge=1024, le=1 << 30, description="Maximum size of an HTTP request body in bytes."

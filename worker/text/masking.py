@@ -30,6 +30,10 @@ def mask_secrets(text: str) -> str:
     return "".join(_parts(text, spans))
 
 
+def holds_secret(text: str) -> bool:
+    return mask_secrets(text) != text
+
+
 def _parts(text: str, spans: list[Span]) -> Iterator[str]:
     done = 0
     for start, end in spans:

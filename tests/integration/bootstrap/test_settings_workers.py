@@ -220,3 +220,17 @@ async def test_the_command_sets_shows_and_forgets(running: tuple[str, dict[str, 
     assert refused["status"] == 1
     assert "memory_injection.max_total" in refused["error"]
     assert not settings("reset", "--agent", "scout")["memory_injection_overridden"]
+
+    saved = settings("set", "max_total", "6", "--agent", "scout")["saved_version"]
+    stale = settings("set", "max_total", "4", "--agent", "scout", "--if-version", str(saved - 1))
+    assert stale["status"] == 1
+    assert f"read them again, then repeat your change with version {saved}" in stale["error"]
+    assert settings("unset", "max_total", "--agent", "scout", "--if-version", str(saved))["saved_version"] == saved + 1
+    assert settings("undo", str(saved + 1))["memory_injection"]["max_total"]["value"] == 6
+    assert "undone already" in settings("undo", str(saved + 1))["error"]
+    newest, undone, *_ = settings("history", "--agent", "scout", "--key", "max_total")["changes"]
+    assert (newest["undoes"], undone["undone_by"]) == (saved + 1, saved + 2)
+    assert newest["author"] == {"name": "local", "via": "cli"}
+    told = stack.command("settings", "history", "--limit", "1").stdout
+    assert f"undoes {saved + 1}" in told
+    settings("reset", "--agent", "scout")

@@ -105,7 +105,8 @@ def test_settings_are_changed_as_the_page_says(shell: CommandLine, tmp_path: Pat
         for words in typed("docs/settings.md"):
             shell.ok(*words)
         assert shell.ok("settings", "get", "max_items").startswith("max_items = 3 ")
-        assert shell.ok("settings", "get", "max_items", "--agent", "researcher").startswith("max_items = 8 ")
+        assert shell.ok("settings", "get", "max_items", "--agent", "researcher").startswith("max_items = 3 ")
+        assert "max_items: 3 (not saved) → 8; undone by 3" in shell.ok("settings", "history")
 
 
 @pytest.mark.slow

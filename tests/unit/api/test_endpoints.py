@@ -11,7 +11,15 @@ from hooks.contract import Reason, SessionEvent
 from tests.support.http import ACME_TOKEN, TOKEN, Conversation, Recorder, both_tokens, calling, make_app
 from worker.api.schemas import SessionEventBody
 from worker.domain.deadline import Deadline
-from worker.domain.errors import MemoryRejected, NotFound, OperationError, QueueError, SettingsError, StoreError
+from worker.domain.errors import (
+    MemoryRejected,
+    NotFound,
+    OperationError,
+    QueueError,
+    SettingsConflict,
+    SettingsError,
+    StoreError,
+)
 from worker.domain.fair_line import Caller
 from worker.injection.capacity import Capacity
 from worker.operations.client import QueueState
@@ -41,9 +49,11 @@ ANSWERS: dict[str, Any] = {
     "label": {"task": {}, "memories": []},
     "post_execution": DONE,
     "usage": {"memories": [], "counted": 0},
-    "settings_get": {"agent": None},
-    "settings_patch": {"agent": None},
-    "settings_reset": {"agent": None},
+    "settings_get": {"agent": None, "saved_version": 17},
+    "settings_patch": {"agent": None, "saved_version": 18},
+    "settings_reset": {"agent": None, "saved_version": 18},
+    "settings_history": {"changes": [], "cursor": None},
+    "settings_undo": {"agent": None, "saved_version": 18},
     "health": {"store": {"points": 3}},
 }
 
@@ -88,7 +98,15 @@ SETTINGS: list[Call] = [
         {"agent_id": "a", "reset_memory_injection_override": True, "values": {}},
     ),
     ("DELETE", "/v1/agents/a/settings", None, "settings_reset", {"agent_id": "a"}),
+    (
+        *("GET", "/v1/settings/changes?agent_id=a%2Fb&key=mode&before=9&limit=3", None, "settings_history"),
+        {"agent_id": "a/b", "key": "mode", "before": 9, "limit": 3},
+    ),
+    ("POST", "/v1/settings/changes/7/undo", None, "settings_undo", {"change": 7}),
 ]
+
+CHANGES = [call for call in SETTINGS if call[0] != "GET"]
+UNDO = CHANGES[-1]
 
 
 def naming_other(call: Call) -> Call:
@@ -120,6 +138,66 @@ async def test_an_endpoint_calls_its_operation(call: Call) -> None:
     ((operation, payload),) = seen.asked
     assert operation == call[3]
     assert {name: payload[name] for name in call[4]} == call[4]
+
+
+@pytest.mark.parametrize("call", SETTINGS, ids=lambda call: f"{call[0]} {call[1]}")
+async def test_settings_are_read_with_an_etag(call: Call) -> None:
+    async with calling(make_app(Recorder(ANSWERS))) as client:
+        answer = await send(client, call)
+    listed = call[3] == "settings_history"
+    assert answer.headers.get("etag") == (None if listed else f'"{17 if call[0] == "GET" else 18}"')
+
+
+@pytest.mark.parametrize("call", CHANGES, ids=lambda call: f"{call[0]} {call[1]}")
+async def test_a_change_of_settings_says_who_made_it(call: Call) -> None:
+    for tokens, token, author in ((None, "", "local"), (both_tokens(), TOKEN, "token")):
+        seen = Recorder(ANSWERS)
+        async with calling(make_app(seen, tokens=tokens), token) as client:
+            await send(client, call)
+            body = {**(call[2] or {}), "author": {"name": "somebody else"}}
+            await client.request(call[0], call[1], json=body)
+        assert {str(payload["author"]) for _, payload in seen.asked} == {str({"name": author, "via": "http"})}
+
+
+@pytest.mark.parametrize("call", CHANGES[:-1], ids=lambda call: f"{call[0]} {call[1]}")
+@pytest.mark.parametrize(
+    ("tag", "version"), [('"17"', 17), ("17", 17), ('W/"17"', 17), (' "0" ', 0), ("*", None), (None, None)]
+)
+async def test_a_change_may_be_based_on_what_was_read(call: Call, tag: str | None, version: int | None) -> None:
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen)) as client:
+        await client.request(call[0], call[1], json=call[2], headers={"If-Match": tag} if tag else {})
+    assert seen.asked[0][1]["version"] == version
+
+
+@pytest.mark.parametrize("tag", ['"abc"', '"1", "2"', "", '"1', "-1", '"' + "9" * 30 + '"'])
+@pytest.mark.parametrize("call", CHANGES[:-1], ids=lambda call: f"{call[0]} {call[1]}")
+async def test_an_etag_that_no_settings_had_matches_nothing(call: Call, tag: str) -> None:
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen)) as client:
+        answer = await client.request(call[0], call[1], json=call[2], headers={"If-Match": tag})
+    assert (answer.status_code, seen.asked) == (412, [])
+    assert 'such as "17"' in answer.json()["detail"]
+
+
+async def test_a_change_based_on_two_versions_is_refused() -> None:
+    seen = Recorder(ANSWERS)
+    async with calling(make_app(seen)) as client:
+        body = {"values": {"max_items": 3}, "version": 4}
+        answer = await client.patch("/v1/settings", json=body, headers={"If-Match": '"5"'})
+    assert (answer.status_code, seen.asked) == (422, [])
+    assert "send one of them" in answer.json()["detail"]
+
+
+async def test_a_change_that_others_came_before_is_answered_with_412() -> None:
+    conflict = SettingsConflict("the saved settings have changed since version 4")
+    async with calling(
+        make_app(Recorder({**ANSWERS, "settings_patch": conflict, "settings_undo": conflict}))
+    ) as client:
+        for path, body in (("/v1/settings", {"values": {}}), ("/v1/agents/a/settings", {"values": {}})):
+            answer = await client.patch(path, json=body)
+            assert (answer.status_code, answer.json()["detail"]) == (412, str(conflict))
+        assert (await send(client, UNDO)).status_code == 412
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call[0]} {call[1]}")

@@ -177,15 +177,18 @@ async def test_errors_are_pages_or_parts_of_pages() -> None:
         assert 'role="alert"' in part.text
 
 
-def test_lines_of_the_token_file_may_end_with_a_role(tmp_path: Path) -> None:
+def test_lines_of_the_token_file_may_end_with_a_name_and_a_role(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
-    lines = ["0123456789abcdef", "1123456789abcdef role=read-only", "2123456789abcdef acme role=read-only"]
-    file.write_text("\n".join(lines), encoding="utf-8")
+    ends = ("", "role=read-only", "acme role=read-only", "name=oscar", "of acme name=ida role=read-only", "name=a b")
+    file.write_text("\n".join(f"{number}123456789abcdef {end}" for number, end in enumerate(ends)), encoding="utf-8")
     callers = [token.caller for token in read_tokens(ServiceSettings(http_token_file=file)).known]
     assert callers == [
-        Client("token 1"),
-        Client("token 2", may_write=False),
-        Client("token 3", "acme", may_write=False),
+        Client("token 1", author="token 1"),
+        Client("token 2", may_write=False, author="token 2"),
+        Client("token 3", "acme", may_write=False, author="token 3"),
+        Client("token 4", author="oscar"),
+        Client("token 5", "of acme", may_write=False, author="ida"),
+        Client("token 6", "name=a b", author="token 6"),
     ]
 
 
@@ -199,7 +202,7 @@ def a_session(tokens: Tokens, clock: list[float]) -> tuple[Sessions, list[tuple[
 def test_a_session_ends_in_time_and_with_its_token() -> None:
     tokens, clock = read_tokens(ServiceSettings(http_token="0123456789abcdef")), [1000.0]
     sessions, headers = a_session(tokens, clock)
-    assert sessions.caller(headers) == Client("token")
+    assert sessions.caller(headers) == Client("token", author="token")
     assert Sessions(read_tokens(ServiceSettings(http_token="another-token-16")), lambda: 1000.0).caller(headers) is None
     clock[0] += sessions.lasts_s + 1
     assert sessions.caller(headers) is None

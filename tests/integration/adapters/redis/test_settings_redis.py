@@ -17,8 +17,9 @@ from worker.adapters.local.config_watcher import ASK_S, ConfigWatcher
 from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 from worker.adapters.redis.overrides import KEY, RedisOverrides
 from worker.domain.errors import QueueError, SettingsError
-from worker.settings.injection import SavedSettings, Settings
+from worker.settings.injection import Settings
 from worker.settings.live import LiveSettings
+from worker.settings.saved import Author, SavedSettings
 
 PROMISED_S = 1.0
 NOISE_S = 1.5
@@ -94,7 +95,28 @@ async def test_changes_by_many_at_once_are_all_kept() -> None:
                 *(live.patch(None, {key: value}) for live, (key, value) in zip([one, other] * 2, keys.items()))  # noqa: B905
             )
             saved = await RedisOverrides(redis).read(0)
-            assert saved == SavedSettings(4, keys)
+            assert saved is not None
+            assert (saved.version, saved.general) == (4, keys)
+            assert sorted(change.keys[0].key for change in saved.history) == sorted(keys)
+
+
+async def test_one_worker_undoes_what_the_other_has_changed() -> None:
+    with running_valkey() as server:
+        async with client(server.url) as redis, watched(redis) as one, watched(redis) as other:
+            await one.patch(None, {"max_total": 2}, author=Author(name="oscar ü", via="http"))
+            await other.undo(1, Author(name="ida", via="console"))
+            await until(lambda: total(one) == 25)
+            saved = await RedisOverrides(redis).read(0)
+            assert saved is not None
+            assert [(change.author.name, change.undoes) for change in saved.history] == [("oscar ü", None), ("ida", 1)]
+
+
+async def test_settings_saved_by_an_earlier_version_have_no_history() -> None:
+    with running_valkey() as server:
+        async with client(server.url) as redis:
+            with sync_redis(server.url) as look:
+                look.hset(KEY, mapping={"version": "7", "saved": '{"general": {"max_total": 2}, "agents": {}}'})
+            assert await RedisOverrides(redis).read(0) == SavedSettings(7, {"max_total": 2})
 
 
 async def test_an_orderly_restart_keeps_everything(tmp_path: Path) -> None:
@@ -127,7 +149,8 @@ async def test_workers_restore_settings_lost_by_a_killed_server(tmp_path: Path) 
             server.start()
             with sync_redis(server.url) as look:
                 await until(lambda: look.hget(KEY, "version") == b"1")
-            assert await RedisOverrides(redis).read(0) == SavedSettings(1, {"max_total": 2})
+            assert await RedisOverrides(redis).read(0) == live.saved
+            assert (live.saved.general, len(live.saved.history)) == ({"max_total": 2}, 1)
     finally:
         server.stop()
 
