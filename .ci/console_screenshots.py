@@ -8,8 +8,10 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 from hooks import PreExecutionHook
+from hooks.queue import QueueClient
 from tests.support.paths import ROOT
 from tests.support.stack import HTTP, put, running_stack
+from worker.operations.registry import SETTINGS_PATCH
 
 IMAGES = ROOT / "docs/img"
 MEMORIES = (
@@ -19,6 +21,12 @@ MEMORIES = (
     ("tyler", "identity", "Tyler is lactose intolerant", "2026-03-02T09:00:00Z", {"user": "tyler"}),
     ("deploy", "todo", "Deploy the checkout before the summer timetable", "2026-07-20T09:00:00Z", {}),
     ("skagen", "event", "The Skagen ferry was late because of fog", "2026-02-14T09:00:00Z", {}),
+)
+CHANGES = (
+    ("oscar", "console", None, {"max_items": 4, "ambient_enabled": True, "pinned_types": ["todo", "goal"]}),
+    ("ida", "cli", "planner", {"max_total": 3}),
+    ("oscar", "http", None, {"max_items": 5}),
+    ("ida", "console", "planner", {"max_total": 6, "mode": "escalate"}),
 )
 MESSAGES = (
     "hello",
@@ -33,12 +41,23 @@ async def _prepare(url: str) -> str:
         for key, kind, text, at, scope in MEMORIES
     ]
     await put(url, [*rows], "default")
+    await _change_settings(url)
     receipt = ""
     async with PreExecutionHook(url) as hook:
         for number, message in enumerate(MESSAGES):
             request = {"session_id": f"s{number}", "agent_id": "planner", "message": message, "deadline_ms": 3000}
             receipt = (await hook(request)).receipt_id or ""
     return receipt
+
+
+async def _change_settings(url: str) -> None:
+    client = QueueClient(url)
+    try:
+        for name, via, agent, values in CHANGES:
+            change = {"agent_id": agent, "values": values, "author": {"name": name, "via": via}}
+            await client.ask(SETTINGS_PATCH.name, change, budget=10.0, ack_timeout=5.0)
+    finally:
+        await client.aclose()
 
 
 def _take(page: Page, address: str, name: str) -> None:
@@ -56,6 +75,8 @@ def main() -> None:
             _take(page, f"{stack.http}/requests", "console-requests")
             _take(page, f"{stack.http}/requests/{receipt}?memory=tyler", "console-request")
             _take(page, f"{stack.http}/memories?q=how+long+are+cabins+held", "console-memories")
+            _take(page, f"{stack.http}/settings?agent=planner", "console-settings")
+            _take(page, f"{stack.http}/settings/history", "console-settings-history")
 
 
 def _variables(folder: str) -> dict[str, str]:

@@ -114,8 +114,8 @@ meeseeks settings undo 2                             # take change 2 back
 
 Each change of saved settings is kept with its time, the old and new value, the name of the token (`local` without one)
 and the interface. So is an undo. It is refused if one of the values has changed since. The last 200 changes are kept,
-fewer if they are large, in the same key of Redis as the settings. Values that hold a secret are not kept. Changes of the
-settings file are not in the list.
+fewer if they are large, in the same key of Redis as the settings. Values that hold a secret are not kept. Changes of
+the settings file are not in the list.
 
 ## Error messages
 

@@ -1,5 +1,6 @@
 """The controls of the settings pages, made from the settings model. Pure."""
 
+import re
 from collections.abc import Mapping
 from enum import Enum, StrEnum
 from types import NoneType
@@ -9,7 +10,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from worker.operations.results import SettingSource, SettingsResult, SettingValue
-from worker.settings.injection import InjectionConfig
+from worker.settings.file import Origin
+from worker.settings.injection import InjectionConfig, Pattern
 
 FIELDS: Mapping[str, FieldInfo] = InjectionConfig.model_fields
 AMBIENT, ADVANCED = "Ambient Awareness", "Advanced"
@@ -30,6 +32,18 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
 }
 """Keys by section; all others are advanced."""
 
+LABELS = {
+    "enabled": "Enable memory injection",
+    "context_window_depth": "Re-injection delay (turns)",
+    "ambient_enabled": "Enabled",
+    "pinned_limit": "Per-type limit",
+    "pinned_sort": "Sort by",
+}
+"""Names that say more than the key does."""
+
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+"""A link of the documentation, of which a page shows the words."""
+
 SOURCES = {
     "default": "built in",
     "file": "from the file",
@@ -49,7 +63,10 @@ class Control(StrEnum):
 
 
 class SettingField(BaseModel):
-    """One setting: `text` is in the control, `was` in force when it was shown; `theirs` was saved meanwhile."""
+    """One setting: `text` is in the control, `was` in force when it was shown; `theirs` was saved meanwhile.
+
+    `overridden` values were saved for what is shown; `own` ones also stand in the agent's table in the file.
+    """
 
     key: str
     label: str
@@ -61,10 +78,12 @@ class SettingField(BaseModel):
     was: str
     source: str
     overridden: bool
+    own: bool
     without: str | None
     differ: int
     error: str | None = None
     theirs: str | None = None
+    theirs_by: str | None = None
 
 
 class SettingSection(BaseModel):
@@ -87,8 +106,8 @@ def _field(key: str, view: SettingsResult) -> SettingField:
     text = text_of(key, value.value)
     return SettingField(
         key=key,
-        label=key.replace("_", " ").capitalize(),
-        about=(field.description or "").replace("[cues](cues.md)", "cues").replace("[capture](capture.md)", "capture"),
+        label=label_of(key),
+        about=_LINK.sub(r"\1", field.description or ""),
         control=control_of(field),
         choices=_choices(field),
         limits=_limits(field),
@@ -96,9 +115,19 @@ def _field(key: str, view: SettingsResult) -> SettingField:
         was=text,
         source=_source(value),
         overridden=value.inherited is not None,
+        own=value.inherited is not None or value.origin == Origin.AGENT_FILE,
         without=_without(key, value),
         differ=0 if view.agent else sum(key in agent.get("keys", ()) for agent in view.agents.values()),
     )
+
+
+def name_of(key: str) -> str:
+    """Return the name of a setting outside its section."""
+    return f"{AMBIENT} enabled" if key == "ambient_enabled" else label_of(key)
+
+
+def label_of(key: str) -> str:
+    return LABELS.get(key, key.replace("_", " ").capitalize())
 
 
 def text_of(key: str, value: Any) -> str:
@@ -120,6 +149,16 @@ def value_of(key: str, text: str) -> Any:
         case Control.CHECKS | Control.LINES:
             return text.splitlines()
     return None if not text and _optional(field) else text
+
+
+def held(key: str, text: str) -> str:
+    """Return the text of a control without blank lines, and without blanks around a line unless it is a pattern."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return "\n".join(lines if _is_pattern(FIELDS[key]) else [line.strip() for line in lines])
+
+
+def _is_pattern(field: FieldInfo) -> bool:
+    return Pattern in get_args(_kind(field))
 
 
 def control_of(field: FieldInfo) -> Control:

@@ -15,13 +15,14 @@ from . import (
     requests,
     review,
     settings,
+    settings_history,
     start,
     transfers,
 )
 
 PAGES = (
     *(overview, start, requests, request, replay, memories, memory, memory_form, transfers),
-    *(review, settings, browser),
+    *(review, settings_history, settings, browser),
 )
 
 
