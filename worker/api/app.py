@@ -23,6 +23,7 @@ from worker.api.routes.injection import add_injecting
 from worker.api.routes.memories import add_memories
 from worker.api.routes.receipts import add_receipts
 from worker.api.routes.transfers import add_transfers
+from worker.api.routes.upkeep import add_upkeep
 from worker.domain.errors import MeeseeksError
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.metrics import Metrics
@@ -94,6 +95,7 @@ def create_app(
     add_memories(app, executor)
     add_answering(app, executor)
     add_captures(app, executor)
+    add_upkeep(app, executor)
     add_receipts(app, executor)
     add_administration(app, executor)
     app.openapi = lambda: described(app)  # type: ignore[method-assign]

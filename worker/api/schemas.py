@@ -116,6 +116,12 @@ class UndoBody(TenantRequest):
     ids: list[Key] = Field(default=[], max_length=MAX_BATCH)
 
 
+class UpkeepBody(TenantRequest):
+    """Without `apply`, the changes are only listed."""
+
+    apply: bool = False
+
+
 class AcceptBody(TenantRequest):
     """`text` replaces the text of the proposal."""
 

@@ -54,6 +54,7 @@ from .capturing import CaptureMaking
 from .cues import CueMaking
 from .live_core import LiveCore, Serving
 from .opening import ConfiguredModels, OpenedRelevanceModel, open_embedder, server_generations, utc_now
+from .upkeep import UpkeepMaking
 
 log = structlog.get_logger()
 
@@ -82,6 +83,7 @@ class Parts:
     deleted: DeletedMemories | None
     cues: CueMaking | None
     captures: CaptureMaking
+    upkeep: UpkeepMaking
     capacity: Capacity
 
 
@@ -188,7 +190,8 @@ def _memories(
     refusals = Refusals(parts.captures.captures)
     own = MemoryOperations(memories, parts.usage, utc_now, mask=mask, deleted=parts.deleted, refusals=refusals)
     captures = parts.captures.handlers(store, parts.sparse, usable, memories, parts.live)
-    return *own.handlers(), *listing.handlers(), *captures
+    upkeep = parts.upkeep.step_handlers(store, parts.sparse, usable, memories)
+    return *own.handlers(), *listing.handlers(), *captures, *upkeep
 
 
 def _recipe(embedder: Embedder | None, sparse: Bm25Encoder) -> Recipe:

@@ -34,7 +34,7 @@ from worker.settings.injection import Settings
 from worker.settings.live import LiveSettings
 from worker.settings.service import ServiceSettings
 from worker.store.copying import ChangeLog
-from worker.store.maintenance import StoreMaintenance
+from worker.store.maintenance import MaintenanceContext, StoreMaintenance
 from worker.text.masking import holds_secret
 from worker.triage.live_selector import LivePrompts
 from worker.triage.prompt_files import default_prompts_dir
@@ -60,6 +60,7 @@ from .opening import (
     open_transcripts,
     open_usage,
 )
+from .upkeep import UpkeepMaking
 
 CHECK_S = 5.0
 """Seconds between checks whether the vectors of a shared store still fit."""
@@ -113,22 +114,22 @@ async def open_core(
         cues = CueMaking(CueLearning(), Activity(), log) if redis is not None else None  # a command ends at once
         journal = ChangeLog()
         noted = cues.noting(answered) if cues else answered
-        state = ledger, receipts, journal, noted, open_usage(service, redis)
+        usage = open_usage(service, redis)
+        state = ledger, receipts, journal, noted, usage
         captures = _open_capturing(service, redis, ledger, stack, with_model=with_model)
         injections = _capacity(service, embedded=not generation_store.shared)
-        more = open_deleted(redis, shared=generation_store.shared), cues, captures, injections
+        upkeep = UpkeepMaking.of(service, redis, captures.captures, usage, live)
+        more = open_deleted(redis, shared=generation_store.shared), cues, captures, upkeep, injections
         parts = Parts(sparse, models, relevance_model, live, prompts, *state, *more)
         assemble = partial(_assemble, service, parts, stack)
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
         if generation_store.shared:
             host.keep_fitting(CHECK_S)
-        jobs = StoreOperations(
-            StoreMaintenance(_maintenance_context(service, generation_store, host, parts, embedder, stack))
-        )
-        stack.push_async_callback(jobs.aclose)
+        jobs = _store_jobs(_maintenance_context(service, generation_store, host, parts, embedder, stack), stack)
         about = _about(service, generation_store.live_name, embedder, parts)
         handlers = host.handlers() | by_name(jobs.handlers())
+        handlers |= by_name(upkeep.start(handlers, host, stack))
         if cues is not None:
             cues.start(service, handlers, host.store, journal, stack)
             captures.start(handlers, cues.activity, live)
@@ -144,6 +145,12 @@ def _host_operations(
     own = OwnHandlers(INJECT.handler_in(handlers), SESSION_EVENT.handler_in(handlers))
     names, notes = ProjectFile(service.home / PROJECTS_FILE).name_of, captures.notes(live)
     return HostOperations(own, open_subagents(redis), open_host_state(redis), live.for_agent, names, notes)
+
+
+def _store_jobs(context: MaintenanceContext, stack: AsyncExitStack) -> StoreOperations:
+    jobs = StoreOperations(StoreMaintenance(context))
+    stack.push_async_callback(jobs.aclose)
+    return jobs
 
 
 def _open_capturing(

@@ -20,10 +20,10 @@ def refusal_of(memory: Memory, salt: str, *, lasting: bool) -> Refusal:
     """Return the fingerprint of a memory that must not come back."""
     found = marks(memory.content)
     return Refusal(
-        exact=_hash(salt, _folded(memory.content)),
-        hard=_hash(salt, *sorted(found.figures), str(found.negated)),
-        words=frozenset(_hash(salt, word)[:12] for word in stems(found)),
-        owner=_hash(salt, memory.scope.user or ""),
+        exact=keyed_hash(salt, _folded(memory.content)),
+        hard=keyed_hash(salt, *sorted(found.figures), str(found.negated)),
+        words=frozenset(keyed_hash(salt, word)[:12] for word in stems(found)),
+        owner=keyed_hash(salt, memory.scope.user or ""),
         lasting=lasting,
     )
 
@@ -54,5 +54,6 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split()).strip(".!?。 ")
 
 
-def _hash(salt: str, *parts: str) -> str:
+def keyed_hash(salt: str, *parts: str) -> str:
+    """Return a hash of the parts, from which they cannot be read."""
     return hmac.new(salt.encode(), "\0".join(parts).encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:24]

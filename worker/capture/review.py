@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
-from worker.domain.capture import CaptureReceipt, CaptureState, Change, ChangeKind, Proposal, Stored
+from worker.domain.capture import CaptureReceipt, CaptureState, Change, ChangeKind, Proposal, Refusal, Stored
 from worker.domain.errors import MemoryRejected, NotFound
-from worker.domain.memory import Memory
 from worker.transfer.entries import changed, derived_id
 
 from .fingerprints import refusal_of
 from .nearby import known_as
+from .replacing import pair_refusal, replace, take_back
 from .service import CaptureParts, write
 
 
@@ -31,6 +31,10 @@ class CaptureReview:
         then still waits.
         """
         proposal = await self._waiting(tenant, proposal_id)
+        if proposal.change.known:
+            newer, replaced = await replace(self._parts.memories, tenant, proposal.change, text)
+            await self._decided(proposal, replaced, newer)
+            return newer, replaced
         change = proposal.change if text is None else _edited(proposal.change, text)
         (others,) = await self._parts.nearby.near(proposal.source, [change.memory.content], self._parts.clock())
         rest = [near for near in others if near.memory.id != change.target]
@@ -44,7 +48,7 @@ class CaptureReview:
     async def reject(self, tenant: str, proposal_id: str) -> None:
         """Remove a proposal for good: the same is not proposed again. Raise `NotFound`."""
         proposal = await self._waiting(tenant, proposal_id)
-        await self._refuse(tenant, [proposal.change.memory])
+        await self._refuse(tenant, [proposal.change])
         await self._decided(proposal, Stored.REJECTED, proposal.id)
 
     async def undo(self, tenant: str, capture_id: str) -> CaptureReceipt:
@@ -55,11 +59,14 @@ class CaptureReview:
         written = [one for one in receipt.changes if one.stored is Stored.CREATED]
         waiting = [one.id for one in receipt.changes if one.stored is Stored.PROPOSED]
         await self._parts.captures.take(tenant, waiting)
-        await self._refuse(tenant, [one.change.memory for one in receipt.changes if one.stored is not Stored.UNCHANGED])
+        await self._refuse(tenant, [one.change for one in receipt.changes if one.stored is not Stored.UNCHANGED])
         await self._parts.memories.forget(tenant, [one.id for one in written])
         for one in written:
             if one.change.target is not None and one.change.kind is not ChangeKind.ADD:
                 await self._reopen(tenant, one.change.target)
+        for one in receipt.changes:
+            if one.stored is Stored.REPLACED:
+                await take_back(self._parts.memories, tenant, one.change)
         undone = tuple(one.model_copy(update={"stored": Stored.UNDONE}) for one in receipt.changes)
         final = receipt.model_copy(update={"state": CaptureState.UNDONE, "changes": undone})
         await self._parts.captures.change(final)
@@ -81,9 +88,9 @@ class CaptureReview:
                 f"the memory {change.target} that this replaces was changed or deleted meanwhile; reject the proposal"
             )
 
-    async def _refuse(self, tenant: str, memories: Sequence[Memory]) -> None:
+    async def _refuse(self, tenant: str, changes: Sequence[Change]) -> None:
         salt = await self._parts.captures.salt()
-        await self._parts.captures.refuse(tenant, [refusal_of(memory, salt, lasting=True) for memory in memories])
+        await self._parts.captures.refuse(tenant, [_refusal(change, salt) for change in changes])
 
     async def _reopen(self, tenant: str, memory_id: str) -> None:
         with suppress(NotFound):  # deleted meanwhile
@@ -98,6 +105,13 @@ class CaptureReview:
             update = {"stored": stored, "id": memory_id}
             changes = tuple(one.model_copy(update=update) if one.id == proposal.id else one for one in receipt.changes)
             await self._parts.captures.change(receipt.model_copy(update={"changes": changes}))
+
+
+def _refusal(change: Change, salt: str) -> Refusal:
+    """Return what keeps a change from coming back; a memory that is stored already may stay."""
+    if change.known:
+        return pair_refusal(salt, change.memory.id, change.target or "")
+    return refusal_of(change.memory, salt, lasting=True)
 
 
 def _edited(change: Change, text: str) -> Change:

@@ -32,6 +32,10 @@ COMMANDS: Mapping[str, tuple[str | None, str]] = {
         "memory.capture:review",
         "Show the proposals that wait with the words they rest on, and accept, edit or reject them.",
     ),
+    "upkeep": (
+        "memory.upkeep:upkeep",
+        ("Find duplicates, expired memories, changed values and unused memories; with --apply, put them in order."),
+    ),
     "import": (
         "memory.transfers:import_memories",
         (
@@ -169,6 +173,7 @@ MEANT: Mapping[str, str] = {
     **{name: f"store {name}" for name in ("backup", "restore", "reindex", "migrate")},
     **{name: f"prompts {name}" for name in ("lint", "promote")},
     **dict.fromkeys(("connect", "hooks"), "hosts install"),
+    **dict.fromkeys(("dedup", "deduplicate", "merge", "cleanup", "clean", "consolidate", "tidy"), "upkeep"),
     "link": "store relate",
     "log": "logs",
     "server": "up",

@@ -54,12 +54,16 @@ class Drop(DomainModel):
 
 
 class Change(DomainModel):
-    """A memory to write. `conflicts` are near memories that it may contradict; they stay as they are."""
+    """A memory to write. `conflicts` are near memories that it may contradict; they stay as they are.
+
+    With `known`, the memory is stored already, and only replaces its target.
+    """
 
     kind: ChangeKind = ChangeKind.ADD
     memory: Memory
     target: Key | None = None
     conflicts: tuple[Key, ...] = ()
+    known: bool = False
 
 
 class Stored(StrEnum):
@@ -68,6 +72,7 @@ class Stored(StrEnum):
     PENDING = "pending"
     CREATED = "created"
     UNCHANGED = "unchanged"
+    REPLACED = "replaced"
     PROPOSED = "proposed"
     REJECTED = "rejected"
     UNDONE = "undone"
@@ -120,7 +125,7 @@ class CaptureReceipt(DomainModel):
 
 
 class Proposal(DomainModel):
-    """A change that waits for review until `expires_at`."""
+    """A change that waits for review until `expires_at`; `replaces` is the text of a memory that it would replace."""
 
     id: Key
     at: UtcTime
@@ -128,6 +133,7 @@ class Proposal(DomainModel):
     source: CaptureSource
     capture: Key
     change: Change
+    replaces: Text | None = None
 
 
 class Refusal(DomainModel):

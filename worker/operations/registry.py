@@ -8,6 +8,7 @@ from worker.domain.capture import CaptureReading, CaptureReceipt, CaptureWork
 from worker.domain.operation import JsonObject, Operation
 from worker.domain.receipt import Receipt
 from worker.domain.receipt_summary import SummaryPage
+from worker.domain.upkeep import UpkeepRun
 from worker.receipts.absence import MemoryExplanation
 from worker.receipts.case_models import LabelledCase
 from worker.receipts.replay_models import Replay
@@ -39,6 +40,11 @@ CAPTURE_SETTLE = Operation("capture_settle", CaptureReceipt, CaptureReceipt, wri
 PROPOSALS = Operation("proposals", requests.ProposalsRequest, results.ProposalList)
 PROPOSAL_ACCEPT = Operation("proposal_accept", requests.AcceptRequest, results.AcceptResult, writes=True)
 PROPOSAL_REJECT = Operation("proposal_reject", requests.IdRequest, results.RejectResult, writes=True)
+
+UPKEEP = Operation("upkeep", requests.UpkeepRequest, results.UpkeepReport)
+UPKEEP_SHOW = Operation("upkeep_show", requests.UpkeepShowRequest, results.UpkeepReport)
+UPKEEP_MAKE = Operation("upkeep_make", requests.UpkeepMakeRequest, results.UpkeepMakeResult, writes=True)
+UPKEEP_UNDO = Operation("upkeep_undo", requests.IdRequest, UpkeepRun, writes=True)
 
 RECEIPT = Operation("receipt", requests.IdRequest, Receipt)
 RECEIPTS = Operation("receipts", requests.ReceiptsRequest, results.ReceiptList)

@@ -12,6 +12,7 @@ from worker.domain.cues import Cues
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.kinds import Budget
 from worker.domain.memory import DomainModel, Memory, MemoryType
+from worker.domain.upkeep import UpkeepRun, UpkeepStep
 from worker.domain.zones import ZoneName
 from worker.receipts.case_models import Labels
 from worker.receipts.replay_models import ReplayRequest
@@ -113,6 +114,25 @@ class AcceptRequest(IdRequest):
     """A proposal to store, with another text if given."""
 
     text: Text | None = None
+
+
+class UpkeepRequest(TenantRequest):
+    """A run of upkeep to start; without `apply` it only reports."""
+
+    apply: bool = False
+
+
+class UpkeepShowRequest(TenantRequest):
+    """A run of upkeep, by default the latest."""
+
+    id: Key | None = None
+
+
+class UpkeepMakeRequest(DomainModel):
+    """Some of the steps of a run, to be made."""
+
+    run: UpkeepRun
+    steps: tuple[UpkeepStep, ...]
 
 
 class ExportRequest(TenantRequest):

@@ -12,6 +12,7 @@ from worker.domain.cue_progress import CueProgress
 from worker.domain.memory import Memory, MemoryType
 from worker.domain.model_profile import ModelState
 from worker.domain.store_health import StoreHealth
+from worker.domain.upkeep import UpkeepRun, UpkeepStep
 from worker.domain.zones import DEFAULT_ZONE
 from worker.settings.saved import SavedChange
 from worker.transfer.fields import to_fields
@@ -50,11 +51,30 @@ class ProposalList(BaseModel):
 
 class AcceptResult(BaseModel):
     id: str
-    stored: Annotated[str, Field(description="created, or unchanged if a memory says the same already.")]
+    stored: Annotated[
+        str,
+        Field(
+            description="created; unchanged if a memory says the same already; or replaced if it was stored already, "
+            "and now supersedes another one."
+        ),
+    ]
 
 
 class RejectResult(BaseModel):
     rejected: str
+
+
+class UpkeepReport(BaseModel):
+    """A run of upkeep, and the beginnings of the texts of its memories, as far as they are still stored."""
+
+    run: UpkeepRun
+    texts: dict[str, str]
+
+
+class UpkeepMakeResult(BaseModel):
+    """What became of the steps."""
+
+    steps: list[UpkeepStep]
 
 
 class AddCuesResult(BaseModel):

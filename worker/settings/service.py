@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from hooks.contract import refuse_bool_as_number
 from worker.domain.model_profile import ModelProfile
+from worker.domain.upkeep import UpkeepMode
 
 from .file import Layer, Origin
 from .former_keys import current_keys
@@ -84,6 +85,17 @@ class ServiceSettings(SettingsModel):
         ge=0,
         le=1_000_000_000,
         description="Maximum tokens per day that these calls read and write.",
+    )
+    upkeep: UpkeepMode = Field(
+        default=UpkeepMode.OFF,
+        description="What is done every night about duplicates, expired memories and changed values: off, report (they "
+        "are only listed) or apply (see [upkeep](upkeep.md)).",
+    )
+    upkeep_hour: int = Field(
+        default=3,
+        ge=0,
+        le=23,
+        description="Hour from which `upkeep` runs, in the time zone of the setting `time_zone`.",
     )
     model_api_base: str | None = Field(default=None, description="Base URL of the model server.")
     model_api_key: str | None = Field(

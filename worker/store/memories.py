@@ -23,7 +23,7 @@ from worker.transfer.entries import changed, check_content
 
 from .cue_checks import CueChecks
 from .originals import redirected, with_new_relations
-from .superseding import targets_of, without
+from .superseding import reopened_if_extended, targets_of, without
 from .writing import Change, MemoryWriter, StoreReport, pointing
 
 MOST_STEPS = 100
@@ -150,6 +150,13 @@ class MemoryService:
         await self._one(tenant, target)
         await self._writer(tenant).save({source: change}, strict=True)
         return await self._one(tenant, source)
+
+    async def change(self, tenant: str, changes: Mapping[str, Change]) -> StoreReport:
+        """Change memories by id, each as it is stored when it is written.
+
+        What a change raises comes out of here, and nothing is written then.
+        """
+        return await self._writer(tenant).save(changes)
 
     async def forget(self, tenant: str, ids: Sequence[str]) -> int:
         """Delete memories and all references to them; return the number that existed.
@@ -291,7 +298,8 @@ def _versioned(
             kept["cues"] = present.cues
         if memory.superseded_by is None and "superseded_by" not in memory.model_fields_set:
             kept |= {"superseded_by": present.superseded_by, "superseded_at": present.superseded_at}
-    return memory.model_copy(update=kept)
+    final = memory.model_copy(update=kept)
+    return final if present is None else reopened_if_extended(final, present)
 
 
 async def _earlier(store: MemoryStore, memory: Memory) -> tuple[Memory, ...]:

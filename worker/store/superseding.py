@@ -37,6 +37,23 @@ def superseded(memory: Memory, successors: Iterable[Memory]) -> Memory:
     return memory.model_copy(update={"superseded_by": newest.id, "superseded_at": newest.created_at})
 
 
+def closed_at_its_end(memory: Memory) -> Memory:
+    """Return a memory that has expired as closed since then."""
+    return memory.model_copy(update={"superseded_at": memory.valid_until})
+
+
+def is_closed_at_its_end(memory: Memory) -> bool:
+    """Return whether a memory was closed since it expired, not since another one replaced it."""
+    return memory.superseded_by is None and memory.superseded_at == memory.valid_until is not None
+
+
+def reopened_if_extended(memory: Memory, present: Memory) -> Memory:
+    """Return `memory`, open again if `present` was closed since it expired and now ends at another time."""
+    extended = is_closed_at_its_end(present) and memory.valid_until != present.valid_until
+    same = (memory.superseded_by, memory.superseded_at) == (None, present.superseded_at)
+    return memory.model_copy(update={"superseded_at": None}) if extended and same else memory
+
+
 def same_links(memory: Memory, present: Memory | None) -> bool:
     """Return whether `memory` outdates the same ones for the same people as `present`."""
     return present is not None and (memory.scope, memory.room, memory.relations, memory.superseded_by) == (

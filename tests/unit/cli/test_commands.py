@@ -30,6 +30,7 @@ EVERY_DAY_COMMANDS = (
         "undo",
         "capture",
         "review",
+        "upkeep",
         "import",
         "export",
         "why",

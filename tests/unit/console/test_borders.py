@@ -18,6 +18,7 @@ from worker.operations.local_client import LocalOperationClient
 from worker.settings.service import ServiceSettings
 
 MEMORY = {"id": "m", "content": "c"}
+UPKEEP: dict[str, Any] = {"run": {"id": "u1", "at": "2026-03-04T09:12:00Z"}, "texts": {}}
 ANSWERS: dict[str, Any] = {
     "export": {"memories": [MEMORY], "cursor": None},
     "recall": {"memories": []},
@@ -31,6 +32,9 @@ ANSWERS: dict[str, Any] = {
     "proposals": {"proposals": [PROPOSAL]},
     "proposal_accept": {"id": "m", "stored": "created"},
     "proposal_reject": {"rejected": "p1"},
+    "upkeep": UPKEEP,
+    "upkeep_show": UPKEEP,
+    "upkeep_undo": UPKEEP["run"],
 }
 PAGES = [
     "/requests",
@@ -51,6 +55,8 @@ FORMS: list[tuple[str, dict[str, Any]]] = [
     ("/memories/type", {"id": "m", "type": "goal"}),
     ("/review/accept", {"id": "p1", "text": "x"}),
     ("/review/reject", {"id": "p1"}),
+    ("/review/upkeep", {"apply": "true"}),
+    ("/review/upkeep/undo", {"id": "u1"}),
 ]
 
 

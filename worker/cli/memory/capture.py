@@ -169,6 +169,10 @@ def _list(found: Mapping[str, Any]) -> None:
         evidence = change["memory"]["evidence"] or {}
         replaced = f" (replaces {change['target']})" if change["target"] else ""
         say(f"{one['id']}  {change['memory']['content']}{replaced}")
+        if one["replaces"] is not None:
+            say(f"    replaces: {one['replaces']}")
+        if change["known"]:
+            continue
         say(f"    said {(evidence.get('said_at') or '')[:10] or 'at an unknown time'}: {evidence.get('text', '')}")
         for other in change["conflicts"]:
             say(f"    may contradict {other}")

@@ -1,5 +1,6 @@
 """What conversations gave rise to, waiting for a decision: keep it, in other words if wanted, or reject it for good."""
 
+from contextlib import suppress
 from datetime import datetime
 
 from pydantic import BaseModel
@@ -11,7 +12,18 @@ from worker.console.app import Console
 from worker.console.rendering import Shown, redirect
 from worker.console.visits import Visit
 from worker.domain.capture import ChangeKind, Proposal
-from worker.operations.registry import PROPOSAL_ACCEPT, PROPOSAL_REJECT, PROPOSALS
+from worker.domain.errors import NotFound
+from worker.operations.registry import (
+    PROPOSAL_ACCEPT,
+    PROPOSAL_REJECT,
+    PROPOSALS,
+    UPKEEP,
+    UPKEEP_SHOW,
+    UPKEEP_UNDO,
+)
+from worker.operations.results import UpkeepReport
+
+UNDO_S = 60.0
 
 
 class ReviewQuery(BaseModel):
@@ -21,7 +33,7 @@ class ReviewQuery(BaseModel):
 
 
 class ProposalRow(BaseModel):
-    """A proposal; `said` are the words it rests on, `target` the memory that it would change."""
+    """A proposal; `said` are the words it rests on, `target` the memory that it would change, `replaces` its text."""
 
     id: str
     text: str
@@ -31,14 +43,16 @@ class ProposalRow(BaseModel):
     said_at: datetime | None
     user: str | None
     target: str | None
+    replaces: str | None = None
     conflicts: list[str]
     expires_at: datetime
 
 
 class ReviewPage(BaseModel):
-    """The proposals that wait, oldest first."""
+    """The proposals that wait, oldest first, and the latest report of upkeep."""
 
     rows: list[ProposalRow]
+    upkeep: UpkeepReport | None = None
     query: ReviewQuery
 
 
@@ -49,18 +63,30 @@ class Decision(BaseModel):
     text: Text | None = None
 
 
+class RunId(BaseModel):
+    """A run of upkeep."""
+
+    id: Key
+
+
 def routes(console: Console) -> list[Route]:
     return [
         *console.page("/review", show),
         *console.action("/review/accept", accept),
         *console.action("/review/reject", reject),
+        *console.action("/review/upkeep", start_upkeep),
+        *console.action("/review/upkeep/undo", undo_upkeep),
     ]
 
 
 async def show(visit: Visit) -> Shown:
     query = visit.query(ReviewQuery)
     found = await visit.ask(PROPOSALS, {"user": query.user})
-    return Shown("review.html", "Review", ReviewPage(rows=list(map(_row, found.proposals)), query=query))
+    upkeep = None
+    with suppress(NotFound):
+        upkeep = await visit.ask(UPKEEP_SHOW, {})
+    page = ReviewPage(rows=list(map(_row, found.proposals)), upkeep=upkeep, query=query)
+    return Shown("review.html", "Review", page)
 
 
 def _row(proposal: Proposal) -> ProposalRow:
@@ -74,6 +100,7 @@ def _row(proposal: Proposal) -> ProposalRow:
         said_at=evidence.said_at if evidence else None,
         user=proposal.source.user,
         target=change.target,
+        replaces=proposal.replaces,
         conflicts=list(change.conflicts),
         expires_at=proposal.expires_at,
     )
@@ -88,3 +115,13 @@ async def accept(visit: Visit) -> Response:
 async def reject(visit: Visit) -> Response:
     await visit.ask(PROPOSAL_REJECT, {"id": visit.posted(Decision).id})
     return redirect("/review")
+
+
+async def start_upkeep(visit: Visit) -> Response:
+    await visit.ask(UPKEEP, {"apply": visit.text("apply") == "true"})
+    return redirect("/review#upkeep")
+
+
+async def undo_upkeep(visit: Visit) -> Response:
+    await visit.ask(UPKEEP_UNDO, {"id": visit.posted(RunId).id}, budget=UNDO_S)
+    return redirect("/review#upkeep")

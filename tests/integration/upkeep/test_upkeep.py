@@ -1,0 +1,334 @@
+"""Upkeep in a service: what it finds, changes, leaves alone, takes back, and goes on with after an interruption."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooks.contract import Reason
+from hooks.queue import connect
+from tests.support.qdrant_double import qdrant_double
+from tests.support.valkey import forget, running_valkey
+from worker.adapters.redis.upkeep import RedisUpkeepRuns
+from worker.adapters.redis.usage import RedisUsage
+from worker.bootstrap import upkeep as upkeep_making
+from worker.bootstrap.core import open_core
+from worker.domain.errors import MemoryRejected, NotFound, OperationError, QueueError
+from worker.domain.upkeep import UpkeepMode
+from worker.operations.background_upkeep import BackgroundUpkeep
+from worker.operations.client import OperationClient
+from worker.operations.local_client import LocalOperationClient
+from worker.operations.registry import (
+    EXPORT,
+    PROPOSAL_ACCEPT,
+    PROPOSAL_REJECT,
+    PROPOSALS,
+    PUT,
+    RECALL,
+    SHOW,
+    UPDATE,
+    UPKEEP,
+    UPKEEP_SHOW,
+    UPKEEP_UNDO,
+)
+from worker.settings.injection import load_settings
+from worker.store.memories import MemoryService
+from worker.upkeep import runs as upkeep_runs
+
+pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
+
+OLD, NEW = "2025-01-01T00:00:00Z", "2025-06-01T00:00:00Z"
+SISTER = {
+    "id": "old",
+    "content": "My sister Mia lives in Zürich",
+    "created_at": OLD,
+    "entities": ["Mia"],
+    "cues": ["where does my sister live?"],
+    "source": "notes.md",
+    "importance": 0.8,
+    "relations": [{"kind": "about", "target": "city"}],
+}
+AGAIN = {"id": "new", "content": "my sister  Mia lives in Zürich", "created_at": NEW}
+CITY = {"id": "city", "content": "Zürich is the largest city of Switzerland", "created_at": OLD}
+EXPIRED = {"id": "pass", "content": "The visitor pass opens door B", "created_at": OLD, "valid_until": NEW}
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[str]:
+    with running_valkey() as server:
+        yield server.url
+
+
+@pytest.fixture
+def url(valkey: str) -> Iterator[str]:
+    yield valkey
+    forget(valkey)
+
+
+@asynccontextmanager
+async def service(url: str, folder: Path, **more: Any) -> AsyncIterator[OperationClient]:
+    settings = load_settings(None, data_dir=folder, log_level="error", model="none", **more)
+    redis = connect(url)
+    try:
+        async with open_core(settings, redis=redis) as core:
+            yield LocalOperationClient(core.operations)
+    finally:
+        await redis.aclose()
+
+
+@pytest.fixture
+async def client(url: str, tmp_path: Path) -> AsyncIterator[OperationClient]:
+    async with service(url, tmp_path) as opened:
+        yield opened
+
+
+async def put(client: OperationClient, *memories: dict[str, Any], tenant: str = "default") -> None:
+    await client.call(PUT, {"tenant": tenant, "memories": list(memories)})
+
+
+async def ran(client: OperationClient, *, apply: bool = False, tenant: str = "default") -> dict[str, Any]:
+    """Start a run and wait for its end."""
+    started = (await client.call(UPKEEP, {"tenant": tenant, "apply": apply}))["run"]
+    return await ended(client, started["id"], tenant)
+
+
+async def ended(client: OperationClient, run_id: str, tenant: str = "default") -> dict[str, Any]:
+    end = time.monotonic() + 30
+    while True:
+        report = await client.call(UPKEEP_SHOW, {"tenant": tenant, "id": run_id})
+        run: dict[str, Any] = report["run"]
+        if run["state"] != "running":
+            return run
+        assert time.monotonic() < end
+        await asyncio.sleep(0.02)
+
+
+async def stored(client: OperationClient, tenant: str = "default") -> dict[str, dict[str, Any]]:
+    page = await client.call(EXPORT, {"tenant": tenant, "limit": 200})
+    return {one["id"]: one for one in page["memories"]}
+
+
+def found(run: dict[str, Any]) -> list[tuple[str, str, list[str]]]:
+    return [(step["kind"], step["memory"], step["others"]) for step in run["steps"]]
+
+
+@pytest.mark.parametrize("engine", ["embedded", "server"])
+async def test_duplicates_become_one_and_a_run_is_undone_after_a_restart(url: str, tmp_path: Path, engine: str) -> None:
+    async with qdrant_double() as double:
+        where = {"qdrant_url": double.url} if engine == "server" else {}
+        async with service(url, tmp_path, **where) as client:
+            await put(client, CITY, SISTER, AGAIN, EXPIRED)
+            before = await stored(client)
+            dry = await ran(client)
+            assert found(dry) == [("close", "pass", []), ("merge", "new", ["old"])]
+            assert (dry["memories"], await stored(client)) == (4, before)
+            run = await ran(client, apply=True)
+            assert {step["state"] for step in run["steps"]} == {"done"}
+            after = await stored(client)
+            kept = after["new"]
+            assert (kept["created_at"], kept["entities"], kept["importance"]) == (OLD, ["Mia"], 0.8)
+            assert (kept["source"], [cue["text"] for cue in kept["cues"]]) == (
+                "notes.md",
+                ["where does my sister live?"],
+            )
+            assert {"kind": "about", "target": "city"} in kept["relations"]
+            assert after["old"]["superseded_by"] == "new"
+            assert after["pass"]["superseded_at"] == NEW
+            shown = await client.call(SHOW, {"id": "new"})
+            assert [one["id"] for one in shown["earlier"]] == ["old"]
+            hits = (await client.call(RECALL, {"query": "where does Mia live?"}))["memories"]
+            assert "old" not in [hit["id"] for hit in hits]
+            assert found(await ran(client, apply=True)) == []
+        async with service(url, tmp_path, **where) as client:
+            undone = await client.call(UPKEEP_UNDO, {"id": run["id"]})
+            assert undone["state"] == "undone"
+            assert await stored(client) == before
+            assert found(await ran(client, apply=True)) == []
+
+
+async def test_only_what_has_the_same_owner_and_says_the_same_is_merged(client: OperationClient) -> None:
+    text = "The nightly backup runs on the small server"
+    others = [{"scope": {"user": "hana"}}, {"scope": {"agent": "cook"}}, {"scope": {"project": "p"}}, {"channel": "c"}]
+    for place, fields in enumerate([{}, *others]):
+        await put(client, {"id": f"m{place}", "content": text, **fields})
+    await put(client, {"id": "number", "content": "Room 12 is locked"}, {"id": "other", "content": "Room 14 is locked"})
+    await put(client, {"id": "yes", "content": "Tom eats nuts"}, {"id": "no", "content": "Tom does not eat nuts"})
+    await put(client, {"id": "todo", "content": text, "type": "todo"})
+    await put(client, {"id": "may", "content": "Lunch with Ana", "occurred_at": OLD})
+    await put(client, {"id": "june", "content": "Lunch with Ana", "occurred_at": NEW})
+    await put(client, {"id": "elsewhere", "content": text}, tenant="acme")
+    assert found(await ran(client, apply=True)) == []
+
+
+async def test_what_others_change_meanwhile_is_left(client: OperationClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    await put(client, SISTER, AGAIN)
+    change, first = MemoryService.change, True
+
+    async def edited_before(self: MemoryService, tenant: str, changes: Any) -> Any:
+        nonlocal first
+        if first:
+            first = False
+            await client.call(UPDATE, {"id": "old", "changes": {"content": "My sister Mia moved to Oslo"}})
+        return await change(self, tenant, changes)
+
+    monkeypatch.setattr(MemoryService, "change", edited_before)
+    run = await ran(client, apply=True)
+    assert [step["state"] for step in run["steps"]] == ["skipped"]
+    after = await stored(client)
+    assert after["old"]["content"] == "My sister Mia moved to Oslo"
+    assert [after[key].get("superseded_by") for key in ("old", "new")] == [None, None]
+
+
+async def test_a_run_that_was_interrupted_goes_on_and_repeats_nothing(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [{"id": f"{kind}{n}", "content": f"Barge {n} was sold"} for n in range(30) for kind in ("a", "b")]
+    changes = 0
+    change = MemoryService.change
+
+    async def counted(self: MemoryService, tenant: str, given: Any) -> Any:
+        nonlocal changes
+        changes += 1
+        if changes == 45:
+            raise QueueError(Reason.QUEUE_UNAVAILABLE, "Redis is unreachable")
+        return await change(self, tenant, given)
+
+    monkeypatch.setattr(MemoryService, "change", counted)
+    async with service(url, tmp_path) as client:
+        await put(client, *pairs)
+        failed = await ran(client, apply=True)
+        assert (failed["state"], len(failed["steps"])) == ("failed", 30)
+    async with service(url, tmp_path) as client:
+        run = await ran(client, apply=True)
+        assert (run["id"], run["state"]) == (failed["id"], "done")
+        after = await stored(client)
+        assert sum(one.get("superseded_by") is not None for one in after.values()) == 30
+        assert all(len(one["relations"]) == 1 for one in after.values() if "superseded_by" not in one)
+        assert {step["state"] for step in run["steps"]} == {"done"}
+
+
+async def test_a_run_whose_worker_was_killed_is_taken_up_by_another(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep_runs, "LEASE_S", 1.0)
+    monkeypatch.setattr(upkeep_making, "BackgroundUpkeep", lambda parts: BackgroundUpkeep(parts, every=0.05))
+    reached, never = asyncio.Event(), asyncio.Event()
+    change = MemoryService.change
+
+    async def held(self: MemoryService, tenant: str, given: Any) -> Any:
+        if "new" in given:
+            reached.set()
+            await never.wait()
+        return await change(self, tenant, given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryService, "change", held)
+        async with service(url, tmp_path) as client:
+            await put(client, SISTER, AGAIN)
+            started = (await client.call(UPKEEP, {"apply": True}))["run"]
+            await reached.wait()
+    async with service(url, tmp_path) as client:
+        run = await ended(client, started["id"])
+        assert [step["state"] for step in run["steps"]] == ["done"]
+        after = await stored(client)
+        assert (after["old"]["superseded_by"], after["new"]["created_at"]) == ("new", OLD)
+
+
+async def test_a_changed_value_is_proposed_and_decided_on(client: OperationClient) -> None:
+    old = {"id": "four", "content": "The nightly backup runs at 4", "created_at": OLD}
+    new = {"id": "five", "content": "The nightly backup runs at 5", "created_at": NEW}
+    await put(
+        client, old, new, {"id": "s1", "content": "Shelf 1 holds nuts"}, {"id": "s2", "content": "Shelf 2 holds nuts"}
+    )
+    assert found(await ran(client)) == [("propose", "five", ["four"])]
+    assert (await client.call(PROPOSALS, {}))["proposals"] == []
+    run = await ran(client, apply=True)
+    (waiting,) = (await client.call(PROPOSALS, {}))["proposals"]
+    assert (waiting["change"]["memory"]["content"], waiting["replaces"]) == (new["content"], old["content"])
+    assert found(await ran(client, apply=True)) == []
+    accepted = await client.call(PROPOSAL_ACCEPT, {"id": waiting["id"]})
+    assert accepted == {"id": "five", "stored": "replaced"}
+    assert (await stored(client))["four"]["superseded_by"] == "five"
+    await client.call(UPKEEP_UNDO, {"id": run["id"]})
+    after = await stored(client)
+    assert (after["four"].get("superseded_by"), after["five"].get("relations", [])) == (None, [])
+    assert found(await ran(client, apply=True)) == []
+
+
+async def test_a_rejected_change_of_value_is_not_proposed_again_and_both_stay(client: OperationClient) -> None:
+    for number, at in ((4, OLD), (5, NEW)):
+        await put(client, {"id": f"m{number}", "content": f"The backup runs at {number}", "created_at": at})
+    await ran(client, apply=True)
+    (waiting,) = (await client.call(PROPOSALS, {}))["proposals"]
+    await client.call(UPDATE, {"id": "m5", "changes": {"content": "The backup runs at 6"}})
+    with pytest.raises(MemoryRejected, match="changed meanwhile"):
+        await client.call(PROPOSAL_ACCEPT, {"id": waiting["id"]})
+    await client.call(UPDATE, {"id": "m5", "changes": {"content": "The backup runs at 5"}})
+    await client.call(PROPOSAL_REJECT, {"id": waiting["id"]})
+    assert found(await ran(client, apply=True)) == []
+    again = {"id": "again", "content": "The backup runs at 5"}
+    assert (await client.call(PUT, {"memories": [again]}))["rejected_before"] == 0
+
+
+async def test_a_memory_whose_validity_is_extended_holds_again(client: OperationClient) -> None:
+    await put(client, EXPIRED)
+    await ran(client, apply=True)
+    await client.call(UPDATE, {"id": "pass", "changes": {"valid_until": "2999-01-01T00:00:00Z"}})
+    assert (await stored(client))["pass"].get("superseded_at") is None
+
+
+async def test_what_is_given_often_and_never_used_is_listed(client: OperationClient, url: str) -> None:
+    await put(client, *({"id": key, "content": f"About {key}"} for key in ("idle", "useful", "rare")))
+    redis = connect(url)
+    usage = RedisUsage(redis)
+    for number in range(6):
+        used = {"idle": False, "useful": number == 0, "gone": False} | ({"rare": False} if number < 2 else {})
+        await usage.count("default", f"r{number}", used, datetime.now(UTC))
+    await redis.aclose()
+    assert (await ran(client))["unused"] == [{"id": "idle", "injected": 6}]
+
+
+async def test_one_run_at_a_time_and_nothing_to_undo_in_a_report(client: OperationClient, url: str) -> None:
+    redis = connect(url)
+    runs = RedisUpkeepRuns(redis)
+    dry = await ran(client)
+    with pytest.raises(OperationError, match="only made a report"):
+        await client.call(UPKEEP_UNDO, {"id": dry["id"]})
+    with pytest.raises(NotFound):
+        await client.call(UPKEEP_SHOW, {"id": "unknown"})
+    with pytest.raises(NotFound):
+        await client.call(UPKEEP_SHOW, {"tenant": "acme", "id": dry["id"]})
+    assert await runs.lead("another", upkeep_runs.timedelta(seconds=30))
+    with pytest.raises(OperationError, match="another run"):
+        await client.call(UPKEEP, {})
+    await redis.aclose()
+
+
+async def test_the_nightly_run_is_made_once_for_every_tenant(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep_making, "BackgroundUpkeep", lambda parts: BackgroundUpkeep(parts, every=0.05))
+    async with service(url, tmp_path) as client:
+        for tenant in ("default", "acme"):
+            await put(client, SISTER, AGAIN, tenant=tenant)
+    nightly = {"upkeep": UpkeepMode.APPLY, "upkeep_hour": datetime.now(UTC).hour}
+    async with service(url, tmp_path, **nightly) as client:
+        end = time.monotonic() + 30
+        for tenant in ("default", "acme"):
+            while "superseded_by" not in (await stored(client, tenant))["old"]:
+                assert time.monotonic() < end
+                await asyncio.sleep(0.05)
+        run = (await client.call(UPKEEP_SHOW, {"tenant": "acme"}))["run"]
+        assert (run["nightly"], run["apply"]) == (True, True)
+
+
+async def test_without_a_service_it_says_what_to_do(tmp_path: Path) -> None:
+    settings = load_settings(None, data_dir=tmp_path, log_level="error", embedder="none")
+    async with open_core(settings, with_model=False) as core:
+        with pytest.raises(OperationError, match="meeseeks start"):
+            await LocalOperationClient(core.operations).call(UPKEEP, {})
