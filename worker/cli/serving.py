@@ -20,6 +20,7 @@ from worker.bootstrap.core import open_core
 from worker.bootstrap.embedded import embedded_is_up, embedded_redis_url
 from worker.bootstrap.logs import configure_logging
 from worker.bootstrap.opening import http_server
+from worker.bootstrap.process_memory import give_back_freed_memory
 from worker.domain.errors import MeeseeksError, QueueError
 from worker.domain.operation import Handlers
 from worker.domain.tasks import ended
@@ -145,6 +146,7 @@ def worker(
 
 async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
     """Serve jobs and optionally HTTP until SIGTERM or SIGINT; print a line when ready."""
+    give_back_freed_memory()
     server = http_server(settings.service) if with_http else None
     redis = connected(redis_url)
     try:

@@ -5,10 +5,11 @@ Here two words are similar by the Dice coefficient of their character trigrams (
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from sys import intern
 
 import numpy as np
 
@@ -44,26 +45,36 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The words of a text, each once. `known` adds neighbouring words joined, `initials` are those of 2 to 4 words."""
+    """The words of a text, each once, neighbouring words joined, and the initials of 2 to 4 words in a row.
+
+    The latter two are texts with a space around each: thousands are cached, and sets would be six times as large.
+    """
 
     words: tuple[Word, ...]
     texts: frozenset[str]
-    known: frozenset[str]
-    initials: frozenset[str]
+    joined: str
+    initials: str
     names: frozenset[str]
     raw: str
 
+    def knows(self, word: str) -> bool:
+        """Return whether the text has a word, also as two."""
+        return word in self.texts or f" {word} " in self.joined
 
-@lru_cache(maxsize=50_000)
+    def has_initials(self, word: str) -> bool:
+        return f" {word} " in self.initials
+
+
+@lru_cache(maxsize=20_000)
 def word_of(text: str) -> Word:
     padded = f" {text} "
-    return Word(text, frozenset(padded[place : place + 3] for place in range(len(padded) - 2)))
+    return Word(text, frozenset(intern(padded[place : place + 3]) for place in range(len(padded) - 2)))
 
 
 @lru_cache(maxsize=16_384)
 def text_of(raw: str) -> Text:
     parts = [part for found in _WORD.findall(raw) for part in (found, *_CAMEL.split(found))]
-    folded = list(dict.fromkeys(part.casefold() for part in parts))
+    folded = list(dict.fromkeys(intern(part.casefold()) for part in parts))
     whole = [word.casefold() for word in _WORD.findall(raw)]
     initials = {
         "".join(word[0] for word in whole[start : start + length])
@@ -71,11 +82,13 @@ def text_of(raw: str) -> Text:
         for start in range(len(whole) - length + 1)
         if not FUNCTION_WORDS & {whole[start]}
     }
-    joined = {one + other for one, other in pairwise(whole)}
+    joined = (one + other for one, other in pairwise(whole))
     names = frozenset(name.casefold() for name in NAME.findall(raw))
-    return Text(
-        tuple(map(word_of, folded)), frozenset(folded), frozenset(folded) | joined, frozenset(initials), names, raw
-    )
+    return Text(tuple(map(word_of, folded)), frozenset(folded), _spaced(joined), _spaced(initials), names, raw)
+
+
+def _spaced(words: Iterable[str]) -> str:
+    return f" {' '.join(words)} "
 
 
 def similarity(one: Word, other: Word) -> float:
@@ -100,11 +113,11 @@ def _held(words: Sequence[Word], notes: Sequence[Text]) -> tuple[Column, Column]
 
 def _share(word: Word, note: Text, near: Mapping[str, float]) -> float:
     """Return how well a note holds a word, 0 to 1; `near` has the similarity of words like it."""
-    if word.text in note.known:
+    if note.knows(word.text):
         return 1.0
-    if any(part in note.known for part in ABBREVIATIONS.get(word.text, "").split()):
+    if any(note.knows(part) for part in ABBREVIATIONS.get(word.text, "").split()):
         return ABBREVIATED
-    if 2 <= len(word.text) <= 4 and word.text in note.initials:
+    if 2 <= len(word.text) <= 4 and note.has_initials(word.text):
         return INITIALS
     return max((value for text, value in near.items() if text in note.texts), default=0.0)
 
@@ -137,8 +150,8 @@ def matches(message: str, contents: Sequence[str]) -> dict[str, Column]:
         "w_best": (found * weights).max(axis=1),
         "w_loose": (found * loose).max(axis=1),
         "w_count": (found >= SIMILAR).sum(axis=1).astype(np.float32),
-        "w_names_missing": column(len(asked.names - note.known) for note in notes),
-        "w_names_extra": column(len(note.names - asked.known) for note in notes),
+        "w_names_missing": column(sum(not note.knows(name) for name in asked.names) for note in notes),
+        "w_names_extra": column(sum(not asked.knows(name) for name in note.names) for note in notes),
         "w_words": same(len(words), len(notes)),
         "w_rank": ranks,
         "w_gap": cover - float(cover.max()),

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from sys import intern
 
 from .word_lists import (
     CAPITALIZED_NAMES,
@@ -110,7 +111,7 @@ def _has(text: Marks, name: str) -> bool:
 def marks(text: str) -> Marks:
     text = unicodedata.normalize("NFKC", text[:MOST_CHARS])
     folded = text.casefold().replace("’", "'")
-    words = frozenset(_WORD.findall(folded))
+    words = frozenset(map(intern, _WORD.findall(folded)))
     names, leading = _names(text)
     return Marks(
         figures=_figures(text, folded, words),

@@ -145,14 +145,17 @@ def _load(threads: int) -> _Model:
 
 
 def _session(threads: int) -> Any:
-    weights = read_checked(MODEL_PACKAGE, MODEL_FILE, MODEL_SHA256)
+    read_checked(MODEL_PACKAGE, MODEL_FILE, MODEL_SHA256)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     # spinning threads make runs four times slower on busy cores
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # an arena would keep the memory of the largest batch; and a session keeps bytes that it is given, but no file
+    options.enable_cpu_mem_arena = False
     try:
-        return onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+        with resources.as_file(resources.files(MODEL_PACKAGE).joinpath(MODEL_FILE)) as file:
+            return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except RUN_FAULTS as error:
         raise EmbedderError(f"{PROFILE.name}: the model cannot be loaded ({type(error).__name__})") from error
 
