@@ -15,6 +15,8 @@ from fastmcp.client.transports import StreamableHttpTransport
 from hooks.queue import QueueClient
 from tests.support.command_line import command_line
 from tests.support.stack import HTTP, Stack, put, running_stack
+from tests.support.valkey import sync_redis
+from worker.adapters.redis.receipts import RECEIPT_PREFIX
 from worker.operations.registry import FORGET
 
 pytestmark = pytest.mark.timeout(170)
@@ -56,7 +58,11 @@ async def by_mcp(stack: Stack, tenant: str) -> None:
 
 
 async def by_command(stack: Stack, tenant: str) -> None:
-    await asyncio.to_thread(command_line(stack.folder).ok, "forget", "wifi", "--tenant", tenant)
+    await asyncio.to_thread(command_line(stack.folder).ok, "forget", "wifi", "--permanent", "--tenant", tenant)
+    with sync_redis(stack.url) as redis:
+        stored = [redis.get(key) for key in redis.scan_iter(f"{RECEIPT_PREFIX}{tenant}:*")]
+    assert stored
+    assert not any(WORDS.encode() in receipt for receipt in stored), "for good, nothing is kept until it can be erased"
 
 
 async def injected(client: httpx.AsyncClient, tenant: str, session: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from worker.recall.standing import Standings
 from worker.recall.thresholds import read_calibration, without_thresholds
 from worker.receipts.answer_usage import AnswerUsage, AnswerUsageParts
 from worker.receipts.asking import MemoryQuestions
+from worker.receipts.erasing import ReceiptErasing
 from worker.receipts.replay import Build, Replayer, ReplayParts
 from worker.relevance.selector import RelevanceSelector
 from worker.settings.injection import InjectionConfig
@@ -77,6 +78,7 @@ class Parts:
     prompts: LivePrompts | PromptSet
     ledger: Ledger
     receipts: ReceiptStore
+    erasing: ReceiptErasing
     journal: ChangeLog
     answered: Callable[[InjectionResult], None] | None
     usage: UsageStore
@@ -185,7 +187,7 @@ def _memories(
     service: ServiceSettings, parts: Parts, store: WholeStore, usable: Embedder | None
 ) -> tuple[AnyHandler, ...]:
     mask = service.mask_secrets_at_write
-    memories = MemoryService(store, parts.sparse, usable, mask=mask, changed=parts.journal)
+    memories = MemoryService(store, parts.sparse, usable, mask=mask, changed=parts.journal, erasing=parts.erasing)
     listing = ListingOperations(memories, parts.live.for_agent, utc_now)
     refusals = Refusals(parts.captures.captures)
     own = MemoryOperations(memories, parts.usage, utc_now, mask=mask, deleted=parts.deleted, refusals=refusals)

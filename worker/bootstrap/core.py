@@ -42,6 +42,7 @@ from worker.triage.prompt_files import default_prompts_dir
 from .assembly import Parts, _about, _assemble, _maintenance_context, _recipe, log
 from .capturing import CaptureMaking
 from .cues import CueMaking
+from .erasing import open_erasing
 from .live_core import LiveCore
 from .opening import (
     ConfiguredModels,
@@ -112,10 +113,9 @@ async def open_core(
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
         log = open_cue_log(service, redis) if with_model else None
         cues = CueMaking(CueLearning(), Activity(), log) if redis is not None else None  # a command ends at once
-        journal = ChangeLog()
-        noted = cues.noting(answered) if cues else answered
+        journal, noted = ChangeLog(), cues.noting(answered) if cues else answered
         usage = open_usage(service, redis)
-        state = ledger, receipts, journal, noted, usage
+        state = ledger, receipts, open_erasing(service, redis, receipts, stack), journal, noted, usage
         captures = _open_capturing(service, redis, ledger, stack, with_model=with_model)
         injections = _capacity(service, embedded=not generation_store.shared)
         upkeep = UpkeepMaking.of(service, redis, captures.captures, usage, live)

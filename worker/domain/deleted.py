@@ -1,6 +1,7 @@
 """Deleted memories, kept for a short time so that a deletion can be undone."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from .memory import DomainModel, Memory, Relation
@@ -23,6 +24,15 @@ class DeletedMemory(DomainModel):
 
     memory: Memory
     references: tuple[Reference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """A deleted memory whose texts stored receipts lose when it is `due`."""
+
+    tenant: str
+    id: str
+    due: datetime
 
 
 def deleted_with_references(memory: Memory, referring: Iterable[Memory]) -> DeletedMemory:

@@ -1,8 +1,10 @@
 """The receipt of one request: its candidates, what was chosen and why, and how long it took."""
 
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 
-from pydantic import Field
+from pydantic import Field, ValidationError
+from pydantic_core import to_json
 
 from hooks.contract import Engine, InjectionRequest, ItemSource, Outcome, Reason, UtcTime
 
@@ -102,6 +104,28 @@ class Receipt(DomainModel):
     stages: dict[str, float] = Field(default_factory=dict)
     began_ms: dict[str, float] = Field(default_factory=dict)
     elapsed_ms: float = 0.0
+
+
+def without_texts_of(receipt: Receipt, gone: AbstractSet[str]) -> Receipt:
+    """Return a receipt without texts and cues of deleted memories, and without a block that shows one. Pure."""
+    considered = tuple(
+        one.model_copy(update={"text": "", "cue": None, "deleted": True}) if one.id in gone else one
+        for one in receipt.considered
+    )
+    block = receipt.block if gone.isdisjoint(receipt.chosen) else None
+    return receipt.model_copy(update={"considered": considered, "block": block})
+
+
+def erased_json(stored: bytes, gone: AbstractSet[str]) -> str | None:
+    """Return a stored receipt without texts of deleted memories; `None` if it has none, or cannot be read. Pure."""
+    if not any(to_json(one) in stored for one in gone):  # most receipts need not be parsed
+        return None
+    try:
+        receipt = Receipt.model_validate_json(stored)
+    except ValidationError:
+        return None
+    erased = without_texts_of(receipt, gone)
+    return None if erased == receipt else erased.model_dump_json()
 
 
 def turn_of(request: InjectionRequest) -> TurnOf:

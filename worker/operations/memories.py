@@ -108,7 +108,7 @@ class MemoryOperations:
         dropped = await self._drop(request) if request.permanent else 0
         undo_s = 0 if request.permanent else await self._keep(request)
         await self._refusals.deleted(request.tenant, await self._memories.get(request.tenant, request.ids))
-        forgotten = await self._memories.forget(request.tenant, request.ids) + dropped
+        forgotten = dropped + await self._memories.forget(request.tenant, request.ids, permanent=request.permanent)
         with suppress(QueueError):  # the counts of a deleted memory expire
             await self._usage.forget(request.tenant, request.ids)
         return ForgetResult(forgotten=forgotten, undo_s=undo_s if forgotten else 0)

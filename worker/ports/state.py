@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from worker.domain.cue_progress import CueProgress
-from worker.domain.deleted import DeletedMemory
+from worker.domain.deleted import DeletedMemory, Erasure
 from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView
 from worker.domain.receipt import Receipt, ReceiptPage, TurnOf
 from worker.domain.receipt_summary import SummaryPage
@@ -98,6 +98,26 @@ class ReceiptStore(Protocol):
 
     async def of_turn(self, turn: TurnOf) -> list[Receipt]:
         """Return the receipts of a turn; several if its id was used for several messages."""
+        ...
+
+    async def erase(self, tenant: str, gone: Mapping[str, datetime]) -> int:
+        """Remove the texts of deleted memories from receipts written until these times; return how many changed."""
+        ...
+
+
+class ErasureQueue(Protocol):
+    """Keep which deleted memories' texts are to be erased, shared by all workers. Methods raise `QueueError`."""
+
+    async def put(self, tenant: str, ids: Sequence[str], due: datetime) -> None: ...
+
+    async def cancel(self, tenant: str, ids: Sequence[str]) -> None: ...
+
+    async def claim(self, now: datetime, lease: timedelta, *, most: int) -> list[Erasure]:
+        """Return some that are due, which nobody else gets until the lease ends."""
+        ...
+
+    async def done(self, erasures: Sequence[Erasure], leased: datetime) -> None:
+        """Forget what was claimed until `leased`, unless it was put again meanwhile."""
         ...
 
 

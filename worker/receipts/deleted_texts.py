@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from worker.domain.receipt import Receipt
+from worker.domain.receipt import Receipt, without_texts_of
 from worker.ports.state import ReceiptStore
 from worker.ports.store import StoreEngine
 
@@ -23,18 +23,13 @@ async def without_deleted(receipts: Sequence[Receipt], tenant: str, engine: Stor
 
     Raise `StoreError` if the store cannot say which these are.
     """
-    ids = list({key for receipt in receipts for key in (*(one.id for one in receipt.considered), *receipt.chosen)})
+    ids = list(frozenset[str]().union(*map(_mentioned, receipts)))
     stored = frozenset[str]()
     for start in range(0, len(ids), BATCH):
         found = await engine.tenant(tenant).get(ids[start : start + BATCH])
         stored |= {memory.id for memory in found}
-    return [_only_stored(receipt, stored) for receipt in receipts]
+    return [without_texts_of(receipt, _mentioned(receipt) - stored) for receipt in receipts]
 
 
-def _only_stored(receipt: Receipt, stored: frozenset[str]) -> Receipt:
-    considered = tuple(
-        one if one.id in stored else one.model_copy(update={"text": "", "cue": None, "deleted": True})
-        for one in receipt.considered
-    )
-    block = receipt.block if stored.issuperset(receipt.chosen) else None
-    return receipt.model_copy(update={"considered": considered, "block": block})
+def _mentioned(receipt: Receipt) -> frozenset[str]:
+    return frozenset((*(one.id for one in receipt.considered), *receipt.chosen))

@@ -7,6 +7,7 @@ had already seen come from the receipt.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -132,6 +133,9 @@ class _ReceiptCapture:
 
     async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage:
         return ReceiptPage()
+
+    async def erase(self, tenant: str, gone: Mapping[str, datetime]) -> int:
+        return 0
 
     async def summaries(self, tenant: str, limit: int, *, after: str | None = None) -> SummaryPage:
         return SummaryPage()

@@ -18,6 +18,7 @@ from worker.domain.memory import Memory, MemoryFilter, Relation
 from worker.domain.pages import Page
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import MemoryStore, StoreEngine
+from worker.receipts.erasing import ReceiptErasing
 from worker.text.masking import mask_secrets
 from worker.transfer.entries import changed, check_content
 
@@ -46,7 +47,8 @@ class MemoryService:
     """Writes and lists memories.
 
     Without `embedder`, memories are stored without dense vectors. `mask` masks secrets in stored memories. `changed` is
-    called with tenant and ids after each write or deletion, so that a copy of the store does not miss one.
+    called with tenant and ids after each write or deletion, so that a copy of the store does not miss one. `erasing`
+    removes the texts of deleted memories from receipts.
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class MemoryService:
         *,
         mask: bool = False,
         changed: Changed | None = None,
+        erasing: ReceiptErasing | None = None,
     ) -> None:
         self._engine = engine
         self._sparse = sparse
         self._embedder = embedder
         self._mask = mask
         self._changed = changed
+        self._erasing = erasing
         self._checks = CueChecks(embedder)
 
     async def put(
@@ -158,16 +162,18 @@ class MemoryService:
         """
         return await self._writer(tenant).save(changes)
 
-    async def forget(self, tenant: str, ids: Sequence[str]) -> int:
+    async def forget(self, tenant: str, ids: Sequence[str], *, permanent: bool = False) -> int:
         """Delete memories and all references to them; return the number that existed.
 
-        Memories that a deleted memory had replaced stay outdated.
+        Memories that a deleted memory had replaced stay outdated. A `permanent` deletion will not be undone.
         """
         store, gone = self._engine.tenant(tenant), frozenset(ids)
         try:
             deleted = await store.delete(list(ids))
         finally:
             self._note(tenant, list(gone))
+        if self._erasing is not None:
+            await self._erasing.deleted(tenant, list(gone), at_once=permanent)
         referring = [memory.id for memory in await pointing(store, list(gone))]
         await self._writer(tenant).amend(referring, lambda memory: without(memory, gone))
         return deleted
@@ -184,6 +190,8 @@ class MemoryService:
         writer, as_they_were = self._writer(tenant), {one.memory.id: one.memory for one in deleted}
         report = await writer.save({key: partial(_or_present, memory) for key, memory in as_they_were.items()})
         back = [one for one in deleted if one.memory.id in report.created]
+        if self._erasing is not None:
+            await self._erasing.restored(tenant, list(report.created))
         referring = {reference.id for one in back for reference in one.references}
         await writer.amend(referring, lambda memory: referring_again(memory, back))
         return await self.get(tenant, list(report.created))

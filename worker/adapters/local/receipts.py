@@ -2,15 +2,18 @@
 
 import asyncio
 import hashlib
+import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from worker.domain.errors import BadCursor, NotFound
-from worker.domain.receipt import Receipt, ReceiptPage, TurnOf, turn_of
+from worker.domain.receipt import Receipt, ReceiptPage, TurnOf, erased_json, turn_of
 from worker.domain.receipt_summary import SummaryPage, summary_of
 from worker.settings.atomic_file import write_atomically
 
@@ -59,6 +62,22 @@ class FileReceipts:
     async def of_turn(self, turn: TurnOf) -> list[Receipt]:
         kept = await self.recent(turn.tenant, KEPT)
         return [receipt for receipt in kept.receipts if turn_of(receipt.request) == turn]
+
+    async def erase(self, tenant: str, gone: Mapping[str, datetime]) -> int:
+        return await asyncio.to_thread(self._erase, tenant, gone)
+
+    def _erase(self, tenant: str, gone: Mapping[str, datetime]) -> int:
+        changed = 0
+        for path in self._path(tenant, "x").parent.glob("*.json"):
+            with suppress(FileNotFoundError):  # another process deletes the oldest
+                written, stored = path.stat(), path.read_bytes()
+                ids = {one for one, until in gone.items() if written.st_mtime <= until.timestamp()}
+                erased = erased_json(stored, ids)
+                if erased is not None:
+                    write_atomically(path, erased)
+                    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))  # its age stays
+                    changed += 1
+        return changed
 
     def _path(self, tenant: str, receipt_id: str) -> Path:
         return self._folder / _name(tenant) / f"{_name(receipt_id)}.json"

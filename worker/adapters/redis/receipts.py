@@ -10,14 +10,15 @@
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from pydantic import ValidationError
 
 from worker.domain.errors import BadCursor, NotFound
-from worker.domain.receipt import Receipt, ReceiptPage, TurnOf, turn_of
+from worker.domain.receipt import Receipt, ReceiptPage, TurnOf, erased_json, turn_of
 from worker.domain.receipt_summary import ReceiptSummary, SummaryPage, summary_of
 
 from .faults import redis_errors
@@ -32,6 +33,9 @@ MOST_BEGINNING = 10
 """Receipts to return of those that begin alike."""
 
 SCANNED = 10_000
+ERASED_TOGETHER = 50
+"""Receipts to read at a time, to erase texts in them."""
+
 STEP_S = 0.001
 """Seconds between receipts of a former version whose times say nothing, so that they keep their order."""
 
@@ -115,6 +119,31 @@ class RedisReceipts:
         async with redis_errors(TIMEOUT_S):
             ids = await self._redis.lrange(_turn_key(turn), 0, KEPT_OF_TURN - 1)
             return await self._read(turn.tenant, [raw.decode() for raw in ids])
+
+    async def erase(self, tenant: str, gone: Mapping[str, datetime]) -> int:
+        listing, erased, begin = _key(BY_TIME_PREFIX, tenant), 0, 0
+        async with redis_errors(TIMEOUT_S):
+            await self._take_over(tenant)
+        while True:
+            async with redis_errors(TIMEOUT_S):
+                listed = await self._redis.zrange(listing, begin, begin + ERASED_TOGETHER - 1, withscores=True)
+                erased += await self._erase(tenant, [(raw.decode(), written) for raw, written in listed], gone)
+            begin += len(listed)
+            if len(listed) < ERASED_TOGETHER:
+                return erased
+
+    async def _erase(self, tenant: str, listed: Sequence[tuple[str, float]], gone: Mapping[str, datetime]) -> int:
+        """Erase texts from some receipts, given with when they were written; return how many changed."""
+        keys = [_key(RECEIPT_PREFIX, tenant, one) for one, _ in listed]
+        stored = await self._redis.mget(keys) if keys else []
+        changed = 0
+        for key, (_, written), raw in zip(keys, listed, stored, strict=True):
+            ids = {one for one, until in gone.items() if written <= until.timestamp()}
+            erased = erased_json(raw, ids) if raw is not None else None
+            if erased is not None:
+                await self._redis.set(key, erased, xx=True, keepttl=True)
+                changed += 1
+        return changed
 
     async def _ids(self, tenant: str, begin: int, limit: int) -> list[str]:
         ids = await self._redis.zrange(_key(BY_TIME_PREFIX, tenant), begin, begin + limit - 1, desc=True)

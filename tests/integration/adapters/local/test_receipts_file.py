@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hooks.contract import Engine, InjectionRequest, Outcome, Reason, Scope
+from tests.support.receipts import showing
 from worker.adapters.local import receipts as file_receipts
 from worker.adapters.local.receipts import FileReceipts
 from worker.domain.errors import BadCursor, NotFound
@@ -79,6 +80,20 @@ async def test_the_oldest_are_deleted_by_number_and_by_age(tmp_path: Path, monke
     aged(tmp_path, "r2", 100.0)
     await receipts.write(receipt("r4"))
     assert [one.id for one in (await receipts.recent("default", 9)).receipts] == ["r4", "r3", "r1"]
+
+
+async def test_texts_of_deleted_memories_are_erased_and_the_age_stays(tmp_path: Path) -> None:
+    receipts = FileReceipts(tmp_path)
+    await receipts.write(showing(1, "m1", "m2"))
+    await receipts.write(showing(2, "m2"))
+    aged(tmp_path, "r1", 90.0)
+    before = (next(tmp_path.rglob("r1.json"))).stat().st_mtime_ns
+    assert await receipts.erase("default", {"m1": datetime.now(UTC)}) == 1
+    assert await receipts.erase("default", {"m2": datetime.now(UTC) - timedelta(minutes=1)}) == 1, "only the older one"
+    assert "text of" not in next(tmp_path.rglob("r1.json")).read_text()
+    assert (next(tmp_path.rglob("r1.json"))).stat().st_mtime_ns == before
+    assert (await receipts.read("default", "r2")).block == "text of m2"
+    assert await receipts.erase("nobody", {"m1": datetime.now(UTC)}) == 0
 
 
 async def test_a_turn_is_found(tmp_path: Path) -> None:

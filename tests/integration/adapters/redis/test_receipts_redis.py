@@ -1,16 +1,19 @@
 """Receipts in a real Valkey."""
 
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from hooks.contract import InjectionRequest, Outcome, Reason, Scope
+from hooks.contract import Reason
 from hooks.queue import connect
+from tests.support.receipts import showing
 from tests.support.valkey import forget, running_valkey, sync_redis
+from worker.adapters.redis.erasing import RedisErasures
 from worker.adapters.redis.receipts import (
     BY_TIME_PREFIX,
+    ERASED_TOGETHER,
     FORMER_PREFIX,
     LINE_PREFIX,
     RECEIPT_PREFIX,
@@ -40,9 +43,7 @@ def receipts(redis: Any) -> RedisReceipts:
 
 
 def receipt(number: int, tenant: str = "default") -> Receipt:
-    request = InjectionRequest(session_id="s", message="caf\u00e9 \U0001f600", scope=Scope(tenant=tenant))
-    at = datetime(2026, 1, 1, tzinfo=UTC)
-    return Receipt(id=f"r{number}", at=at, request=request, outcome=Outcome.INJECTED)
+    return showing(number, tenant=tenant)
 
 
 async def test_a_receipt_is_read_as_it_was_written(receipts: RedisReceipts) -> None:
@@ -155,3 +156,42 @@ async def test_unreachable_receipts_are_an_error_with_a_reason() -> None:
             await call
         assert caught.value.reason is Reason.QUEUE_UNAVAILABLE
     await client.aclose()
+
+
+async def test_texts_of_deleted_memories_are_erased_from_what_was_written_before(
+    receipts: RedisReceipts, redis: Any
+) -> None:
+    for number in range(ERASED_TOGETHER + 1):
+        await receipts.write(showing(number, "m1", "m2"))
+    await receipts.write(showing(1, "m1", tenant="other"))
+    before = datetime.now(UTC)
+    assert await receipts.erase("default", {"m1": before, "unknown": before}) == ERASED_TOGETHER + 1
+    left = await receipts.read("default", "r0")
+    assert [(one.id, one.text, one.cue, one.deleted) for one in left.considered] == [
+        ("m1", "", None, True),
+        ("m2", "text of m2", "cue of m2", False),
+    ]
+    assert left.block is None
+    assert b"of m1" not in await redis.get(f"{RECEIPT_PREFIX}default:r{ERASED_TOGETHER}")
+    assert 0 < await redis.ttl(f"{RECEIPT_PREFIX}default:r0") <= 60
+    assert (await receipts.read("other", "r1")).block == "text of m1"
+    assert await receipts.erase("default", {"m1": before}) == 0, "nothing is left to erase"
+    assert await receipts.erase("default", {"m2": before - timedelta(minutes=1)}) == 0, "written later, of another text"
+
+
+async def test_erasures_are_claimed_once_when_they_are_due(redis: Any) -> None:
+    queue, minute, lease = RedisErasures(redis, 60), timedelta(minutes=1), timedelta(minutes=5)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    await queue.put("t:1", ["m1", "m\u00e9", "m3"], now + minute)
+    await queue.put("t:1", ["later"], now + 9 * minute)
+    await queue.cancel("t:1", ["m3"])
+    assert await queue.claim(now, lease, most=9) == []
+    found = await queue.claim(now + minute, lease, most=9)
+    assert sorted((one.tenant, one.id, one.due) for one in found) == [
+        ("t:1", "m1", now + minute),
+        ("t:1", "m\u00e9", now + minute),
+    ]
+    assert await queue.claim(now + minute, lease, most=9) == []
+    await queue.put("t:1", ["m1"], now + 2 * minute)
+    await queue.done(found, now + minute + lease)
+    assert [one.id for one in await queue.claim(now + 8 * minute, lease, most=9)] == ["m1"], "deleted again meanwhile"
