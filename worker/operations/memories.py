@@ -1,6 +1,6 @@
 """Handlers for storing, showing, changing and deleting memories."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -8,6 +8,7 @@ from worker.capture.refusals import Refusals
 from worker.domain.deadline import Deadline
 from worker.domain.deleted import UNDO_S
 from worker.domain.errors import MeeseeksError, NotFound, QueueError
+from worker.domain.memory import Memory
 from worker.domain.operation import AnyHandler
 from worker.ports.state import DeletedMemories, UsageStore
 from worker.store.memories import MemoryService
@@ -81,10 +82,11 @@ class MemoryOperations:
         refused = await self._refusals.refused(request.tenant, request.memories)
         memories = [one for one in request.memories if one.id not in refused]
         report = await self._memories.put(request.tenant, memories, now=self._clock(), mask=request.mask)
+        same, replaced = _repeated(memories)
         return PutResult(
             created=len(report.created),
-            updated=len(report.updated),
-            unchanged=len(report.unchanged),
+            updated=len(report.updated) + replaced,
+            unchanged=len(report.unchanged) + same,
             without_vector=report.without_vector,
             rejected_before=len(request.memories) - len(memories),
         )
@@ -159,3 +161,10 @@ class MemoryOperations:
             related=list(found.related),
             usage=counts_of(counts) if counts else None,
         )
+
+
+def _repeated(memories: Sequence[Memory]) -> tuple[int, int]:
+    """Return how many of these a later one with the same id repeats, and how many it replaces. Pure."""
+    latest = {memory.id: memory for memory in memories}
+    repeats = sum(memory == latest[memory.id] for memory in memories) - len(latest)
+    return repeats, len(memories) - len(latest) - repeats

@@ -46,6 +46,14 @@ def test_a_folder_of_every_format_is_taken_once(cli: CommandLine, tmp_path: Path
     assert (again["created"], again["updated"], again["unchanged"]) == (0, 0, 7)
 
 
+def test_every_entry_is_counted_also_one_that_another_repeats(cli: CommandLine, tmp_path: Path) -> None:
+    corrected = {"id": "m1", "content": "Barge 1 was not sold"}
+    file = written(tmp_path / "a.jsonl", *numbered(2), numbered(1)[0], corrected)
+    done = cli.json("import", str(file))
+    assert (done["created"], done["updated"], done["unchanged"]) == (2, 1, 1)
+    assert cli.json("show", "m1")["memory"]["content"] == corrected["content"]
+
+
 def test_what_is_rejected_is_reported_with_line_and_reason(cli: CommandLine, tmp_path: Path) -> None:
     bad = [f'{{"id": "{n}"}}' for n in range(25)]
     file = written(tmp_path / "a.jsonl", *numbered(2), *bad, "<memory_context>", {"content": SECRET})
