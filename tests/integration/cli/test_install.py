@@ -216,6 +216,18 @@ def test_the_entry_for_mcp_names_the_store_wherever_it_is_started(desk: Desk) ->
     assert entry["args"][:2] == ["--config", str(desk.project / "meeseeks.toml")]
 
 
+@pytest.mark.parametrize("host", FILES)
+def test_uninstalling_one_service_leaves_the_hosts_of_another(desk: Desk, host: str) -> None:
+    other = str(desk.line.folder / "other data")
+    desk.line.ok("--data-dir", other, "install", host, "--user", "ada")
+    before = desk.file(host).read_bytes()
+    left = desk.line.run("setup", "--uninstall", "--yes").output
+    assert desk.file(host).read_bytes() == before
+    assert f"{host} stays connected to {other}" in " ".join(left.split())
+    assert desk.line.json("--data-dir", other, "setup", "--uninstall", "--yes")["disconnected"] == [host]
+    assert not desk.file(host).exists()
+
+
 def test_a_projects_file_names_no_place_of_this_machine(desk: Desk) -> None:
     desk.line.ok("install", "claude-code", "--project")
     assert desk.commands("claude-code", project=True) == {"meeseeks-hook claude-code"}

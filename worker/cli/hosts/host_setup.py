@@ -5,8 +5,9 @@ import shlex
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -30,6 +31,8 @@ PLUGIN = "meeseeks"
 COMMAND = "meeseeks-hook"
 PROGRAM = "meeseeks"
 REDIS_VARIABLE = "MEESEEKS_REDIS_URL"
+FOLDER_VARIABLE = "MEESEEKS_DATA_DIR"
+FOLDER_SET = f"{FOLDER_VARIABLE}="
 CODEX_CONFIG = ".codex/config.toml"
 
 
@@ -73,6 +76,30 @@ def mcp_server(host: HostProfile, file: HostFile) -> Entry:
         return syntax.found(file.read() or syntax.empty, str(file.path)) or {}
     except SettingsError:
         return {}
+
+
+def foreign_folder(host: HostProfile, environment: HostEnvironment, home: Path) -> Path | None:
+    """Return another data folder than `home` that the user's hooks or MCP server of a host name; `None` if none do."""
+    if host.settings is None:
+        return None
+    named = [_folder_of(one.handler) for one in _found_in(environment.target(host.settings, project=False), host)]
+    if not named and host.settings.mcp is not None:
+        named = [_folder_of(mcp_server(host, environment.target(host.settings.mcp, project=False)))]
+    return next((folder for folder in named if folder is not None and folder.resolve() != home.resolve()), None)
+
+
+def _folder_of(entry: Mapping[str, Any]) -> Path | None:
+    """Return the data folder of the service that a hook or MCP server calls; `None` if it does not start a command."""
+    command = entry.get("command")
+    if not isinstance(command, str):
+        return None
+    try:
+        words = [*shlex.split(command), *map(str, entry.get("args", ()))]
+    except (ValueError, TypeError):  # not as we write it
+        return None
+    named = [word.removeprefix(FOLDER_SET) for word in words if word.startswith(FOLDER_SET)]
+    named += [after for word, after in pairwise(words) if word == "--data-dir"]
+    return Path(named[-1]) if named else ServiceSettings().home
 
 
 def plugins(host: HostProfile, environment: HostEnvironment) -> list[str]:
@@ -218,7 +245,7 @@ def command_path(name: str = COMMAND) -> str:
 def _address(service: ServiceSettings) -> dict[str, str]:
     """Return the variables with which the command finds a queue that is not the default one."""
     is_default = service.home == ServiceSettings().home
-    folder = {} if is_default else {"MEESEEKS_DATA_DIR": str(service.home.absolute())}
+    folder = {} if is_default else {FOLDER_VARIABLE: str(service.home.absolute())}
     if service.redis_url is None:
         return folder
     if not service.redis_url.startswith(("redis://", "unix://")):

@@ -24,7 +24,7 @@ from worker.text.counts import counted
 
 from .host_changes import HostChange, plan_install, plan_uninstall
 from .host_doctor import examine_command, examine_host
-from .host_setup import HostEnvironment, handler_kind, mcp_entry, plugins
+from .host_setup import HostEnvironment, foreign_folder, handler_kind, mcp_entry, plugins
 from .notes import Notes, find_notes, import_notes
 from .service_plan import ServicePlan, dismiss, plan_service
 from .traces import missing_folders, remember_folders, remove_traces
@@ -203,8 +203,9 @@ def _usual_ms(found: Sequence[Check]) -> float:
 
 
 def _uninstall(settings: Settings, environment: HostEnvironment, *, yes: bool, everything: bool) -> None:
-    plan = list(_plan_uninstall(environment))
-    home, running, supervisor = settings.service.home, embedded_is_up(settings.service), supervisor_of(settings)
+    home = settings.service.home
+    plan = list(_plan_uninstall(environment, home))
+    running, supervisor = embedded_is_up(settings.service), supervisor_of(settings)
     memories = _memories(settings)
     removes = home.is_dir() and (everything or memories == 0)
     if not wants_json():
@@ -230,8 +231,12 @@ def _uninstall(settings: Settings, environment: HostEnvironment, *, yes: bool, e
         show_verbatim(_kept(kept, memories))
 
 
-def _plan_uninstall(environment: HostEnvironment) -> Iterator[HostChange]:
+def _plan_uninstall(environment: HostEnvironment, home: Path) -> Iterator[HostChange]:
+    """Yield the changes that remove what calls the service on `home`; hosts of another service stay connected."""
     for profile in HOSTS.values():
+        if (other := foreign_folder(profile, environment, home)) is not None:
+            warn(f"{profile.name} stays connected to {other}: meeseeks --data-dir {other} setup --uninstall")
+            continue
         try:
             if profile.settings is not None and (change := plan_uninstall(profile, environment)).changed:
                 yield change
