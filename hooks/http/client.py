@@ -163,22 +163,10 @@ class MeeseeksClient:
             return known
         budget = min(self._timeout, request.deadline_ms / 1000) - (time.monotonic() - started)
         request = request.model_copy(update={"deadline_ms": max(1, int(budget * 1000))})
-        result = _validated(InjectionResult, await self._block_for(request, budget))
+        body = request.model_dump(mode="json", exclude_none=True)
+        result = _validated(InjectionResult, await self._service.ask("POST", "/v1/inject", body, budget=budget))
         know_key(result.block_key)
         return result.model_copy(update={"elapsed_ms": elapsed_ms(started)})
-
-    async def _block_for(self, request: InjectionRequest, budget: float) -> dict[str, Any]:
-        """Ask for a block; unless `strict`, a refused time zone costs no turn, but is left out."""
-        ends = time.monotonic() + budget
-        body = request.model_dump(mode="json", exclude_none=True)
-        try:
-            return await self._service.ask("POST", "/v1/inject", body, budget=budget)
-        except BadRequest:
-            if request.tz is None or self._strict:
-                raise
-        del body["tz"]
-        left = max(0.001, ends - time.monotonic())
-        return await self._service.ask("POST", "/v1/inject", body, budget=left)
 
     async def _event(self, given: SessionEvent | Mapping[str, Any]) -> SessionEventResult:
         event = SessionEvent.model_validate(given)

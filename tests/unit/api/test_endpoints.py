@@ -590,13 +590,12 @@ async def test_readiness_names_the_models_that_still_load(loading: bool, said: d
     assert (answer.status_code, answer.json()) == (200, said)
 
 
-@pytest.mark.parametrize("path", ["/v1/inject", "/v1/recall"])
-async def test_an_unknown_time_zone_is_refused_with_what_to_write(path: str) -> None:
-    body = {"session_id": "s", "message": "m"} if path == "/v1/inject" else {"query": "q"}
+async def test_an_unknown_time_zone_costs_no_turn_and_a_search_says_what_to_write() -> None:
     seen = Recorder(ANSWERS)
     async with calling(make_app(seen)) as client:
-        refused = await client.post(path, json={**body, "tz": "Europe/Zuerich"})
-        taken = await client.post(path, json={**body, "tz": "Europe/Zurich"})
-    assert (refused.status_code, taken.status_code) == (422, 200)
+        injected = await client.post("/v1/inject", json={"session_id": "s", "message": "m", "tz": "Europe/Zuerich"})
+        refused = await client.post("/v1/recall", json={"query": "q", "tz": "Europe/Zuerich"})
+        taken = await client.post("/v1/recall", json={"query": "q", "tz": "Europe/Zurich"})
+    assert (injected.status_code, refused.status_code, taken.status_code) == (200, 422, 200)
     assert "did you mean Europe/Zurich?" in refused.text
-    assert [payload["tz"] for _, payload in seen.asked] == ["Europe/Zurich"]
+    assert [payload["tz"] for _, payload in seen.asked] == ["Europe/Zuerich", "Europe/Zurich"]

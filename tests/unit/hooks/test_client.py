@@ -18,7 +18,7 @@ from hooks.contract.usage import AnswerReport
 from hooks.faults import AccessDenied, BadReply, BadRequest, ClientError, DeadlinePassed, ServiceUnavailable
 from hooks.http.client import FAILURES, PAUSE
 from hooks.http.service import SHORT_PAUSE
-from tests.support.http_double import HttpDouble, Seen, running_http_double
+from tests.support.http_double import HttpDouble, running_http_double
 from tests.support.paths import ROOT
 from tests.support.stack import NOISE_S, free_port
 
@@ -206,20 +206,6 @@ async def test_until_a_date_includes_the_whole_day(client: MeeseeksClient, doubl
     ), "a time without a zone is in that of the request"
     await client.recall("x", until=datetime(2026, 3, 5, 14, tzinfo=timezone(timedelta(hours=2))))
     assert double.seen[1].body["until"] == "2026-03-05T12:00:00Z"
-
-
-async def test_a_refused_time_zone_costs_no_turn_unless_strict(client: MeeseeksClient, double: HttpDouble) -> None:
-    def respond(seen: Seen) -> Any:
-        double.status = 422 if "tz" in seen.body else 200
-        return {"detail": "tz: unknown time zone", "reason": "bad_request"} if "tz" in seen.body else INJECTED
-
-    double.respond = respond
-    result = await client.inject(session_id="s", message="Which glaze did we use?", tz="Europe/Zuerich")
-    assert result.outcome is Outcome.INJECTED
-    assert ["tz" in call.body for call in double.seen] == [True, False]
-    async with MeeseeksClient(double.url, strict=True) as strict:
-        with pytest.raises(BadRequest, match="unknown time zone"):
-            await strict.inject(session_id="s", message="Which glaze did we use?", tz="Europe/Zuerich")
 
 
 async def test_deletion_is_not_retried(client: MeeseeksClient, double: HttpDouble) -> None:

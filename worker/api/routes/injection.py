@@ -7,8 +7,7 @@ from hooks.contract import InjectionRequest, InjectionResult, Outcome, Reason
 from hooks.protocol.wire import ACK_TIMEOUT
 from worker.api.execution import Limit, LimitHeader, OperationExecutor, seconds_left, shortest, tenant_of
 from worker.api.json_bodies import JsonAnswer
-from worker.domain.errors import MeeseeksError, OperationError
-from worker.domain.zones import DEFAULT_ZONE, zone_of
+from worker.domain.errors import MeeseeksError
 from worker.operations.job import reason_of
 from worker.operations.registry import INJECT, RECALL
 from worker.operations.requests import RecallRequest
@@ -36,7 +35,6 @@ def _add_inject(app: FastAPI, executor: OperationExecutor) -> None:
         Failures of the service return a result without a block; only invalid requests are errors. The block's memories
         count as shown once the response has been sent.
         """
-        _check_zone(body.tz)
         limit = shortest(body.deadline_ms, deadline_ms, x_deadline_ms)
         left, ends = seconds_left(request, limit)
         payload = body.model_dump(mode="json", exclude_none=True) | {"deadline_ms": limit}
@@ -50,14 +48,6 @@ def _add_inject(app: FastAPI, executor: OperationExecutor) -> None:
         if executor.counts:
             executor.metrics.injected(InjectionResult.model_validate(answer.body))
         return executor.delivery(answer, ends)
-
-
-def _check_zone(name: str | None) -> None:
-    """Raise `OperationError` for an unknown time zone, with which hooks get an answer and a note instead."""
-    try:
-        zone_of(name or DEFAULT_ZONE)
-    except ValueError as error:
-        raise OperationError(Reason.BAD_REQUEST, f"tz: {error}") from error
 
 
 def _without_block(error: MeeseeksError, body: InjectionRequest) -> InjectionResult:
