@@ -6,13 +6,17 @@ from datetime import UTC
 
 from hooks.contract import BlockFormat, InjectedItem, InjectionResult, ItemSource, Outcome, Reason, Retention
 from hooks.contract.blocks import block_id, nonce_of, own_key
-from worker.domain.ledger import LedgerEntry
+from worker.domain.ledger import LedgerEntry, LedgerView
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Selection, is_superseded
+from worker.text.excerpts import tail
 from worker.text.rendering import RenderedMemory, block, body
 
 from .budget import BlockLimits, fit
 from .duplicates import compact
 from .turn import CandidateOutcome, Conclusion, Turn, outcomes_of, text_of
+
+MOST_SHOWN_CHARS = 4_000
+"""Characters of the parts of a memory that a session is known to have been shown."""
 
 
 def conclude_selection(
@@ -120,21 +124,30 @@ def result_of(turn: Turn, conclusion: Conclusion) -> InjectionResult:
     )
 
 
-def shown_by(turn: Turn, conclusion: Conclusion, number: int, block: str) -> dict[str, LedgerEntry]:
-    """Return the ledger entries to record once `block` is delivered; none for an ephemeral block."""
+def shown_by(turn: Turn, conclusion: Conclusion, view: LedgerView, block: str) -> dict[str, LedgerEntry]:
+    """Return the ledger entries to record once `block` is delivered; none for an ephemeral block.
+
+    Of a long memory that was shown in part before, they keep the earlier parts, too.
+    """
     if turn.retention is Retention.EPHEMERAL:
         return {}
     return {
         line.memory.id: LedgerEntry(
             version=line.memory.version,
-            turn=number,
+            turn=view.turn,
             block_id=block,
-            text=line.text,
+            text=_shown_of(line, view.shown.get(line.memory.id)),
             vector=compact(candidate.vector),
             lasting=turn.retention is Retention.SYSTEM,
         )
         for line, candidate in zip(conclusion.lines, conclusion.chosen, strict=True)
     }
+
+
+def _shown_of(line: RenderedMemory, before: LedgerEntry | None) -> str:
+    if before is None or before.version < line.memory.version or before.text == line.text:
+        return line.text
+    return tail(f"{before.text}\n{line.text}", MOST_SHOWN_CHARS)
 
 
 def _items(conclusion: Conclusion) -> tuple[InjectedItem, ...]:

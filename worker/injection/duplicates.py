@@ -4,7 +4,7 @@ Two memories are duplicates if their folded texts are equal, or if their cosine 
 does not differ (`worker.text.wording`). The newest one stays and takes the best position of its group.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hooks.contract import Retention
 from worker.domain.ledger import LedgerEntry, LedgerView
-from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Vector
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, Vector
 from worker.text.wording import differ
 
 CHAIN_SLACK = 0.06
@@ -50,15 +50,27 @@ def compact(vector: Vector | None) -> bytes | None:
     return levels.tobytes()
 
 
+TellsMore = Callable[[Memory, LedgerEntry], bool]
+"""Says whether a memory that was shown in part has more to tell."""
+
+
+def _whole(_: Memory, __: LedgerEntry) -> bool:
+    return False
+
+
 def deduplicate(
-    candidates: Sequence[Candidate], shown: Mapping[str, LedgerEntry], threshold: float | None = None
+    candidates: Sequence[Candidate],
+    shown: Mapping[str, LedgerEntry],
+    threshold: float | None = None,
+    *,
+    tells_more: TellsMore = _whole,
 ) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
     """Split candidates into new ones and dropped ones.
 
-    A memory that was edited since it was shown has a higher version and counts as new. `threshold` is the least cosine
-    of duplicates; without it, only equal texts are duplicates.
+    A memory that was edited since it was shown has a higher version and counts as new; so does one that `tells_more`.
+    `threshold` is the least cosine of duplicates; without it, only equal texts are duplicates.
     """
-    fresh, dropped = _without_known_ids(candidates, shown)
+    fresh, dropped = _without_known_ids(candidates, shown, tells_more)
     contents = _Contents.of(fresh)
     repeats = _repeats(contents, fresh, shown, threshold)
     dropped += [Dropped(fresh[i], CandidateVerdict.ALREADY_SHOWN, of) for i, of in repeats.items()]
@@ -71,14 +83,14 @@ def deduplicate(
 
 
 def _without_known_ids(
-    candidates: Sequence[Candidate], shown: Mapping[str, LedgerEntry]
+    candidates: Sequence[Candidate], shown: Mapping[str, LedgerEntry], tells_more: TellsMore
 ) -> tuple[list[Candidate], list[Dropped]]:
     fresh: dict[str, Candidate] = {}
     dropped: list[Dropped] = []
     for candidate in candidates:
-        key = candidate.memory.id
-        entry = shown.get(key)
-        if entry is not None and entry.version >= candidate.memory.version:
+        memory = candidate.memory
+        key, entry = memory.id, shown.get(memory.id)
+        if entry is not None and entry.version >= memory.version and not tells_more(memory, entry):
             dropped.append(Dropped(candidate, CandidateVerdict.ALREADY_SHOWN))
         elif key in fresh:
             dropped.append(Dropped(candidate, CandidateVerdict.DUPLICATE, key))

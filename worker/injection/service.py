@@ -32,7 +32,7 @@ from .conclusion import conclude_empty, conclude_selection, result_of, shown_by,
 from .duplicates import deduplicate, still_shown
 from .receipt import receipt_of
 from .strategies import Strategies
-from .turn import Conclusion, Turn, limited, read_turn, text_of
+from .turn import Conclusion, Turn, limited, read_turn, tells_more, text_of
 
 log = structlog.get_logger()
 
@@ -190,7 +190,8 @@ class InjectionService:
     def _fresh(self, turn: Turn, recalled: Recalled, shown: Shown) -> Recalled:
         """Drop what is in the context already and what says the same twice; cut to the pool."""
         with turn.stages("dedup"):
-            fresh, repeated = deduplicate(recalled.candidates, shown, self._duplicate_threshold(turn.config))
+            threshold, more = self._duplicate_threshold(turn.config), partial(tells_more, turn=turn)
+            fresh, repeated = deduplicate(recalled.candidates, shown, threshold, tells_more=more)
         kept, over = within_pool(fresh, turn.config.pool_limit)
         return replace(recalled, candidates=kept, dropped=(*recalled.dropped, *repeated, *over))
 
@@ -227,17 +228,18 @@ class InjectionService:
             result = result_of(turn, conclusion)
             if result.block_id is None or turn.request.dry_run:
                 return self._recorded(turn, conclusion, result)
-            taken = await self._offer(turn, view.turn, conclusion, result, seen)
+            taken = await self._offer(turn, view, conclusion, result, seen)
             if not taken:
                 return self._recorded(turn, conclusion, result, _delivery(turn))
             conclusion = without_taken(turn, conclusion, taken)
         return self._recorded(turn, conclusion, result_of(turn, conclusion))
 
     async def _offer(
-        self, turn: Turn, number: int, conclusion: Conclusion, result: InjectionResult, seen: int | None
+        self, turn: Turn, view: LedgerView, conclusion: Conclusion, result: InjectionResult, seen: int | None
     ) -> frozenset[str]:
         """Offer a result, and return the memories that parallel turns have taken."""
-        shown = shown_by(turn, conclusion, number, result.block_id or "")
+        before = replace(view, shown=dict(_still_shown(turn, view)))
+        shown = shown_by(turn, conclusion, before, result.block_id or "")
         offer = self._parts.ledger.offer
         try:
             async with asyncio.timeout(turn.deadline.within(LEDGER_LIMIT).remaining()):

@@ -6,13 +6,14 @@ from datetime import datetime
 
 from hooks.contract import BlockFormat, Engine, InjectionRequest, Outcome, Reason, Retention
 from worker.domain.deadline import Deadline
-from worker.domain.ledger import LedgerKey, turn_key_of
+from worker.domain.ledger import LedgerEntry, LedgerKey, turn_key_of
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, RecallQuery, Selection, SelectionTask
 from worker.domain.timings import Stages
 from worker.domain.zones import seen_in, zone_of
 from worker.query.focus import focus
 from worker.recall.searches import first_query
 from worker.settings.injection import InjectionConfig
+from worker.text.excerpts import says_more
 from worker.text.rendering import RenderedMemory, attributed, shown_text
 
 
@@ -93,6 +94,13 @@ def text_of(memory: Memory, turn: Turn) -> str:
     config, query = turn.config, turn.query.query
     text = shown_text(memory.content, config.max_item_chars, mask=config.mask_secrets, query=query)
     return attributed(text, memory.scope.user, turn.request.scope.user)
+
+
+def tells_more(memory: Memory, entry: LedgerEntry, turn: Turn) -> bool:
+    """Return whether this turn's part of a long memory says more of what is asked than the part that was shown."""
+    if len(memory.content) <= turn.config.max_item_chars or not entry.text:
+        return False
+    return says_more(text_of(memory, turn), entry.text, turn.query.query)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,16 @@ def excerpt(text: str, limit: int, query: str) -> str:
     return ELLIPSIS + head(text[start:], limit - 2).rstrip() + ELLIPSIS
 
 
+def says_more(text: str, said: str, query: str) -> bool:
+    """Return whether a part of a long text has a word of `query` that the part which was `said` does not have."""
+    now, then = fold(text), fold(said)
+    return any(_has(now, word) and not _has(then, word) for word in _telling(query))
+
+
+def _has(folded: str, word: str) -> bool:
+    return next(_occurrences(folded, word), None) is not None
+
+
 def _best_start(text: str, size: int, query: str) -> int:
     """Return where the best part begins: at a sentence, else at a word; 0 if the beginning is as good."""
     places = _places(fold(text), query)
@@ -105,9 +115,13 @@ def _best_start(text: str, size: int, query: str) -> int:
 
 def _places(folded: str, query: str) -> list[Place]:
     """Return where `folded` has words of the query, in order."""
+    return sorted((place, word) for word in _telling(query) for place in _occurrences(folded, word))
+
+
+def _telling(query: str) -> list[str]:
+    """Return the words of a query that say what it is about."""
     words = [word for word in dict.fromkeys(tokens(query)) if word not in FUNCTION_WORDS][:MOST_WORDS]
-    telling = [word for word in words if len(word) > 1 or not word.isascii()]
-    return sorted((place, word) for word in telling for place in _occurrences(folded, word))
+    return [word for word in words if len(word) > 1 or not word.isascii()]
 
 
 def _occurrences(folded: str, word: str) -> Iterator[int]:

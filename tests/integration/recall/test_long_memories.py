@@ -54,6 +54,16 @@ async def test_search_scores_find_it_and_the_block_shows_the_part(tmp_path: Path
     assert [item.text for item in again.items] == [text], "a repeated turn shows the same part"
 
 
+async def test_another_part_is_shown_when_it_is_asked_for_and_each_part_once(tmp_path: Path) -> None:
+    first = "The kiln in the yard is fired to cone six on Thursdays."
+    async with open_service(tmp_path, strategy="deterministic") as service:
+        await service.put([*OTHERS, fact("long", first + FILLER * 14 + ANSWER)])
+        asked = (QUESTION, "To which cone is the kiln in the yard fired?", QUESTION, "Where is the code of the alarm?")
+        found = [await service.ask(one, turn=str(turn), deadline_ms=20_000) for turn, one in enumerate(asked)]
+    shown = [" ".join(item.text for item in result.items) for result in found]
+    assert [(first in text, ANSWER in text) for text in shown] == [(False, True), (True, False)] + [(False, False)] * 2
+
+
 async def test_the_relevance_model_finds_it(tmp_path: Path) -> None:
     runner = RelevanceProcess(read_relevance_model())
     selector = RelevanceSelector(runner, shared_minilm(), SearchOnlySelector(PROFILE), most_s=20.0)

@@ -7,6 +7,7 @@ import pytest
 
 from hooks.contract import BlockFormat, Engine, InjectionRequest, ItemSource, Outcome, Reason, RenderOptions, Retention
 from worker.domain.deadline import Deadline
+from worker.domain.ledger import LedgerEntry, LedgerView
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, MemoryType, RecallQuery, Selection
 from worker.domain.timings import Stages
 from worker.injection.conclusion import conclude_selection, result_of, shown_by
@@ -108,7 +109,7 @@ def test_a_memory_that_never_fits_is_over_budget() -> None:
 def test_shown_entries_depend_on_retention(retention: Retention, count: int, lasting: bool) -> None:
     now = turn(retention=retention)
     conclusion = conclude_selection(now, Selection((PADLOCK,), Engine.LLM), (), None)
-    shown = shown_by(now, conclusion, 4, "block")
+    shown = shown_by(now, conclusion, LedgerView(turn=4), "block")
     assert len(shown) == count
     for entry in shown.values():
         assert (entry.turn, entry.block_id, entry.lasting) == (4, "block", lasting)
@@ -116,12 +117,21 @@ def test_shown_entries_depend_on_retention(retention: Retention, count: int, las
         assert entry.vector == bytes([95, 127])
 
 
+def test_parts_of_a_memory_that_were_shown_before_stay_known_until_it_is_edited() -> None:
+    now, entry = turn(), LedgerEntry(version=1, turn=1, block_id="first", text="The shed is locked")
+    conclusion = conclude_selection(now, Selection((PADLOCK,), Engine.LLM), (), None)
+    for version, text in ((1, f"The shed is locked\n{PADLOCK.memory.content}"), (0, PADLOCK.memory.content)):
+        view = LedgerView(turn=4, shown={PADLOCK.memory.id: replace(entry, version=version)})
+        (found,) = shown_by(now, conclusion, view, "block").values()
+        assert (found.text, found.turn, found.block_id) == (text, 4, "block")
+
+
 def test_secrets_do_not_reach_the_ledger() -> None:
     secret = Candidate(
         Memory(id="m1", content="Inventory DB: postgres://inv:Tr0ut-9981@db.lan:5432/inv"), 0.5, None, 0.5, 0.5
     )
     now = turn()
-    shown = shown_by(now, conclude_selection(now, Selection((secret,), Engine.LLM), (), None), 1, "block")
+    shown = shown_by(now, conclude_selection(now, Selection((secret,), Engine.LLM), (), None), LedgerView(), "block")
     assert "Tr0ut" not in shown["m1"].text
 
 
