@@ -105,10 +105,34 @@ async def by_http(client: httpx.AsyncClient, secrets: Secrets) -> list[str]:
     prompts = (f"My key is {secrets('prompt')}, where is the deploy key of http?", "why?")
     said += [await client.post("/v1/hooks/claude-code", json={**event, "prompt": prompt}) for prompt in prompts]
     await asyncio.sleep(0.5)
-    said.append(await client.get(f"/v1/receipts/{answer.json()['receipt_id']}"))
+    receipt = f"/v1/receipts/{answer.json()['receipt_id']}"
+    said += [await client.get(receipt), await client.post(f"{receipt}/replay", json={})]
+    said.append(await client.post(f"{receipt}/label", json={"nothing": True}))
+    said += await learned(client, secrets)
+    said.append(await client.delete("/v1/memories/http"))
+    said.append(await client.post("/v1/memories/undo", json={}))
+    assert said[-1].json()["restored"], said[-1].text
     paths = ("/v1/memories", "/v1/receipts", "/v1/memories/http", "/v1/memories/export", "/metrics")
     said += [await client.get(path) for path in paths]
     return [reply.text for reply in said]
+
+
+async def learned(client: httpx.AsyncClient, secrets: Secrets) -> list[httpx.Response]:
+    """Have a message learned as a cue; return the answers."""
+    kept = {"id": "rota", "content": "The harbour rota is kept by Marguerite Delacroix in the Lisbon office"}
+    await client.post("/v1/memories", json={"memory": kept})
+    message = f"Who keeps the harbour rota? I logged in there with {secrets('learned message')} in March"
+    asked = {"session_id": "s2", "turn_id": "1", "message": message}
+    injected = await client.post("/v1/inject", json=asked)
+    told = " ".join(item["text"] for item in injected.json()["items"])
+    answer = f"{told} {secrets('learned answer')}"
+    reported = await client.post("/v1/answers", json={"session_id": "s2", "turn_id": "1", "answer": answer})
+    for _ in range(100):
+        memory = await client.get("/v1/memories/rota")
+        if '"learned"' in memory.text:
+            return [injected, reported, memory]
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"nothing was learned: {reported.text} {memory.text}")
 
 
 async def by_mcp(url: str, secrets: Secrets) -> list[str]:
