@@ -3,6 +3,7 @@
 from contextlib import AsyncExitStack
 from typing import Any
 
+from worker.adapters.redis.capture_texts import RedisCaptureTexts
 from worker.adapters.redis.erasing import RedisErasures
 from worker.operations.lasting import polled
 from worker.ports.state import ReceiptStore
@@ -24,8 +25,7 @@ def open_erasing(
     """
     if redis is None:
         return ReceiptErasing((receipts,), None, utc_now)
-    erasing = ReceiptErasing(
-        (receipts, open_receipts(service, None)), RedisErasures(redis, service.receipt_ttl_s), utc_now
-    )
+    stores = receipts, open_receipts(service, None), RedisCaptureTexts(redis)
+    erasing = ReceiptErasing(stores, RedisErasures(redis, service.receipt_ttl_s), utc_now)
     stack.push_async_callback(polled("erase-receipts", erasing.erase_due, EVERY_S).aclose)
     return erasing

@@ -47,9 +47,17 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
 
 
 def within_size(receipt: Receipt) -> Receipt:
-    """Return the receipt in at most `MOST_BYTES`: with shorter texts, then with fewer of the memories considered."""
+    """Return the receipt in at most `MOST_BYTES`: with shorter texts, then fewer memories considered, then no more."""
     if _size(receipt) <= MOST_BYTES:
         return receipt
+    receipt = _shorter(receipt)
+    while _size(receipt) > MOST_BYTES and receipt.considered:
+        fewer = receipt.considered[: len(receipt.considered) // 2]
+        receipt = receipt.model_copy(update={"considered": fewer})
+    return receipt if _size(receipt) <= MOST_BYTES else _shortest(receipt)
+
+
+def _shorter(receipt: Receipt) -> Receipt:
     request = receipt.request
     recent = tuple(
         one.model_copy(update={"content": ends(one.content, 200, 600)}) for one in request.recent_messages[-6:]
@@ -63,11 +71,16 @@ def within_size(receipt: Receipt) -> Receipt:
         "considered": considered,
         "block": None,
     }
-    receipt = receipt.model_copy(update=shorter)
-    while _size(receipt) > MOST_BYTES and receipt.considered:
-        fewer = receipt.considered[: len(receipt.considered) // 2]
-        receipt = receipt.model_copy(update={"considered": fewer})
-    return receipt
+    return receipt.model_copy(update=shorter)
+
+
+def _shortest(receipt: Receipt) -> Receipt:
+    """Return what explains a request of which nearly everything is too long; it cannot be replayed as it was."""
+    request = receipt.request
+    texts = {"message": ends(request.message, 500, 500), "task_description": None, "recent_messages": ()}
+    notes = tuple(head(note, 500) for note in receipt.notes[:5])
+    short = {"request": request.model_copy(update=texts), "query": head(receipt.query, 500), "notes": notes}
+    return receipt.model_copy(update=short | {"recalls": (), "config": {}})
 
 
 def _size(receipt: Receipt) -> int:

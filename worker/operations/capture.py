@@ -5,6 +5,7 @@ from itertools import chain
 
 from hooks.contract import Reason
 from hooks.contract.capture import CapturedChange, CaptureMode, CaptureRequest, CaptureResult, LeftOutChange
+from worker.capture.deleted_texts import memories_of, without_texts_of
 from worker.capture.model_capture import ModelCapture
 from worker.capture.review import CaptureReview
 from worker.capture.service import Captured, CaptureParts, CaptureService, settle
@@ -50,10 +51,19 @@ class CaptureOperations:
         return result_of(await self._service.capture(source, request.turns, mode))
 
     async def captures(self, request: CapturesRequest, deadline: Deadline) -> CaptureList:
-        return CaptureList(captures=await self._captures.recent(request.tenant, request.limit))
+        found = await self._captures.recent(request.tenant, request.limit)
+        return CaptureList(captures=await self._without_deleted(request.tenant, found))
 
     async def show(self, request: CaptureIdRequest, deadline: Deadline) -> CaptureReceipt:
-        return await self._captures.read(request.tenant, request.id)
+        found = await self._captures.read(request.tenant, request.id)
+        (shown,) = await self._without_deleted(request.tenant, [found])
+        return shown
+
+    async def _without_deleted(self, tenant: str, receipts: Sequence[CaptureReceipt]) -> list[CaptureReceipt]:
+        """Return captures without texts of memories that are no longer stored."""
+        ids = frozenset[str]().union(*map(memories_of, receipts))
+        stored = {memory.id for memory in await self._parts.memories.get(tenant, list(ids))} if ids else set()
+        return [without_texts_of(receipt, ids - stored) for receipt in receipts]
 
     async def undo(self, request: CaptureIdRequest, deadline: Deadline) -> CaptureReceipt:
         return await self._review.undo(request.tenant, request.id)

@@ -73,7 +73,15 @@ class Ledger(Protocol):
         ...
 
 
-class ReceiptStore(Protocol):
+class ErasableTexts(Protocol):
+    """Keeps texts of memories."""
+
+    async def erase(self, tenant: str, gone: Mapping[str, datetime]) -> int:
+        """Remove the texts of deleted memories from what was written until these times; return how much changed."""
+        ...
+
+
+class ReceiptStore(ErasableTexts, Protocol):
     """Keep receipts for a limited time."""
 
     async def write(self, receipt: Receipt) -> None: ...
@@ -98,10 +106,6 @@ class ReceiptStore(Protocol):
 
     async def of_turn(self, turn: TurnOf) -> list[Receipt]:
         """Return the receipts of a turn; several if its id was used for several messages."""
-        ...
-
-    async def erase(self, tenant: str, gone: Mapping[str, datetime]) -> int:
-        """Remove the texts of deleted memories from receipts written until these times; return how many changed."""
         ...
 
 

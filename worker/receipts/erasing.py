@@ -8,7 +8,7 @@ import structlog
 
 from worker.domain.deleted import UNDO_S, Erasure
 from worker.domain.errors import QueueError
-from worker.ports.state import ErasureQueue, ReceiptStore
+from worker.ports.state import ErasableTexts, ErasureQueue
 
 AFTER = timedelta(seconds=UNDO_S)
 IN_PROGRESS = timedelta(minutes=1)
@@ -23,9 +23,12 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ReceiptErasing:
-    """Erases in every place where receipts are kept. Without a `queue`, as in a command, nothing is put off."""
+    """Erases wherever receipts, also those of captures, are kept.
 
-    stores: Sequence[ReceiptStore]
+    Without a `queue`, as in a command, nothing is put off.
+    """
+
+    stores: Sequence[ErasableTexts]
     queue: ErasureQueue | None
     clock: Callable[[], datetime]
 

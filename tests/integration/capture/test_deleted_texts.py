@@ -1,0 +1,83 @@
+"""A captured memory that is deleted leaves the captures, too: hidden at once, and erased when it cannot be restored."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooks.queue import connect
+from tests.support.valkey import forget, sync_redis
+from worker.adapters.redis.capture_texts import RedisCaptureTexts
+from worker.adapters.redis.captures import RECEIPT_PREFIX
+from worker.bootstrap.core import open_core
+from worker.operations.client import OperationClient
+from worker.operations.local_client import LocalOperationClient
+from worker.operations.registry import CAPTURE, CAPTURE_SHOW, CAPTURES, FORGET, UNDO
+from worker.settings.injection import load_settings
+
+NAME = "Mia"
+SAID = ("Remember that my sister Mia lives in Zürich", "Remember that the nightly backup runs at 4")
+AGAIN = "remember that Mia, my sister, lives in Zürich"
+
+
+@pytest.fixture
+async def client(valkey: str, tmp_path: Path) -> AsyncIterator[OperationClient]:
+    settings = load_settings(None, data_dir=tmp_path, log_level="error", model="none")
+    redis = connect(valkey)
+    try:
+        async with open_core(settings, redis=redis) as core:
+            yield LocalOperationClient(core.operations)
+    finally:
+        await redis.aclose()
+        forget(valkey)
+
+
+async def captured(client: OperationClient, session: str, *texts: str) -> dict[str, Any]:
+    turns = [{"role": "user", "text": text, "at": "2026-03-04T09:12:00+01:00"} for text in texts]
+    return await client.call(CAPTURE, {"session_id": session, "turns": turns, "mode": "auto"})
+
+
+def kept(url: str) -> str:
+    with sync_redis(url) as redis:
+        return " ".join(str(json.loads(str(redis.get(key).decode()))) for key in redis.scan_iter(f"{RECEIPT_PREFIX}*"))  # type: ignore[union-attr]
+
+
+async def shown(client: OperationClient, capture: str) -> str:
+    return json.dumps([await client.call(CAPTURE_SHOW, {"id": capture}), await client.call(CAPTURES, {})])
+
+
+async def test_a_deleted_memory_is_hidden_in_captures_and_then_erased(client: OperationClient, valkey: str) -> None:
+    done = await captured(client, "s1", *SAID)
+    (mia,) = [change["id"] for change in done["changes"] if NAME in change["text"]]
+    await captured(client, "s2", AGAIN)
+    capture = done["captures"][0]
+    assert NAME in await shown(client, capture)
+
+    await client.call(FORGET, {"ids": [mia]})
+    assert NAME not in await shown(client, capture)
+    assert "nightly backup" in await shown(client, capture)
+    await client.call(UNDO, {"ids": [mia]})
+    assert NAME in await shown(client, capture), "what was restored is there again"
+
+    await client.call(FORGET, {"ids": [mia], "permanent": True})
+    assert NAME not in kept(valkey)
+    assert "nightly backup" in kept(valkey)
+    assert NAME not in await shown(client, capture)
+
+
+async def test_other_tenants_and_what_was_captured_later_keep_their_texts(client: OperationClient, valkey: str) -> None:
+    done = await captured(client, "s1", *SAID)
+    ids = [change["id"] for change in done["changes"]]
+    redis = connect(valkey)
+    try:
+        texts, now = RedisCaptureTexts(redis), datetime.now(UTC)
+        assert await texts.erase("other", dict.fromkeys(ids, now)) == 0
+        assert await texts.erase("default", dict.fromkeys(ids, now - timedelta(minutes=1))) == 0
+        assert await texts.erase("default", dict.fromkeys(ids, now)) == 1
+        assert await texts.erase("default", dict.fromkeys(ids, now)) == 0
+    finally:
+        await redis.aclose()
+    assert NAME not in kept(valkey)

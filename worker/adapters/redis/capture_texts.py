@@ -1,0 +1,59 @@
+"""Erase the texts of deleted memories from captures in Redis, whose keys `worker.adapters.redis.captures` explains."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from worker.capture.deleted_texts import without_texts_of
+from worker.domain.capture import CaptureReceipt
+
+from .captures import RECEIPT_PREFIX
+from .faults import redis_errors
+
+SCANNED = 1_000
+TIMEOUT_S = 2.0
+
+REPLACE = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')
+return 1
+"""
+"""KEYS: capture. ARGV: what it was, and what it becomes."""
+
+
+class RedisCaptureTexts:
+    """Implement `worker.ports.state.ErasableTexts`. Methods raise `QueueError` within `TIMEOUT_S` seconds per step."""
+
+    def __init__(self, redis: Any) -> None:
+        self._redis = redis
+
+    async def erase(self, tenant: str, gone: Mapping[str, datetime]) -> int:
+        pattern, cursor, erased = f"{RECEIPT_PREFIX}{quote(tenant, safe='')}:*", 0, 0
+        while True:
+            async with redis_errors(TIMEOUT_S):
+                cursor, keys = await self._redis.scan(cursor, match=pattern, count=SCANNED)
+                for key in keys:
+                    erased += await self._erase(key, gone)
+            if cursor == 0:
+                return erased
+
+    async def _erase(self, key: bytes, gone: Mapping[str, datetime]) -> int:
+        stored = await self._redis.get(key)
+        without = _erased(stored, gone) if stored is not None else None
+        return int(without is not None and await self._redis.eval(REPLACE, 1, key, stored, without))
+
+
+def _erased(stored: bytes, gone: Mapping[str, datetime]) -> str | None:
+    """Return a capture without texts of deleted memories; `None` if it has none, or cannot be read."""
+    if not any(to_json(one) in stored for one in gone):
+        return None
+    try:
+        receipt = CaptureReceipt.model_validate_json(stored)
+    except ValidationError:
+        return None
+    erased = without_texts_of(receipt, frozenset(one for one, until in gone.items() if receipt.at <= until))
+    return None if erased == receipt else erased.model_dump_json()
