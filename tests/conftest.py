@@ -19,6 +19,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 settings.register_profile(
     "suite", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("fuzz", settings.get_profile("suite"), max_examples=5_000, derandomize=False)
 settings.load_profile("suite")
 
 MEMORY_DISK = Path("/dev/shm")

@@ -6,10 +6,21 @@ from collections.abc import Mapping
 from worker.domain.memory import MemoryType
 
 _NAMES = {
-    "content": ("text", "memory", "note", "fact", "body", "message", "statement", "data", "description"),
+    "content": (
+        "text",
+        "memory",
+        "note",
+        "fact",
+        "body",
+        "message",
+        "statement",
+        "data",
+        "description",
+        "page_content",
+    ),
     "context": ("title", "subject", "topic", "heading", "section", "name"),
     "type": ("kind", "memory_type", "fact_type"),
-    "created_at": ("created", "date", "timestamp", "time", "created_on", "mentioned_at", "saved_at"),
+    "created_at": ("created", "date", "timestamp", "time", "created_on", "mentioned_at", "saved_at", "create_time"),
     "importance": ("priority", "weight"),
     "entities": ("tags", "labels", "keywords", "names", "categories"),
     "user": ("user_id", "owner"),
@@ -17,10 +28,11 @@ _NAMES = {
     "project": ("project_id", "app_id"),
     "valid_until": ("expires", "expires_at", "expiration_date", "expiry", "expired_at", "valid_to", "invalid_at"),
     "occurred_at": ("happened_at", "event_date", "occurred_start", "valid_at"),
+    "channel": ("channel_id", "channel_name", "room", "room_id"),
     "id": ("uuid",),
 }
 _OWN = (
-    *("superseded_by", "superseded_at", "relations", "scope", "channel", "source", "version", "cues", "evidence"),
+    *("superseded_by", "superseded_at", "relations", "scope", "source", "version", "cues", "evidence"),
     "category",
 )
 

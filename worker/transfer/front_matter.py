@@ -1,6 +1,7 @@
-"""YAML at the top of a Markdown file. It is untrusted: small, shallow and without aliases, or it is not read."""
+"""YAML or TOML at the top of a Markdown file. It is untrusted: small, shallow, without aliases, or it is not read."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,17 @@ import yaml
 from .entries import REST_SKIPPED, Rejected
 from .text import TextLine
 
+CLOSINGS = {"---": ("---", "..."), "+++": ("+++",)}
+"""The lines that end front matter, by the one that opens it: YAML, or TOML."""
+
 MAX_LINES = 200
 MAX_CHARS = 20_000
 MAX_DEPTH = 6
 MAX_VALUES = 500
 
 _WHOSE = re.compile(
-    r"^\s*(?:user|agent|project|owner|scope|visibility|private|access|valid_?until|expir\w*|run_id)\w*\s*:",
+    r"^\s*(?:user|agent|project|owner|scope|visibility|private|access|valid_?until|expir\w*|run_id|session|thread"
+    r"|conversation|channel|room|group_id|team_id)\w*\s*[:=]",
     re.IGNORECASE | re.MULTILINE,
 )
 """Keys that say who may see the notes, or until when they hold."""
@@ -35,15 +40,15 @@ class _Unreadable(Exception):
     """The front matter is too complex or not valid; the message says why."""
 
 
-def front_matter(number: int, lines: Iterator[TextLine]) -> Iterator[FrontMatter | Rejected]:
-    """Read the lines after the opening dashes, up to the closing ones.
+def front_matter(number: int, lines: Iterator[TextLine], opening: str) -> Iterator[FrontMatter | Rejected]:
+    """Read the lines after the `opening` one, up to the closing one.
 
     Front matter that cannot be read is skipped, and the file too if it may say who can see the notes.
     """
     kept: list[str] = []
     fault = "no closing line"
     for line in lines:
-        if line.text.rstrip() in ("---", "..."):
+        if line.text.rstrip() in CLOSINGS[opening]:
             fault = ""
             break
         kept.append(line.text)
@@ -53,7 +58,7 @@ def front_matter(number: int, lines: Iterator[TextLine]) -> Iterator[FrontMatter
     try:
         if fault:
             raise _Unreadable(fault)
-        yield FrontMatter(number, _values(text))
+        yield FrontMatter(number, _values(text) if opening == "---" else _toml_values(text))
     except _Unreadable as error:
         if _WHOSE.search(text):
             yield FrontMatter(number, {}, f"front matter: {error}; it may say who can see these notes; {REST_SKIPPED}")
@@ -74,6 +79,27 @@ def _values(text: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise _Unreadable("must consist of keys and values")
     return {str(key).lower(): value for key, value in values.items()}
+
+
+def _toml_values(text: str) -> dict[str, Any]:
+    if len(text) > MAX_CHARS:
+        raise _Unreadable(f"longer than {MAX_CHARS} characters")
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _Unreadable("not valid TOML") from error
+    return {key.lower(): _texts(value, MAX_DEPTH) for key, value in values.items()}
+
+
+def _texts(value: Any, depth: int) -> Any:
+    """Return a value whose scalars are texts, like those of YAML here. Raise `_Unreadable` if it is nested deeply."""
+    if not isinstance(value, list | dict):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    if depth == 0:
+        raise _Unreadable("nested too deeply")
+    if isinstance(value, list):
+        return [_texts(one, depth - 1) for one in value]
+    return {key: _texts(one, depth - 1) for key, one in value.items()}
 
 
 def _check(text: str) -> None:

@@ -251,6 +251,11 @@ def _take_text(entry: _Entry, key: str, value: Any) -> None:
         entry.note(key, value)
 
 
+def _take_channel(entry: _Entry, key: str, value: Any) -> None:
+    """Read where it was said: without a user, it is told only there."""
+    entry.fields[key] = _one_name(key, value)
+
+
 def _take_id(entry: _Entry, key: str, value: Any) -> None:
     if isinstance(value, str | int) and not isinstance(value, bool) and len(str(value)) <= MAX_KEY_CHARS:
         entry.fields[key] = str(value)
@@ -301,7 +306,7 @@ _READERS: dict[str, Callable[[_Entry, str, Any], None]] = {
     "entities": _take_names,
     "relations": _take_relations,
     "context": _take_text,
-    "channel": _take_text,
+    "channel": _take_channel,
     "source": _take_text,
     "id": _take_id,
     "version": _take_version,

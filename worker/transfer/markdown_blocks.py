@@ -16,7 +16,7 @@ from markdown_it.token import Token
 from hooks.contract.blocks import FRAMES
 
 from .entries import INJECTED_BLOCK, REST_SKIPPED, LeftOut, Noted, Rejected, Remark
-from .front_matter import FrontMatter, front_matter
+from .front_matter import CLOSINGS, FrontMatter, front_matter
 from .markdown_comments import split_comments
 from .text import TextLine
 
@@ -71,8 +71,8 @@ def parts_of(lines: Iterable[TextLine]) -> Iterator[Part]:
     """Parse a Markdown text."""
     rest = iter(lines)
     first = next(rest, None)
-    if first is not None and first.text.rstrip() == "---":
-        for part in front_matter(first.number, rest):
+    if first is not None and (opening := first.text.rstrip()) in CLOSINGS:
+        for part in front_matter(first.number, rest, opening):
             yield part
             if isinstance(part, FrontMatter) and part.fault:
                 return
@@ -196,6 +196,10 @@ class _Parser:
             yield from self._flush()
             yield from self._text(unit, lines)
 
+    def _inside_tags(self, lines: Sequence[TextLine]) -> Iterator[Part]:
+        """Parse what stands between tags, such as a list of rules."""
+        yield from _Parser(headings=list(self.headings)).parts(iter(lines))
+
     def _code(self, unit: "_Unit", lines: Sequence[TextLine]) -> Iterator[Part]:
         text = dedent("\n".join(line.text.rstrip() for line in lines)) if unit.kind == "code_block" else _fenced(lines)
         number, end = lines[0].number, lines[-1].number
@@ -213,6 +217,9 @@ class _Parser:
             kept = [line for line in lines if not _ONLY_TAG.fullmatch(line.text)]
             if not kept:
                 yield LeftOut(lines[0].number, TAG)
+            elif unit.kind == "html" and len(kept) < len(lines):
+                yield from self._inside_tags(kept)
+                return
             text, kind = "\n".join(line.text.strip() for line in kept), BlockKind.PARAGRAPH
         if text.strip():
             self.open = _Open(lines[0].number, kind, [text.strip()], lines[-1].number)

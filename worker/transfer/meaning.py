@@ -10,7 +10,8 @@ from typing import Any
 from .dates import read_time
 from .entries import LeftOut, Rejected, Remark
 
-_CONVERSATION = ("run_id", "session_id", "conversation_id", "thread_id", "chat_id")
+_CONVERSATION = ("run_id", "session_id", "conversation_id", "thread_id", "chat_id", "conversation", "thread", "session")
+_GROUP = ("group_id", "group_ids", "team_id", "team_ids")
 _VISIBILITY = (
     *("visibility", "access", "access_level", "sharing", "audience", "privacy", "acl", "permissions"),
     *("shared_with", "allowed_users", "visible_to", "private", "is_private", "confidential"),
@@ -35,7 +36,7 @@ _PAST = frozenset(
 )
 _EMPTY = ("", "none", "null", "no", "0", "[]", "{}")
 
-KEYS = frozenset((*_CONVERSATION, *_VISIBILITY, *_BEGINS, *_LASTS, *_STATES, *_GONE, *_HOLDS))
+KEYS = frozenset((*_CONVERSATION, *_GROUP, *_VISIBILITY, *_BEGINS, *_LASTS, *_STATES, *_GONE, *_HOLDS))
 """Names that these rules read."""
 
 
@@ -72,13 +73,16 @@ def _of_one_conversation(values: Mapping[str, Any]) -> Remark | None:
 
 
 def _seen_by_others(values: Mapping[str, Any], owned: bool) -> Remark | None:
+    reason = "limits who may see it in a way that a scope cannot express; set user, agent or project instead"
+    group = None if owned else next((key for key in _GROUP if _said(values, key) is not None), None)
+    if group is not None:
+        return Rejected(0, f"{group}: {reason}")
     for key in _VISIBILITY:
         said = _said(values, key, keep_no=key in _NEGATED)
         if said is not None and key in _NEGATED:
             said = "private" if said in ("false", "no", "0") else "public"
         if said is None or said in _EVERYBODY or (owned and said in _OWNER):
             continue
-        reason = "limits who may see it in a way that a scope cannot express; set user, agent or project instead"
         return Rejected(0, f"{key}: {reason}")
     return None
 

@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.domain.cues import Cue, CueOrigin
 from worker.domain.errors import MemoryRejected
+from worker.domain.evidence import Evidence
 from worker.domain.memory import Memory, MemoryScope, MemoryType, Relation
 from worker.text.invisible import is_blank
 from worker.transfer.entries import Remark
@@ -82,6 +84,24 @@ odd_texts = (
     .filter(lambda text: not is_blank(text) and "memory_context" not in text and not text.lower().startswith("lorem"))
 )
 moments = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))
+evidence = st.builds(
+    Evidence,
+    text=words,
+    turns=st.lists(words, max_size=2).map(tuple),
+    said_at=st.none() | moments,
+    session=st.none() | words,
+    host=st.none() | words,
+    capture=words,
+    model=st.none() | words,
+    prompt=st.none() | words,
+)
+cues = st.builds(
+    Cue,
+    text=words.map(lambda text: " ".join(text.split())).filter(bool),
+    origin=st.sampled_from(CueOrigin),
+    prompt=st.none() | words,
+    user=st.none() | words,
+)
 memories = st.builds(
     Memory,
     id=words,
@@ -100,6 +120,8 @@ memories = st.builds(
     channel=st.none() | words,
     source=st.none() | words,
     version=st.integers(1, 99),
+    cues=st.lists(cues, max_size=2, unique_by=lambda cue: cue.text).map(tuple),
+    evidence=st.none() | evidence,
 )
 
 
@@ -189,7 +211,6 @@ pieces = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=60)
 @given(pieces, st.sampled_from(Format))
 def test_no_file_breaks_a_reader(text: str, kind: Format) -> None:
     with stored(text, "x") as source:

@@ -130,6 +130,10 @@ def test_other_words_for_a_type_are_facts_and_said(tmp_path: Path) -> None:
         ({"is_public": False}, Rejected, "is_public"),
         ({"shared_with": ["bo"], "user_id": "ada"}, Rejected, "shared_with"),
         ({"scope": "team"}, Rejected, "scope"),
+        ({"group_id": "harbour"}, Rejected, "group_id"),
+        ({"conversation": "7"}, Rejected, "conversation"),
+        ({"channel": ["a", "b"]}, Rejected, "channel"),
+        ({"metadata": {"room": {"id": 1}}}, Rejected, "channel"),
         ({"scope": {"user": ""}}, Rejected, "scope.user"),
         ({"user": {"a": "b"}}, Rejected, "user"),
         ({"project": ["shop", "web"]}, Rejected, "project"),
@@ -162,6 +166,7 @@ def test_what_limits_a_memory_keeps_its_meaning_or_refuses_it(
         ({"metadata": {"user_id": "ada"}}, "user", "ada"),
         ({"project": "[[Harbour rebuild]]"}, "project", "Harbour rebuild"),
         ({"project": ["shop"]}, "project", "shop"),
+        ({"group_id": "harbour", "user_id": 17}, "user", "17"),
     ],
 )
 def test_what_keeps_its_meaning_is_taken(
@@ -169,6 +174,12 @@ def test_what_keeps_its_meaning_is_taken(
 ) -> None:
     (memory,) = taken(read(tmp_path / "a.jsonl", {"text": "The boat is called Petrel", **values}))
     assert getattr(memory.scope, field) == expected
+
+
+@pytest.mark.parametrize("values", [{"channel": 5}, {"channel_id": "5"}, {"metadata": {"room_id": ["5"]}}])
+def test_where_something_was_said_keeps_its_meaning(tmp_path: Path, values: dict[str, Any]) -> None:
+    (memory,) = taken(read(tmp_path / "a.jsonl", {"text": "The boat is called Petrel", **values}))
+    assert memory.room == "5"
 
 
 def test_values_beside_a_list_limit_all_of_it(tmp_path: Path) -> None:
@@ -186,7 +197,7 @@ def test_texts_in_lists_and_a_single_object_are_memories(tmp_path: Path) -> None
 
 def test_unknown_values_are_reported_and_never_refuse_a_text(tmp_path: Path) -> None:
     odd = {"importance": "high", "created_at": "05/08/2025", "version": "9" * 6000, "entities": 7, "relations": "x"}
-    more = {"colour": "red", "id": ["x"], "channel": 5, "score": 0.3, "metadata": {"mood": "x"}}
+    more = {"colour": "red", "id": ["x"], "score": 0.3, "metadata": {"mood": "x"}}
     entries = read(tmp_path / "a.jsonl", {"content": "Tea at four", **odd, **more})
     (memory,) = taken(entries)
     assert (memory.importance, memory.created_at, memory.entities) == (0.5, NOW, ())
@@ -326,6 +337,7 @@ def test_a_heading_is_context_and_a_type_is_for_its_own_entries(tmp_path: Path) 
         ("user: {a: b}", None, 4),
         ("user: *x", None, 1),
         ("visibility: private", None, 4),
+        ("channel: [ops, web]", None, 4),
     ],
 )
 def test_front_matter_never_changes_who_sees_a_note(
@@ -334,6 +346,37 @@ def test_front_matter_never_changes_who_sees_a_note(
     entries = read(tmp_path / "n.md", f"---\n{front}\n---\n- Needs sign-off\n")
     assert [memory.scope.project for memory in taken(entries)] == ([project] if project else [])
     assert [found for kind, found, _ in told(entries) if kind is Rejected] == ([line] if line else [])
+
+
+@pytest.mark.parametrize(
+    ("front", "texts", "line"),
+    [
+        ('title = "Boat"\nproject = "shop"\ntags = ["sea"]\ndate = 2026-01-31', ["Boat: needs paint"], None),
+        ('project = ["shop", "web"]', [], 4),
+        ("user = ", [], 1),
+        ("mood = ", ["needs paint"], 1),
+        (f"x = {'[' * 3000}", ["needs paint"], 1),
+    ],
+    ids=["read", "two projects", "unclear user", "unclear", "deep"],
+)
+def test_front_matter_in_toml_is_read(tmp_path: Path, front: str, texts: list[str], line: int | None) -> None:
+    entries = read(tmp_path / "n.md", f"+++\n{front}\n+++\n- needs paint\n")
+    assert [memory.content for memory in taken(entries)] == texts
+    assert [found for kind, found, _ in told(entries) if kind is Rejected] == ([line] if line else [])
+    if "date" in front:
+        (memory,) = taken(entries)
+        assert (memory.scope.project, memory.entities) == ("shop", ("sea",))
+        assert memory.created_at == datetime(2026, 1, 31, tzinfo=UTC)
+
+
+def test_a_list_between_tags_is_a_list(tmp_path: Path) -> None:
+    text = "# Rules\n\n<style_rules>\n- Use tabs\n- Quote paths\n  - also in tests\n</style_rules>\n\n- After\n"
+    entries = read(tmp_path / "CLAUDE.md", text)
+    assert [(memory.content, memory.context) for memory in taken(entries)] == [
+        ("Use tabs", "Rules"),
+        ("Quote paths\n  - also in tests", "Rules"),
+        ("After", "Rules"),
+    ]
 
 
 def test_unknown_front_matter_is_reported_once(tmp_path: Path) -> None:
