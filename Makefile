@@ -10,7 +10,7 @@ LOCKED := pyproject.toml requirements/build.txt
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: screenshots help setup run run-local-llm local-llm test fuzz chaos packaging lint contracts types bench ci lock audit clean
+.PHONY: screenshots parallel fuzz-import help setup run run-local-llm local-llm test fuzz chaos packaging lint contracts types bench ci lock audit clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,12 @@ packaging: $(DEV) ## Build both packages, install them into empty environments a
 
 fuzz: $(DEV) ## Fuzz the HTTP API for 15 minutes (FUZZ_SECONDS=... FUZZ_SEED=...)
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-900} $(BIN)/pytest -q tests/e2e/test_http_fuzz.py $(ARGS)
+
+fuzz-import: $(DEV) ## Fuzz the readers of files, and the round trip of exports (5,000 examples of each)
+	@$(BIN)/pytest -q --hypothesis-profile=fuzz tests/unit/transfer/test_round_trip.py $(ARGS)
+
+parallel: $(DEV) ## Change memories from parallel clients in 1,000 trials on each store (PARALLEL_ROUNDS=200)
+	@PARALLEL_ROUNDS=$${PARALLEL_ROUNDS:-200} $(BIN)/pytest -q tests/integration/store/test_parallel_writers.py $(ARGS)
 
 screenshots: $(DEV) ## Take the pictures of the console for the documentation
 	@PYTHONPATH=. $(BIN)/python .ci/console_screenshots.py
