@@ -64,6 +64,14 @@ def test_a_notice_beside_real_words_is_left_out_of_the_query(message: str) -> No
     assert focus(request, CONFIG).query == "Which kiln does Marta use?"
 
 
+def test_the_summary_of_a_compacted_conversation_is_skipped_whole() -> None:
+    begin = "This session is being continued from a previous conversation that ran out of context."
+    request = asked(f"{begin} The conversation is summarized below:\nThe user asked which kiln Marta uses.")
+    assert skip_reason(request, CONFIG) is Reason.HOST_NOTICE
+    assert focus(request, CONFIG).query == ""
+    assert focus(asked(f"What does it mean: '{begin}'?"), CONFIG).query != ""
+
+
 def test_the_words_typed_after_a_command_are_searched_with() -> None:
     request = asked("<command-name>/fix</command-name><command-args>the login of Kingfisher</command-args>")
     assert focus(request, CONFIG).query == "the login of Kingfisher"
