@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, get_args
+from unicodedata import category
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticKnownError
@@ -46,6 +47,9 @@ def refuse_bool_as_number(cls: type[BaseModel], value: object, info: ValidationI
     raise PydanticKnownError(f"{number}_type")  # type: ignore[arg-type]
 
 
+UNSEEN = frozenset({"Cc", "Cf", "Mn", "Zs", "Zl", "Zp"})
+"""Unicode categories of characters of which a name cannot consist."""
+
 Text = Annotated[str, BeforeValidator(clean_text)]
 Key = Annotated[Text, Field(min_length=1, max_length=512)]
 UtcTime = Annotated[datetime, AfterValidator(as_utc)]
@@ -64,9 +68,9 @@ def without_unset(given: object, keep: tuple[str, ...] = ()) -> object:
 
 
 def trimmed_name(value: str) -> str:
-    """Remove whitespace around a name. Raise `ValueError` if nothing is left, which would mean everybody."""
+    """Remove whitespace around a name. Raise `ValueError` if nothing to see is left, which would mean everybody."""
     name = value.strip()
-    if not name:
+    if all(category(character) in UNSEEN for character in name):
         raise ValueError("must not be blank; leave it out instead")
     return name
 

@@ -212,6 +212,8 @@ class _Parser:
 
     def _text(self, unit: "_Unit", lines: Sequence[TextLine]) -> Iterator[Part]:
         if unit.kind == "item":
+            while len(lines) > 1 and _ONLY_TAG.fullmatch(lines[-1].text):
+                lines = lines[:-1]  # a list between tags may end at the closing one
             text, kind = _item_text(unit, lines), BlockKind.ITEM
         else:
             kept = [line for line in lines if not _ONLY_TAG.fullmatch(line.text)]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -271,6 +272,20 @@ def test_a_question_about_a_heading_finds_what_is_under_it(cli: CommandLine, tmp
     cli.ok("import", str(written(tmp_path / "log.md", "# Log", "## Harbour crane", "- Gets a new motor in June")))
     found = cli.json("recall", "harbour crane")["memories"]
     assert [memory["text"] for memory in found] == ["Gets a new motor in June"]
+
+
+def test_an_export_cannot_control_the_terminal_that_shows_it(cli: CommandLine, tmp_path: Path) -> None:
+    titled = {"id": "\x1b]0;t\x07", "content": "Boat \x1b]52;c;AAAA\x07 and \x9b31m red"}
+    cli.ok("import", str(written(tmp_path / "a.jsonl", titled)))
+    assert titled["content"] in cli.ok("export", "--format", "csv"), "what another program reads stays exact"
+    reader, terminal = pty.openpty()
+    line = [sys.executable, "-m", "worker", "--data-dir", str(tmp_path / "data"), "export", "--format", "csv"]
+    subprocess.run(line, stdout=terminal, env=environment(MEESEEKS_EMBEDDER="none"), check=True, timeout=60)
+    os.close(terminal)
+    with os.fdopen(reader, "rb") as screen:
+        shown = screen.read1(100_000).decode()
+    assert "Boat \u241b]52;c;AAAA\u2407 and \ufffd31m red" in shown
+    assert not set(shown) & {"\x1b", "\x07", "\x9b"}
 
 
 def test_a_dash_exports_to_standard_output(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from hooks.contract import InjectionRequest, SessionEvent
+from hooks.contract import InjectionRequest, Scope, SessionEvent
 from hooks.protocol.size import MOST_BYTES, bounded, clipped
 
 OPTIONAL = [name for name in InjectionRequest.model_fields if name not in ("session_id", "message")]
@@ -29,6 +29,17 @@ def test_empty_parts_of_a_scope_count_as_unset_but_an_empty_tenant_does_not() ->
     assert InjectionRequest.model_validate({**GIVEN, "scope": scope}) == InjectionRequest.model_validate(GIVEN)
     with pytest.raises(ValidationError):
         InjectionRequest.model_validate({**GIVEN, "scope": {"tenant": ""}})
+
+
+@pytest.mark.parametrize("name", [" ", "\t\n", "\u200b", "\u00ad \ufeff", "\u034f\u200d", "\x00", "\U000e0041"])
+def test_a_name_of_nothing_to_see_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="must not be blank"):
+        Scope(user=name)
+
+
+@pytest.mark.parametrize("name", ["oscar", "\u0645\u06cc\u200c\u062e", "e\u0301", "\U0001f600", "7", "-"])
+def test_other_names_are_taken(name: str) -> None:
+    assert Scope(user=f" {name}\n").user == name
 
 
 def test_empty_fields_of_an_event_count_as_unset() -> None:

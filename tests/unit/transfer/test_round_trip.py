@@ -25,6 +25,9 @@ from worker.transfer.table import table_head, table_row
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20).filter(
     str.strip
 )
+names = words.map("n{}".format)
+"""Names have something to see."""
+
 ODD = [
     *(
         "<!--",
@@ -116,8 +119,8 @@ memories = st.builds(
     superseded_at=st.none() | moments,
     entities=st.lists(words, max_size=3).map(tuple),
     relations=st.lists(st.builds(Relation, kind=words, target=words), max_size=2).map(tuple),
-    scope=st.builds(MemoryScope, user=st.none() | words, agent=st.none() | words, project=st.none() | words),
-    channel=st.none() | words,
+    scope=st.builds(MemoryScope, user=st.none() | names, agent=st.none() | names, project=st.none() | names),
+    channel=st.none() | names,
     source=st.none() | words,
     version=st.integers(1, 99),
     cues=st.lists(cues, max_size=2, unique_by=lambda cue: cue.text).map(tuple),

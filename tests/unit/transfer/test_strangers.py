@@ -369,8 +369,9 @@ def test_front_matter_in_toml_is_read(tmp_path: Path, front: str, texts: list[st
         assert memory.created_at == datetime(2026, 1, 31, tzinfo=UTC)
 
 
-def test_a_list_between_tags_is_a_list(tmp_path: Path) -> None:
-    text = "# Rules\n\n<style_rules>\n- Use tabs\n- Quote paths\n  - also in tests\n</style_rules>\n\n- After\n"
+@pytest.mark.parametrize("tag", ["rules", "style_rules"])
+def test_a_list_between_tags_is_a_list(tmp_path: Path, tag: str) -> None:
+    text = f"# Rules\n\n<{tag}>\n- Use tabs\n- Quote paths\n  - also in tests\n</{tag}>\n\n- After\n"
     entries = read(tmp_path / "CLAUDE.md", text)
     assert [(memory.content, memory.context) for memory in taken(entries)] == [
         ("Use tabs", "Rules"),

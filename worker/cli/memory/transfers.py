@@ -21,6 +21,7 @@ from worker.operations.bulk import BATCH, OutputFormat, batches, export_pieces, 
 from worker.operations.client import OperationClient
 from worker.settings.atomic_file import replacing
 from worker.settings.injection import Settings
+from worker.text.terminal import for_terminal
 from worker.transfer.entries import REST_SKIPPED, Rejected
 from worker.transfer.formats import Format, Selection, Source, sources
 
@@ -161,7 +162,8 @@ def export_memories(
     """Export all memories of a tenant in a format that `import` reads."""
     settings = settings_of(context)
     if file is None or str(file) == "-":
-        asyncio.run(_export(settings, tenant, wanted, sys.stdout))
+        written = _for_reader if sys.stdout.isatty() else str
+        asyncio.run(_export(settings, tenant, wanted, sys.stdout, written))
         return
     try:
         with replacing(file) as draft:
@@ -173,12 +175,19 @@ def export_memories(
     answer({"exported": count, "file": str(file)}, f"exported: {count}")
 
 
-async def _export(settings: Settings, tenant: str, wanted: OutputFormat, stream: TextIO) -> int:
+def _for_reader(text: str) -> str:
+    """Return a piece of a file as a terminal shows it."""
+    return for_terminal(text.replace("\r\n", "\n"))
+
+
+async def _export(
+    settings: Settings, tenant: str, wanted: OutputFormat, stream: TextIO, written: Callable[[str], str] = str
+) -> int:
     """Write page by page and return the number of memories."""
     async with open_client(settings) as backend:
         count = 0
         async for text, memories in export_pieces(backend, tenant, wanted):
-            await asyncio.to_thread(stream.write, text)
+            await asyncio.to_thread(stream.write, written(text))
             count += memories
     stream.flush()
     return count
