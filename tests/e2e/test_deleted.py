@@ -91,6 +91,7 @@ async def test_nothing_shows_a_deleted_text(
         first = await injected(client, tenant, session)
         assert WORDS in json.dumps(first), "what is looked for below was there"
         assert WORDS in (await receipt_of(client, tenant, first["receipt_id"])).text
+        assert WORDS in (await client.get(f"/v1/sessions/{session}", params={"tenant": tenant})).text
         await forgets(stack, tenant)
         shown = {name: text async for name, text in everything(client, stack, tenant, session, first["receipt_id"])}
     backup = tmp_path / "backup"
@@ -113,6 +114,7 @@ async def everything(client: httpx.AsyncClient, stack: Stack, tenant: str, sessi
     yield "label", (await client.post(f"/v1/receipts/{receipt}/label", json={**where, "nothing": True})).text
     yield "show", (await client.get("/v1/memories/wifi", params=where)).text
     yield "show related", (await client.get("/v1/memories/router", params=where)).text
+    yield "session", (await client.get(f"/v1/sessions/{session}", params=where)).text
     yield "list", (await client.get("/v1/memories", params=where)).text
     yield "recall", (await client.post("/v1/recall", json={"query": QUESTION, "scope": where})).text
     for command in (("export",), ("receipt", receipt), ("receipt",), ("why", receipt), ("list",), ("usage",)):

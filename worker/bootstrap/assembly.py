@@ -120,7 +120,7 @@ async def _assemble(
     states = parts.models.states if parts.models else tuple
     handlers = (
         *InjectionOperations(injection, recall, parts.live.for_agent, utc_now, ledger_key).handlers(),
-        *SessionOperations(SessionService(parts.ledger, parts.live.for_agent)).handlers(),
+        *SessionOperations(SessionService(parts.ledger, parts.live.for_agent), store).handlers(),
         *_memories(service, parts, store, usable),
         *_receipts(service, parts, store, injecting, usable).handlers(),
         *_usage(parts, store).handlers(),
