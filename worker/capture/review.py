@@ -7,6 +7,7 @@ from worker.domain.capture import CaptureReceipt, CaptureState, Change, ChangeKi
 from worker.domain.errors import MemoryRejected, NotFound
 from worker.transfer.entries import changed, derived_id
 
+from .deleted_texts import quoted
 from .fingerprints import refusal_of
 from .nearby import known_as
 from .replacing import pair_refusal, replace, take_back
@@ -20,9 +21,16 @@ class CaptureReview:
         self._parts = parts
 
     async def proposals(self, tenant: str, user: str | None = None) -> list[Proposal]:
-        """Return the proposals that wait, oldest first; with a user, only those of this user."""
+        """Return the proposals that wait, oldest first; with a user, only those of this user.
+
+        One about a stored memory that was deleted meanwhile cannot be accepted, and goes.
+        """
         found = await self._parts.captures.proposals(tenant, self._parts.clock())
-        return [one for one in found if user in (None, one.source.user)]
+        ids = frozenset[str]().union(*map(quoted, found))
+        gone = ids - {memory.id for memory in await self._parts.memories.get(tenant, list(ids))} if ids else ids
+        needless = {one.id for one in found if quoted(one) & gone}
+        await self._parts.captures.take(tenant, needless)
+        return [one for one in found if one.id not in needless and user in (None, one.source.user)]
 
     async def accept(self, tenant: str, proposal_id: str, text: str | None = None) -> tuple[str, Stored]:
         """Store a proposal, with another text if given; return the id of the memory.

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from hooks.queue import connect
+from tests.support.service import as_memory, fact
 from tests.support.valkey import forget, sync_redis
 from worker.adapters.redis.capture_texts import RedisCaptureTexts
-from worker.adapters.redis.captures import RECEIPT_PREFIX
+from worker.adapters.redis.captures import PROPOSALS_PREFIX, RECEIPT_PREFIX, RedisCaptures
 from worker.bootstrap.core import open_core
+from worker.capture.replacing import propose_replacing
 from worker.operations.client import OperationClient
 from worker.operations.local_client import LocalOperationClient
-from worker.operations.registry import CAPTURE, CAPTURE_SHOW, CAPTURES, FORGET, UNDO
+from worker.operations.registry import CAPTURE, CAPTURE_SHOW, CAPTURES, FORGET, PROPOSALS, PUT, UNDO
 from worker.settings.injection import load_settings
+from worker.transfer.fields import to_fields
 
 NAME = "Mia"
 SAID = ("Remember that my sister Mia lives in Zürich", "Remember that the nightly backup runs at 4")
@@ -81,3 +84,25 @@ async def test_other_tenants_and_what_was_captured_later_keep_their_texts(client
     finally:
         await redis.aclose()
     assert NAME not in kept(valkey)
+
+
+@pytest.mark.parametrize("gone", ["old", "new"])
+@pytest.mark.parametrize("permanent", [False, True])
+async def test_a_proposal_about_a_deleted_memory_goes(
+    client: OperationClient, valkey: str, gone: str, permanent: bool
+) -> None:
+    older, newer = as_memory(fact("old", "Mia lives in Bern")), as_memory(fact("new", "Mia lives in Oslo"))
+    await client.call(PUT, {"memories": [to_fields(older), to_fields(newer)]})
+    redis = connect(valkey)
+    try:
+        await propose_replacing(RedisCaptures(redis, 60), "default", "run", datetime.now(UTC), [(newer, older)])
+    finally:
+        await redis.aclose()
+    assert len((await client.call(PROPOSALS, {}))["proposals"]) == 1
+    await client.call(FORGET, {"ids": [gone], "permanent": permanent})
+    with sync_redis(valkey) as waiting:
+        assert bool(waiting.hvals(f"{PROPOSALS_PREFIX}default")) is not permanent
+        if not permanent:
+            assert (await client.call(PROPOSALS, {}))["proposals"] == []
+        assert not waiting.hvals(f"{PROPOSALS_PREFIX}default")
+    assert f"Mia lives in {'Oslo' if gone == 'new' else 'x'}" not in await shown(client, "run")

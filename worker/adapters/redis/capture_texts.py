@@ -8,10 +8,10 @@ from urllib.parse import quote
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from worker.capture.deleted_texts import without_texts_of
-from worker.domain.capture import CaptureReceipt
+from worker.capture.deleted_texts import quoted, without_texts_of
+from worker.domain.capture import CaptureReceipt, Proposal
 
-from .captures import RECEIPT_PREFIX
+from .captures import PROPOSALS_PREFIX, RECEIPT_PREFIX
 from .faults import redis_errors
 
 SCANNED = 1_000
@@ -32,7 +32,8 @@ class RedisCaptureTexts:
         self._redis = redis
 
     async def erase(self, tenant: str, gone: Mapping[str, datetime]) -> int:
-        pattern, cursor, erased = f"{RECEIPT_PREFIX}{quote(tenant, safe='')}:*", 0, 0
+        pattern, cursor = f"{RECEIPT_PREFIX}{quote(tenant, safe='')}:*", 0
+        erased = await self._drop_proposals(PROPOSALS_PREFIX + quote(tenant, safe=""), gone)
         while True:
             async with redis_errors(TIMEOUT_S):
                 cursor, keys = await self._redis.scan(cursor, match=pattern, count=SCANNED)
@@ -40,6 +41,13 @@ class RedisCaptureTexts:
                     erased += await self._erase(key, gone)
             if cursor == 0:
                 return erased
+
+    async def _drop_proposals(self, key: str, gone: Mapping[str, datetime]) -> int:
+        """Remove the proposals that a deleted memory replaces another one, or is replaced."""
+        async with redis_errors(TIMEOUT_S):
+            waiting = [Proposal.model_validate_json(raw) for raw in await self._redis.hvals(key)]
+            ended = [one.id for one in waiting if quoted(one) & gone.keys()]
+            return int(await self._redis.hdel(key, *ended)) if ended else 0
 
     async def _erase(self, key: bytes, gone: Mapping[str, datetime]) -> int:
         stored = await self._redis.get(key)
