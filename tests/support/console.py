@@ -83,10 +83,16 @@ def token_in(page: str) -> str:
     return found[1]
 
 
+def fields_in(page: str) -> dict[str, str]:
+    """Return the fields that every form of a page has."""
+    found = re.findall(r'<input type="hidden" name="(csrf|for_tenant)" value="([^"]*)">', page)
+    return dict(found)
+
+
 async def post(client: httpx.AsyncClient, path: str, page: str = "/sign-in", **fields: Any) -> httpx.Response:
     """Send a form as the page at `page` would."""
     shown = await client.get(page)
-    return await client.post(path, data={"csrf": token_in(shown.text), **fields})
+    return await client.post(path, data={**fields_in(shown.text), **fields})
 
 
 async def sign_in(client: httpx.AsyncClient, token: str) -> None:

@@ -20,12 +20,12 @@ from worker.operations.statuses import status_of
 from .access import AccessControl
 from .errors import PageError
 from .live import LiveRequests
-from .rendering import Renderer, Shown, as_json
+from .rendering import FOR_TENANT, Renderer, Shown, as_json
 from .request_words import row_of
 from .security import FIELD, HEADERS, check_form
 from .static_files import SEGMENT as STATIC
 from .static_files import StaticFiles
-from .visits import JSON, Visit, tenant_of, wants_json, wants_part
+from .visits import JSON, Visit, tenant_of, tenant_shown, text_in, wants_json, wants_part
 
 Handler = Callable[[Visit], Awaitable[Shown | Response]]
 
@@ -64,13 +64,14 @@ class Console:
         """Return the endpoint of a handler."""
 
         async def serve(request: Request) -> Response:
+            visit = None
             try:
                 visit = await self._visit(request)
                 shown = await handler(visit)
             except PageError as error:
-                return self.error(request, error.status, error.detail)
+                return self.error(request, error.status, error.detail, visit)
             except MeeseeksError as error:
-                return self.error(request, status_of(error), str(error))
+                return self.error(request, status_of(error), str(error), visit)
             if isinstance(shown, Response):
                 return shown
             if visit.wants_json:
@@ -84,18 +85,17 @@ class Console:
         form = FormData()
         if request.method == "POST":
             form = await request.form()
-            given = form.get(FIELD)
-            check_form(request, given if isinstance(given, str) else "")
-        return Visit(request, visitor, tenant_of(request, visitor), self.backend, form)
+            check_form(request, text_in(form, FIELD))
+        return Visit(request, visitor, tenant_of(request, visitor, text_in(form, FOR_TENANT)), self.backend, form)
 
-    def error(self, request: Request, status: int, detail: str) -> Response:
-        """Return the page of an error, for htmx only its words."""
+    def error(self, request: Request, status: int, detail: str, visit: Visit | None = None) -> Response:
+        """Return the page of an error, for htmx only its words; `visit` is known if its request could be read."""
         data = ErrorPage(status=status, title=HTTPStatus(status).phrase, detail=detail)
         if wants_json(request):
             return JSONResponse(data.model_dump(), status, HEADERS)
         shown = Shown("error.html", data.title, data, status, part="error_part.html")
         visitor = self.access.caller_of(request.scope)
-        tenant = visitor.tenant or "default"
+        tenant = visit.tenant if visit else tenant_shown(request, visitor)
         return self.renderer.page(shown, request, visitor, tenant, part=wants_part(request))
 
     async def unroutable(self, request: Request, error: Exception) -> Response:

@@ -19,3 +19,9 @@ ENTRIES = (
     Entry("/review", "Review", "v"),
     Entry("/settings", "Settings", "s"),
 )
+
+
+def section_of(path: str) -> str:
+    """Return the page of the head under which a path lies, `/` if there is none."""
+    below = (entry.path for entry in ENTRIES[1:] if path == entry.path or path.startswith(entry.path + "/"))
+    return next(below, "/")

@@ -11,17 +11,21 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import BaseModel
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from . import words
 from .access import Visitor
-from .navigation import ENTRIES
+from .navigation import ENTRIES, section_of
 from .security import BROWSER_COOKIE, FIELD, HEADERS, SESSION_COOKIE, form_token, new_browser
 from .static_files import StaticFiles
 
 TEMPLATES = Path(__file__).parent / "templates"
 TENANT, TENANT_COOKIE = "tenant", "meeseeks_tenant"
+FOR_TENANT = "for_tenant"
+"""Field of every form that changes something: the tenant of its page."""
+
 THEME_COOKIE = "meeseeks_theme"
 THEMES = ("system", "light", "dark")
 YEAR_S = 365 * 86_400
@@ -60,12 +64,17 @@ class Renderer:
         """Return a page, or the part that htmx asked for."""
         browser = request.cookies.get(BROWSER_COOKIE) or new_browser()
         theme = request.cookies.get(THEME_COOKIE, "system")
+        chosen = {} if visitor.tenant else {TENANT: tenant}
+        fields = {FIELD: form_token(browser, request.cookies.get(SESSION_COOKIE, "")), FOR_TENANT: tenant}
         values = {
             "title": shown.title,
             "data": shown.data,
             "path": request.url.path,
-            "query": request.query_params,
-            "hidden": partial(hidden_fields, form_token(browser, request.cookies.get(SESSION_COOKIE, ""))),
+            "here": _here(request),
+            "section": section_of(request.url.path),
+            "query": QueryParams(query_with(request.query_params, **chosen)[1:]),
+            "hidden": partial(hidden_fields, fields),
+            "in_tenant": hidden_fields(chosen),
             "signed_in": SESSION_COOKIE in request.cookies,
             "may_write": visitor.may_write,
             "bound": visitor.tenant is not None,
@@ -77,15 +86,24 @@ class Renderer:
         response = Response(content, shown.status, {**HEADERS, **shown.headers}, "text/html")
         if BROWSER_COOKIE not in request.cookies:
             keep(request, response, BROWSER_COOKIE, browser, YEAR_S)
-        if TENANT in request.query_params and visitor.tenant is None:  # or its links would lead to another tenant
+        works = shown.status < HTTPStatus.BAD_REQUEST
+        if TENANT in request.query_params and visitor.tenant is None and works:  # or its links would lead elsewhere
             keep(request, response, TENANT_COOKIE, tenant, YEAR_S)
         return response
 
 
-def hidden_fields(token: str, **values: str) -> Markup:
-    """Return the hidden fields that each form needs: its token, and further values."""
+def _here(request: Request) -> str:
+    """Return the address of the page, `/` for what a form shows: looking at it again would send nothing."""
+    if request.method != "GET":
+        return "/"
+    query = request.url.query
+    return request.url.path + (f"?{query}" if query else "")
+
+
+def hidden_fields(needed: Mapping[str, str], **values: str) -> Markup:
+    """Return the hidden fields that a form needs, and further ones."""
     field = Markup('<input type="hidden" name="{}" value="{}">')
-    return Markup("").join(field.format(name, value) for name, value in {FIELD: token, **values}.items())
+    return Markup("").join(field.format(name, value) for name, value in {**needed, **values}.items())
 
 
 def as_json(shown: Shown) -> Response:

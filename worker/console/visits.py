@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.datastructures import FormData
 from starlette.requests import Request
+from starlette.responses import Response
 
 from hooks.contract import KeyName
 from worker.domain.operation import Operation
@@ -16,9 +18,10 @@ from worker.settings.saved import Interface
 
 from .access import Visitor
 from .errors import PageError
-from .rendering import TENANT, TENANT_COOKIE
+from .rendering import TENANT, TENANT_COOKIE, redirect
 
 JSON = ".json"
+DEFAULT_TENANT = "default"
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ResultT = TypeVar("ResultT", bound=BaseModel)
@@ -69,8 +72,14 @@ class Visit:
 
     def text(self, name: str) -> str:
         """Return a field of the form without blanks around it, empty if it is missing."""
-        value = self.form.get(name)
-        return value.strip() if isinstance(value, str) else ""
+        return text_in(self.form, name)
+
+    def lead_on(self, path: str) -> Response:
+        """Lead the browser on after a form, in its tenant even if another tab chose another one since."""
+        if self.visitor.tenant is None and self.tenant != _remembered(self.request):
+            page, sign, place = path.partition("#")
+            path = page + ("&" if "?" in page else "?") + urlencode({TENANT: self.tenant}) + sign + place
+        return redirect(path)
 
     @property
     def author(self) -> dict[str, str]:
@@ -93,10 +102,34 @@ def wants_part(request: Request) -> bool:
     return request.headers.get("hx-request") == "true"
 
 
-def tenant_of(request: Request, visitor: Visitor) -> str:
-    """Return the visitor's tenant: the token's, else that of the address, of the cookie, or the default."""
-    chosen = request.query_params.get(TENANT) or request.cookies.get(TENANT_COOKIE) or "default"
-    return visitor.tenant or checked_tenant(chosen)
+def text_in(form: FormData, name: str) -> str:
+    """Return a field of a form without blanks around it, empty if it is missing."""
+    value = form.get(name)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def tenant_of(request: Request, visitor: Visitor, of_form: str = "") -> str:
+    """Return the visitor's tenant: the token's, else that of the form, of the address, of the cookie, or the default.
+
+    The cookie is that of the tab which chose last, so a form names the tenant of its page.
+    """
+    return visitor.tenant or checked_tenant(of_form or request.query_params.get(TENANT) or _remembered(request))
+
+
+def tenant_shown(request: Request, visitor: Visitor) -> str:
+    """Return the visitor's tenant, that of the cookie if the address names none that there can be."""
+    try:
+        return tenant_of(request, visitor)
+    except PageError:
+        return _remembered(request)
+
+
+def _remembered(request: Request) -> str:
+    """Return the tenant of the cookie, the default one if it names none that there can be."""
+    try:
+        return checked_tenant(request.cookies.get(TENANT_COOKIE, ""))
+    except PageError:
+        return DEFAULT_TENANT
 
 
 def checked_tenant(name: str) -> str:

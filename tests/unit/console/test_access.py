@@ -1,5 +1,6 @@
 """Who gets to see pages and to send forms."""
 
+from html import unescape
 from pathlib import Path
 
 import httpx
@@ -10,6 +11,7 @@ from tests.support.console import (
     READING_TOKEN,
     TOKEN,
     browsing,
+    fields_in,
     post,
     sign_in,
     token_in,
@@ -149,6 +151,45 @@ async def test_others_choose_their_tenant() -> None:
         assert ">other" in (await client.get("/?tenant=other")).text, "the address wins"
         assert ">other" in (await client.get("/")).text, "and its links stay there"
         assert (await client.get("/?tenant=" + "x" * 2000)).status_code == 422
+
+
+async def test_an_error_leaves_the_chosen_tenant() -> None:
+    async with browsing(Recorder({})) as client:
+        await post(client, "/tenant", tenant="acme", next="/")
+        for path in ("/memory", "/theme?tenant=other", "/memory?tenant=other", "/?tenant=" + "x" * 2000):
+            assert (await client.get(path)).status_code >= 400
+        assert ">acme" in (await client.get("/memory")).text
+        refused = await client.post("/theme", data={**fields_in((await client.get("/")).text), "theme": "pink"})
+        assert ">acme" in refused.text
+        client.cookies.set("meeseeks_tenant", "x" * 2000, domain="localhost.local")
+        assert ">default" in (await client.get("/")).text, "a cookie that names no tenant counts for nothing"
+
+
+@pytest.mark.parametrize(
+    ("page", "theme_from", "tenant_from"),
+    [
+        ("/memory/new?supersedes=m", "/memory/new?supersedes=m", "/"),
+        ("/memories?q=a+b&tenant=other", "/memories?q=a+b&tenant=other", "/memories"),
+        ("/requests/r1", "/requests/r1", "/requests"),
+    ],
+)
+async def test_the_theme_and_the_tenant_are_changed_where_one_is(page: str, theme_from: str, tenant_from: str) -> None:
+    async with browsing(Recorder({})) as client:
+        menu = (await client.get(page)).text.partition('class="menu"')[2]
+        led = {one: next_of(menu, one) for one in ("/tenant", "/theme")}
+        assert led == {"/theme": theme_from, "/tenant": tenant_from}
+
+
+async def test_after_a_form_the_theme_is_changed_without_sending_it_again() -> None:
+    async with browsing(Recorder({})) as client:
+        page = await post(client, "/theme", theme="pink")
+        assert next_of(page.text, "/theme") == "/"
+
+
+def next_of(page: str, action: str) -> str:
+    """Return where the form with this action leads to."""
+    form = page.partition(f'action="{action}"')[2].partition("</form>")[0]
+    return unescape(form.partition('name="next" value="')[2].partition('"')[0])
 
 
 async def test_a_token_that_only_reads_changes_nothing(tmp_path: Path) -> None:

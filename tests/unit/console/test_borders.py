@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.routing import Route
 
-from tests.support.console import ACME_TOKEN, PROPOSAL, READING_TOKEN, browsing, post, sign_in, with_tokens
+from tests.support.console import ACME_TOKEN, PROPOSAL, READING_TOKEN, browsing, fields_in, post, sign_in, with_tokens
 from tests.support.http import Recorder
 from worker.api.server import HttpServer
 from worker.bootstrap.console import console_pages
@@ -81,6 +81,28 @@ async def test_forms_change_only_the_tenant_of_the_token(tmp_path: Path, path: s
         await sign_in(client, ACME_TOKEN)
         assert (await post(client, path, tenant="other", **fields)).status_code == 303
     assert tenants(recorder) == {"acme"}
+
+
+@pytest.mark.parametrize(("path", "fields"), FORMS)
+async def test_a_form_is_for_the_tenant_of_its_page(path: str, fields: dict[str, Any]) -> None:
+    recorder = Recorder(ANSWERS)
+    async with browsing(recorder) as client:
+        form = fields_in((await client.get("/memories?tenant=acme")).text)
+        await client.get("/memories?tenant=other")  # in another tab
+        recorder.asked.clear()
+        answer = await client.post(path, data={**form, **fields})
+        assert tenants(recorder) == {"acme"}
+        assert "tenant=acme" in answer.headers["location"], "what was changed is shown next"
+
+
+async def test_what_a_page_asks_for_later_is_for_its_tenant() -> None:
+    async with browsing(Recorder(ANSWERS)) as client:
+        await client.get("/?tenant=acme")
+        page = (await client.get("/requests")).text
+        assert "/requests/live?tenant=acme" in page
+        for path in ("/requests", "/memories"):
+            search = (await client.get(path)).text.partition('role="search"')[2].partition("</form>")[0]
+            assert '<input type="hidden" name="tenant" value="acme">' in search
 
 
 @pytest.mark.parametrize(("path", "fields"), FORMS)

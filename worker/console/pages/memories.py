@@ -10,7 +10,7 @@ from hooks.contract import Key, Name, Text
 from worker.console.app import Console
 from worker.console.errors import PageError
 from worker.console.memory_words import MemoryRow, found_row, memory_row, usage_row
-from worker.console.rendering import Shown, redirect
+from worker.console.rendering import Shown
 from worker.console.visits import Visit, checked
 from worker.console.words import in_address
 from worker.domain.memory import MemoryType
@@ -128,12 +128,13 @@ def _chosen(visit: Visit) -> list[str]:
 async def forget(visit: Visit) -> Response:
     ids = _chosen(visit)
     done = await visit.ask(FORGET, {"ids": ids})
-    return redirect("/memories" + ("?" + "&".join(f"undo={in_address(key)}" for key in ids) if done.undo_s else ""))
+    undoing = "?" + "&".join(f"undo={in_address(key)}" for key in ids) if done.undo_s else ""
+    return visit.lead_on("/memories" + undoing)
 
 
 async def undo(visit: Visit) -> Response:
     restored = (await visit.ask(UNDO, {"ids": _chosen(visit)})).restored
-    return redirect(f"/memory?id={in_address(restored[0].id)}" if len(restored) == 1 else "/memories")
+    return visit.lead_on(f"/memory?id={in_address(restored[0].id)}" if len(restored) == 1 else "/memories")
 
 
 class TypeForm(BaseModel):
@@ -146,4 +147,4 @@ async def change_type(visit: Visit) -> Response:
     ids, wanted = _chosen(visit), checked(TypeForm, {"type": visit.text("type")}).type
     for key in ids:
         await visit.ask(UPDATE, {"id": key, "changes": {"type": wanted.value}})
-    return redirect("/memories")
+    return visit.lead_on("/memories")

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from hooks.contract import Key
 from worker.console.app import Console
 from worker.console.errors import PageError
-from worker.console.rendering import Shown, redirect
+from worker.console.rendering import Shown
 from worker.console.visits import Visit
 from worker.console.words import in_address
 from worker.domain.errors import MeeseeksError
@@ -97,10 +97,10 @@ async def save(visit: Visit) -> Shown | Response:
         fields = fields_of(values)
         if memory_id is not None:
             await visit.ask(UPDATE, {"id": memory_id, "changes": fields})
-            return redirect(f"/memory?id={in_address(memory_id)}")
+            return visit.lead_on(f"/memory?id={in_address(memory_id)}")
         relations = [{"kind": "supersedes", "target": supersedes}] if supersedes else []
         stored = await visit.ask(REMEMBER, {"memory": {**_given(fields), "relations": relations}})
-        return redirect(f"/memory?id={in_address(stored.id)}")
+        return visit.lead_on(f"/memory?id={in_address(stored.id)}")
     except MeeseeksError as error:
         if status_of(error) != 422:
             raise

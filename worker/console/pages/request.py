@@ -9,7 +9,7 @@ from starlette.routing import Route
 from hooks.contract import Key
 from worker.console.app import Console
 from worker.console.errors import PageError
-from worker.console.rendering import Shown, redirect
+from worker.console.rendering import Shown
 from worker.console.request_words import (
     DECIDERS,
     CandidateRow,
@@ -185,7 +185,7 @@ async def label(visit: Visit) -> Shown | Response:
         raise PageError(422, "Say of at least one memory what it should have been, or that nothing was to be given.")
     case = await visit.ask(KEEP_CASE, {"id": receipt_id, "labels": labels})
     if visit.wants_json:
-        return redirect(f"/requests/{in_address(receipt_id)}.json")
+        return visit.lead_on(f"/requests/{in_address(receipt_id)}.json")
     receipt = await visit.ask(RECEIPT, {"id": receipt_id})
     return _shown((await page_of(visit, receipt)).model_copy(update={"case": case}))
 

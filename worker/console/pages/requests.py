@@ -86,7 +86,7 @@ async def show(visit: Visit) -> Shown:
 
 def _stream_of(visit: Visit, newest: str) -> str:
     """Return the address of the events that follow what the page shows."""
-    return "/requests/live" + query_with(visit.request.query_params, after=newest)
+    return "/requests/live" + query_with(visit.request.query_params, after=newest, tenant=visit.tenant)
 
 
 def _streaming(console: Console) -> Handler:

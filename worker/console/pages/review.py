@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from hooks.contract import Key, Name, Text
 from worker.console.app import Console
-from worker.console.rendering import Shown, redirect
+from worker.console.rendering import Shown
 from worker.console.visits import Visit
 from worker.domain.capture import ChangeKind, Proposal
 from worker.domain.errors import NotFound
@@ -109,19 +109,19 @@ def _row(proposal: Proposal) -> ProposalRow:
 async def accept(visit: Visit) -> Response:
     decision = visit.posted(Decision)
     await visit.ask(PROPOSAL_ACCEPT, {"id": decision.id, "text": decision.text})
-    return redirect("/review")
+    return visit.lead_on("/review")
 
 
 async def reject(visit: Visit) -> Response:
     await visit.ask(PROPOSAL_REJECT, {"id": visit.posted(Decision).id})
-    return redirect("/review")
+    return visit.lead_on("/review")
 
 
 async def start_upkeep(visit: Visit) -> Response:
     await visit.ask(UPKEEP, {"apply": visit.text("apply") == "true"})
-    return redirect("/review#upkeep")
+    return visit.lead_on("/review#upkeep")
 
 
 async def undo_upkeep(visit: Visit) -> Response:
     await visit.ask(UPKEEP_UNDO, {"id": visit.posted(RunId).id}, budget=UNDO_S)
-    return redirect("/review#upkeep")
+    return visit.lead_on("/review#upkeep")
