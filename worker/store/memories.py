@@ -24,7 +24,7 @@ from worker.transfer.entries import changed, check_content
 
 from .cue_checks import CueChecks
 from .originals import redirected, with_new_relations
-from .superseding import reopened_if_extended, targets_of, without
+from .superseding import in_room, reopened_if_extended, targets_of, without
 from .writing import Change, MemoryWriter, StoreReport, pointing
 
 MOST_STEPS = 100
@@ -91,9 +91,14 @@ class MemoryService:
         return await writer.save(await _changes(writer, given, now, keep_same=keep_same))
 
     async def remember(self, tenant: str, memory: Memory, *, now: datetime | None, keep_same: bool) -> StoreReport:
-        """Store one memory like `put`; raise `MemoryRejected` if it would supersede one that more people see."""
+        """Store one memory like `put`, in the channel of what it replaces.
+
+        Raise `MemoryRejected` if it would supersede one that more people see.
+        """
         given = _masked(memory) if self._mask else memory
         check_content(given)
+        if replaced := targets_of(given):
+            given = in_room(given, await self.get(tenant, replaced))
         writer = self._writer(tenant)
         return await writer.save(await _changes(writer, [given], now, keep_same=keep_same), strict=True)
 

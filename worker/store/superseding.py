@@ -74,6 +74,20 @@ def check_scopes(memory: Memory, linked: Iterable[Memory]) -> None:
             raise MemoryRejected(_narrower(other.id, memory.id))
 
 
+def in_room(memory: Memory, replaced: Iterable[Memory]) -> Memory:
+    """Return the memory in the channel of those that it replaces, unless it names one or belongs to a user.
+
+    What was said in a channel is not told elsewhere because somebody writes it anew. Raise `MemoryRejected` if those
+    that it replaces are not all of one channel.
+    """
+    rooms = {one.room for one in replaced}
+    if "channel" in memory.model_fields_set or memory.scope.user is not None or rooms <= {None}:
+        return memory
+    if len(rooms) > 1:
+        raise MemoryRejected("channel: it replaces memories of different channels; name the one that it belongs to")
+    return memory.model_copy(update={"channel": rooms.pop()})
+
+
 def _narrower(successor: str, target: str) -> str:
     return (
         f"scope: {target!r} is seen by others who do not see {successor!r}, so {successor!r} cannot supersede it; give"

@@ -244,3 +244,12 @@ async def test_secrets_are_masked_before_they_are_stored_when_that_is_asked_for(
         assert masked.updated == ("m1",)
         assert (await one(service, "m1")).content == "The door's password: [masked]"
         assert (await service.memory_service.put("t1", [secret], mask=True)).unchanged == ("m1",)
+
+
+async def test_what_replaces_a_memory_of_a_channel_is_told_only_there(tmp_path: Path) -> None:
+    async with open_service(tmp_path, embedder=HashingEmbedder()) as service:
+        await put(service, fact("m1", "The board meets on Monday", channel="board"))
+        again = Memory(id="m2", content="The board meets on Friday", relations=UPDATES_M1)
+        await service.memory_service.remember("t1", again, now=NOW, keep_same=False)
+        assert (await one(service, "m2")).channel == "board"
+        assert (await one(service, "m1")).superseded_by == "m2"

@@ -6,7 +6,7 @@ import pytest
 
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
-from worker.store.superseding import check_scopes, superseded
+from worker.store.superseding import check_scopes, in_room, superseded
 
 OSCAR, HANA = {"user": "oscar"}, {"user": "hana"}
 
@@ -46,3 +46,27 @@ def test_other_relations_and_unrelated_memories_are_free() -> None:
     others = [memory("old"), memory("elsewhere", scope=HANA)]
     check_scopes(about, others)
     assert [superseded(other, [about]).superseded_by for other in others] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "channel"),
+    [
+        ({}, [{"channel": "board"}], "board"),
+        ({}, [{"channel": "board"}, {"channel": "board"}], "board"),
+        ({"channel": "all-hands"}, [{"channel": "board"}], "all-hands"),
+        ({"channel": None}, [{"channel": "board"}], None),
+        ({"scope": OSCAR}, [{"channel": "board"}], None),
+        ({}, [{"channel": "board", "scope": OSCAR}], None),
+        ({}, [{}], None),
+        ({}, [], None),
+    ],
+)
+def test_what_replaces_something_said_in_a_channel_stays_there(
+    new: dict[str, Any], old: list[dict[str, Any]], channel: str | None
+) -> None:
+    assert in_room(memory("new", **new), [memory("old", **one) for one in old]).channel == channel
+
+
+def test_a_channel_has_to_be_named_if_there_are_several() -> None:
+    with pytest.raises(MemoryRejected, match="different channels; name the one"):
+        in_room(memory("new"), [memory("one", channel="board"), memory("two")])
