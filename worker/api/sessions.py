@@ -10,7 +10,8 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
+
+from starlette.requests import cookie_parser
 
 from .rate_limit import RateLimit
 from .tokens import Client, Tokens
@@ -62,12 +63,7 @@ def _signature(digest: bytes, signed: str) -> str:
 
 
 def _cookie(headers: Sequence[tuple[bytes, bytes]]) -> str:
-    jar: SimpleCookie = SimpleCookie()
-    for name, given in headers:
-        if name == b"cookie":
-            try:
-                jar.load(given.decode("ascii", "replace"))
-            except CookieError:
-                return ""
-    value: str = jar[COOKIE].value if COOKIE in jar else ""
+    """Return the cookie of the session, as browsers send it beside cookies of other services on this host."""
+    given = "; ".join(value.decode("latin-1") for name, value in headers if name == b"cookie")
+    value = cookie_parser(given).get(COOKIE, "")
     return value if value.isascii() else ""

@@ -18,6 +18,9 @@ SHORTEST = 16
 _OPTION = re.compile(r"(?:^|\s+)(?:role=read-only|name=(?P<name>\S{1,80}))$")
 """What may end the line of a token: that it may only read, and the name of whoever has it."""
 
+_LIKE_AN_OPTION = re.compile(r"role\s*[=:]|(?:^|\s)(?:name\s*[=:]|read[-_ ]?only$)", re.IGNORECASE)
+"""What looks like an option: taken for the name of a tenant, it would make a token that may write."""
+
 
 @dataclass(frozen=True, slots=True)
 class Client:
@@ -85,16 +88,19 @@ def _file_tokens(path: Path) -> Iterator[Token]:
     for number, line in enumerate(lines, 1):
         words = line.split(maxsplit=1)
         if words and not words[0].startswith("#"):
-            bound, name, may_write = _options(words[1] if len(words) > 1 else "")
+            place = f"service.http_token_file: {path}:{number}"
+            bound, name, may_write = _options(words[1] if len(words) > 1 else "", place)
             caller = Client(f"token {number}", bound or None, may_write, name or f"token {number}")
-            yield _token(words[0], caller, f"service.http_token_file: {path}:{number}")
+            yield _token(words[0], caller, place)
 
 
-def _options(rest: str) -> tuple[str, str | None, bool]:
+def _options(rest: str, place: str) -> tuple[str, str | None, bool]:
     """Return what follows a token: the tenant it is limited to, its name, and whether it may write."""
     rest, name, may_write = rest.strip(), None, True
     while found := _OPTION.search(rest):
         rest, name, may_write = rest[: found.start()], found["name"] or name, may_write and bool(found["name"])
+    if _LIKE_AN_OPTION.search(rest):
+        raise SettingsError(f"{place}: unknown option; end the line with role=read-only, name=NAME or the tenant")
     return rest, name, may_write
 
 

@@ -22,6 +22,7 @@ from worker.api.sessions import ATTEMPTS_PER_MINUTE, COOKIE, Sessions
 from worker.api.tokens import Client, Tokens, read_tokens
 from worker.console.pages.browser import own_path
 from worker.console.security import POLICY
+from worker.domain.errors import SettingsError
 from worker.settings.service import ServiceSettings
 
 
@@ -233,6 +234,29 @@ def test_lines_of_the_token_file_may_end_with_a_name_and_a_role(tmp_path: Path) 
     ]
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "role=readonly",
+        "acme role=read_only",
+        "acme role = read-only",
+        "acme Role=read-only",
+        "role=read-only acme",
+        "acmerole=read-only",
+        "acme read-only",
+        "role=admin",
+        "role:read-only",
+        "acme name = hana",
+    ],
+)
+def test_a_misspelt_option_is_no_tenant(tmp_path: Path, rest: str) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"0123456789abcdef {rest}\n", encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"tokens:1: unknown option; end the line with role=read-only") as raised:
+        read_tokens(ServiceSettings(http_token_file=file))
+    assert "0123456789abcdef" not in str(raised.value)
+
+
 def a_session(tokens: Tokens, clock: list[float]) -> tuple[Sessions, list[tuple[bytes, bytes]]]:
     sessions = Sessions(tokens, clock=lambda: clock[0])
     cookie, _ = sessions.begin("0123456789abcdef", "somewhere")
@@ -247,6 +271,13 @@ def test_a_session_ends_in_time_and_with_its_token() -> None:
     assert Sessions(read_tokens(ServiceSettings(http_token="another-token-16")), lambda: 1000.0).caller(headers) is None
     clock[0] += sessions.lasts_s + 1
     assert sessions.caller(headers) is None
+
+
+@pytest.mark.parametrize("other", [b"prefs={a:1}", b"name=M\xfcller", b"a b=c", b'open="quote', b"=", b"x[]=1", b"; ;"])
+def test_cookies_of_other_services_do_not_end_a_session(other: bytes) -> None:
+    sessions, [(name, own)] = a_session(read_tokens(ServiceSettings(http_token="0123456789abcdef")), [1000.0])
+    for headers in ([(name, other + b"; " + own)], [(name, own + b"; " + other)], [(name, other), (name, own)]):
+        assert sessions.caller(headers) == Client("token")
 
 
 @pytest.mark.parametrize("change", [(b"1", b"2"), (b".", b""), (COOKIE.encode(), b"other"), (b"=", b"=\xff")])
