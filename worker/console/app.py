@@ -72,6 +72,8 @@ class Console:
                 return self.error(request, error.status, error.detail, visit)
             except MeeseeksError as error:
                 return self.error(request, status_of(error), str(error), visit)
+            finally:
+                await request.close()  # uploaded files
             if isinstance(shown, Response):
                 return shown
             if visit.wants_json:

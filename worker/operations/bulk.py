@@ -28,6 +28,14 @@ class OutputFormat(StrEnum):
     CSV = "csv"
 
 
+MEDIA_TYPES = {
+    OutputFormat.JSONL: "application/jsonl",
+    OutputFormat.MARKDOWN: "text/markdown",
+    OutputFormat.CSV: "text/csv",
+}
+SUFFIXES = {OutputFormat.JSONL: "jsonl", OutputFormat.MARKDOWN: "md", OutputFormat.CSV: "csv"}
+
+
 def batches(memories: Iterable[Memory], size: int) -> Iterator[list[Memory]]:
     """Split the memories into lists of at most `size`."""
     remaining = iter(memories)
@@ -68,6 +76,22 @@ async def export_pieces(
     yield (table_head() if output_format is OutputFormat.CSV else ""), 0
     async for page in pages(client, tenant):
         yield "".join(map(write, page)), len(page)
+
+
+async def exported(client: OperationClient, tenant: str, output_format: OutputFormat) -> AsyncIterator[bytes]:
+    """Return the bytes of an export; the store is asked first, so that its errors precede an answer."""
+    pieces, first = export_pieces(client, tenant, output_format), ""
+    async for piece, memories in pieces:
+        first += piece
+        if memories:
+            break
+    return _encoded(first, pieces)
+
+
+async def _encoded(first: str, pieces: AsyncIterator[tuple[str, int]]) -> AsyncIterator[bytes]:
+    yield first.encode("utf-8")
+    async for piece, _ in pieces:
+        yield piece.encode("utf-8")
 
 
 async def _markdown(client: OperationClient, tenant: str) -> AsyncIterator[tuple[str, int]]:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +15,7 @@ from worker.api.access import IMPORT
 from worker.api.execution import ClientGone, OperationExecutor, Tenant, has_left, tenant_of
 from worker.api.json_bodies import JsonAnswer, unsupported
 from worker.api.problems import Problem, problem_of
-from worker.operations.bulk import OutputFormat, export_pieces
+from worker.operations.bulk import MEDIA_TYPES, SUFFIXES, OutputFormat, exported
 from worker.operations.importing import FileImport, ImportReport, ImportStopped, UnclearFormat
 from worker.transfer.formats import Format
 
@@ -33,12 +32,6 @@ FORMATS: dict[str, Format | None] = {
     "application/octet-stream": None,
 }
 """Formats by Content-Type; `None` detects the format from the content."""
-
-MEDIA_TYPES = {
-    OutputFormat.JSONL: "application/jsonl",
-    OutputFormat.MARKDOWN: "text/markdown",
-    OutputFormat.CSV: "text/csv",
-}
 
 FILE = {
     "requestBody": {
@@ -126,26 +119,6 @@ def _add_export(app: FastAPI, executor: OperationExecutor) -> None:
         ] = OutputFormat.JSONL,
     ) -> Response:
         """Export all memories of a tenant as a file that can be imported again."""
-        pieces = export_pieces(executor.backend, tenant_of(request, tenant), output_format)
-        first = await _read_first(pieces)
-        headers = {"Content-Disposition": f'attachment; filename="memories.{_SUFFIXES[output_format]}"'}
-        return StreamingResponse(_texts(first, pieces), headers=headers, media_type=MEDIA_TYPES[output_format])
-
-
-_SUFFIXES = {OutputFormat.JSONL: "jsonl", OutputFormat.MARKDOWN: "md", OutputFormat.CSV: "csv"}
-
-
-async def _read_first(pieces: AsyncIterator[tuple[str, int]]) -> str:
-    """Return the pieces up to the first memory, so that errors of the store precede the response."""
-    text = ""
-    async for piece, memories in pieces:
-        text += piece
-        if memories:
-            break
-    return text
-
-
-async def _texts(first: str, pieces: AsyncIterator[tuple[str, int]]) -> AsyncIterator[bytes]:
-    yield first.encode("utf-8")
-    async for piece, _ in pieces:
-        yield piece.encode("utf-8")
+        headers = {"Content-Disposition": f'attachment; filename="memories.{SUFFIXES[output_format]}"'}
+        content = await exported(executor.backend, tenant_of(request, tenant), output_format)
+        return StreamingResponse(content, headers=headers, media_type=MEDIA_TYPES[output_format])

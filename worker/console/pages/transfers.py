@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -17,20 +16,13 @@ from worker.console.memory_words import MemoryRow, memory_row
 from worker.console.rendering import Shown
 from worker.console.security import HEADERS
 from worker.console.visits import Visit, checked
-from worker.operations.bulk import OutputFormat, export_pieces
+from worker.operations.bulk import MEDIA_TYPES, SUFFIXES, OutputFormat, exported
 from worker.operations.importing import FileImport, ImportReport, ImportStopped, RejectedEntry, UnclearFormat
 
 IMPORT = "/memories/import"
 
 SHOWN = 200
 """Memories and remarks of a file that the page shows."""
-
-MEDIA_TYPES = {
-    OutputFormat.JSONL: "application/jsonl",
-    OutputFormat.MARKDOWN: "text/markdown",
-    OutputFormat.CSV: "text/csv",
-}
-SUFFIXES = {OutputFormat.JSONL: "jsonl", OutputFormat.MARKDOWN: "md", OutputFormat.CSV: "csv"}
 
 
 class ImportedFile(BaseModel):
@@ -111,7 +103,12 @@ def _spooled(upload: UploadFile) -> Path:
 
 def _file(name: str, report: ImportReport) -> ImportedFile:
     remarks = [*report.rejected, *report.left_out, *report.notes]
-    counts = {"created": report.created, "updated": report.updated, "unchanged": report.unchanged}
+    counts = {
+        "created": report.created,
+        "updated": report.updated,
+        "unchanged": report.unchanged,
+        "not stored again, as they were rejected or deleted before": report.rejected_before,
+    }
     return ImportedFile(
         name=name,
         stored={key: count for key, count in counts.items() if count},
@@ -125,12 +122,6 @@ def _file(name: str, report: ImportReport) -> ImportedFile:
 async def export(visit: Visit) -> Response:
     """Stream a file with all memories of the tenant."""
     wanted = checked(ExportQuery, dict(visit.request.query_params)).format
-    name = f'attachment; filename="memories.{SUFFIXES[wanted]}"'
-    pieces = export_pieces(visit.backend, visit.tenant, wanted)
-    headers = {**HEADERS, "Content-Disposition": name}
-    return StreamingResponse(_encoded(pieces), headers=headers, media_type=MEDIA_TYPES[wanted])
-
-
-async def _encoded(pieces: AsyncIterator[tuple[str, int]]) -> AsyncIterator[bytes]:
-    async for piece, _ in pieces:
-        yield piece.encode("utf-8")
+    content = await exported(visit.backend, visit.tenant, wanted)
+    headers = {**HEADERS, "Content-Disposition": f'attachment; filename="memories.{SUFFIXES[wanted]}"'}
+    return StreamingResponse(content, headers=headers, media_type=MEDIA_TYPES[wanted])
