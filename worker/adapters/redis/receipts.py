@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from math import ceil, inf
 from typing import Any
 from urllib.parse import quote
 
@@ -39,6 +40,9 @@ ERASED_TOGETHER = 50
 STEP_S = 0.001
 """Seconds between receipts of a former version whose times say nothing, so that they keep their order."""
 
+LOOK_AGAIN_S = 60.0
+"""Seconds after which the list of a former version is looked for again."""
+
 TIMEOUT_S = 2.0
 
 
@@ -51,10 +55,13 @@ class RedisReceipts:
     def __init__(self, redis: Any, ttl_s: int) -> None:
         self._redis = redis
         self._ttl_s = ttl_s
+        self._look_again: dict[str, float] = {}
 
     async def write(self, receipt: Receipt) -> None:
         async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
-            self._queue_write(pipe, receipt, time.time())
+            key = _key(RECEIPT_PREFIX, receipt.request.scope.tenant, receipt.id)
+            pipe.set(key, receipt.model_dump_json(), ex=self._ttl_s)
+            self._queue_listing(pipe, receipt, time.time())
             turn = _turn_key(turn_of(receipt.request))
             pipe.lrem(turn, 1, receipt.id)
             pipe.lpush(turn, receipt.id)
@@ -62,13 +69,13 @@ class RedisReceipts:
             pipe.expire(turn, self._ttl_s)
             await pipe.execute()
 
-    def _queue_write(self, pipe: Any, receipt: Receipt, written: float) -> None:
-        tenant = receipt.request.scope.tenant
-        listing = _key(BY_TIME_PREFIX, tenant)
-        pipe.set(_key(RECEIPT_PREFIX, tenant, receipt.id), receipt.model_dump_json(), ex=self._ttl_s)
-        pipe.set(_key(LINE_PREFIX, tenant, receipt.id), summary_of(receipt).model_dump_json(), ex=self._ttl_s)
+    def _queue_listing(self, pipe: Any, receipt: Receipt, written: float) -> None:
+        """List a receipt for as long as it is kept, which began when it was written."""
+        tenant, now = receipt.request.scope.tenant, time.time()
+        listing, left_s = _key(BY_TIME_PREFIX, tenant), max(1, ceil(written + self._ttl_s - now))
+        pipe.set(_key(LINE_PREFIX, tenant, receipt.id), summary_of(receipt).model_dump_json(), ex=left_s)
         pipe.zadd(listing, {receipt.id: written})
-        pipe.zremrangebyscore(listing, "-inf", time.time() - self._ttl_s)
+        pipe.zremrangebyscore(listing, "-inf", now - self._ttl_s)
         pipe.expire(listing, self._ttl_s)
 
     async def read(self, tenant: str, receipt_id: str) -> Receipt:
@@ -159,15 +166,19 @@ class RedisReceipts:
         return int(await self._redis.zcount(listing, written, "+inf") if rank is None else rank + 1)
 
     async def _take_over(self, tenant: str) -> None:
-        """Move the list of a former version into the one by time."""
+        """Move the list of a former version into the one by time. One that still runs may go on with it for a while."""
+        now = time.monotonic()
+        if now < self._look_again.get(tenant, -inf):
+            return
         former = FORMER_PREFIX + quote(tenant, safe="")
         ids = [raw.decode() for raw in await self._redis.lrange(former, 0, -1)]
         if not ids:
+            self._look_again[tenant] = now + LOOK_AGAIN_S
             return
         async with self._redis.pipeline(transaction=True) as pipe:
             oldest = time.time() - self._ttl_s + 1
             for place, receipt in enumerate(reversed(await self._read(tenant, ids))):
-                self._queue_write(pipe, receipt, max(receipt.at.timestamp(), oldest + place * STEP_S))
+                self._queue_listing(pipe, receipt, max(receipt.at.timestamp(), oldest + place * STEP_S))
             pipe.delete(former)
             await pipe.execute()
 

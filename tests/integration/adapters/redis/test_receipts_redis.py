@@ -119,6 +119,20 @@ async def test_what_a_former_version_listed_is_taken_over(receipts: RedisReceipt
     assert not await redis.exists(f"{FORMER_PREFIX}default")
 
 
+async def test_what_is_taken_over_is_kept_no_longer_and_looked_for_once(receipts: RedisReceipts, redis: Any) -> None:
+    await receipts.write(receipt(1).model_copy(update={"at": datetime.now(UTC) - timedelta(seconds=40)}))
+    await redis.delete(f"{BY_TIME_PREFIX}default", f"{LINE_PREFIX}default:r1")
+    await redis.expire(f"{RECEIPT_PREFIX}default:r1", 20)
+    await redis.lpush(f"{FORMER_PREFIX}default", "r1")
+    assert [one.id for one in (await receipts.summaries("default", 9)).summaries] == ["r1"]
+    assert await redis.ttl(f"{RECEIPT_PREFIX}default:r1") <= 20
+    assert 0 < await redis.ttl(f"{LINE_PREFIX}default:r1") <= 20
+    before = (await redis.info("commandstats"))["cmdstat_lrange"]["calls"]
+    for _ in range(3):
+        await receipts.summaries("default", 9)
+    assert (await redis.info("commandstats"))["cmdstat_lrange"]["calls"] == before + 1, "the last look found nothing"
+
+
 async def test_lines_end_with_their_receipts(redis: Any, url: str) -> None:
     receipts = RedisReceipts(redis, ttl_s=60)
     await receipts.write(receipt(1))
