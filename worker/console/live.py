@@ -73,6 +73,8 @@ class LiveRequests:
             yield RETRY
             if missed := await self._missed(watched, after):
                 yield missed
+                if missed is RELOAD:
+                    return
             if watched.looking is None:
                 watched.looking = asyncio.create_task(self._look(watched), name="live-requests")
             while (event := await self._next(queue)) is not None:
@@ -87,16 +89,20 @@ class LiveRequests:
                     watched.looking.cancel()
 
     async def _missed(self, watched: "_List", after: str | None) -> bytes | None:
-        """Return what came between the page and its stream. Rows that come twice replace each other."""
+        """Return what came between the page and its stream; the page drops what it has already.
+
+        It has to reload if that is more than one look shows.
+        """
         try:
-            newest = await self._newest(watched.tenant)
+            if watched.known is None:
+                watched.known = {one.id for one in await self._newest(watched.tenant)}
+            fitting = await self._newest(watched.tenant, watched.where)
         except MeeseeksError:
             return None
-        if watched.known is None:
-            watched.known = {one.id for one in newest}
-        newer = list(takewhile(lambda one: one.id != after, newest))
-        rows = [one for one in newer if watched.where.matches(one)]
-        return _event("rows", self._render(rows)) if rows else None
+        newer = list(takewhile(lambda one: one.id != after, fitting))
+        if len(newer) >= LOOKED_AT:
+            return RELOAD
+        return _event("rows", self._render(newer)) if newer else None
 
     async def _next(self, queue: "asyncio.Queue[bytes]") -> bytes | None:
         """Return the next event, or `None` when the service stops."""
@@ -123,9 +129,10 @@ class LiveRequests:
                 watched.known = kept | {one.id for one in newest}
             await asyncio.sleep(LOOK_S)
 
-    async def _newest(self, tenant: str) -> tuple[ReceiptSummary, ...]:
-        """Return the newest requests, whatever a list shows of them: filters are cheaper here than in the store."""
-        page = await self._backend.call(RECEIPT_PAGE, {"tenant": tenant, "limit": LOOKED_AT})
+    async def _newest(self, tenant: str, where: ReceiptFilter | None = None) -> tuple[ReceiptSummary, ...]:
+        """Return the newest requests, without `where` whatever a list shows of them: it filters each look itself."""
+        fitting = where.model_dump(mode="json", exclude_none=True) if where else {}
+        page = await self._backend.call(RECEIPT_PAGE, {"tenant": tenant, "limit": LOOKED_AT, "where": fitting})
         return SummaryPage.model_validate(page).summaries
 
 

@@ -36,10 +36,16 @@ class ReceiptSummary(DomainModel):
 
 
 class SummaryPage(DomainModel):
-    """Requests, newest first; `cursor` leads to the older ones, `None` if there are none."""
+    """Requests, newest first; `cursor` leads to the older ones, `None` if there are none.
+
+    `back_to` is the time of the oldest one that was looked at, whether it was wanted or not.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     summaries: tuple[ReceiptSummary, ...] = ()
     cursor: str | None = None
+    back_to: UtcTime | None = None
 
 
 def summary_of(receipt: Receipt) -> ReceiptSummary:

@@ -101,15 +101,16 @@ async def find_summaries(
 ) -> SummaryPage:
     """Return the next matching lines. The page may have fewer than `limit`, and still a cursor: go on from there."""
     found: list[ReceiptSummary] = []
-    scanned, cursor = 0, after
+    scanned, cursor, back_to = 0, after, None
     while len(found) < limit and scanned < SCANNED:
         size = limit - len(found) if wanted == ReceiptFilter() else STEP
         page = await receipts.summaries(tenant, size, after=cursor)
         found += [one for one in page.summaries if wanted.matches(one)]
         scanned, cursor = scanned + size, page.cursor
+        back_to = page.summaries[-1].at if page.summaries else back_to
         if cursor is None:
             break
-    return SummaryPage(summaries=tuple(found), cursor=cursor)
+    return SummaryPage(summaries=tuple(found), cursor=cursor, back_to=back_to)
 
 
 def brief(receipt: Receipt) -> dict[str, object]:

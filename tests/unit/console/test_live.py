@@ -10,9 +10,10 @@ from starlette.responses import StreamingResponse
 from hooks.contract import Outcome
 from tests.support.http import Recorder
 from worker.console import live
-from worker.console.live import RELOAD, RETRY, LiveRequests
+from worker.console.live import LOOKED_AT, RELOAD, RETRY, LiveRequests
 from worker.domain.receipt_summary import ReceiptSummary
 from worker.operations.local_client import LocalOperationClient
+from worker.receipts.search import ReceiptFilter
 
 
 def line(number: int, outcome: str = "injected") -> dict[str, Any]:
@@ -26,7 +27,12 @@ class Feed:
 
     def __init__(self) -> None:
         self.lines = [line(0)]
-        self.recorder = Recorder({"receipt_page": lambda _: {"summaries": self.lines[::-1], "cursor": None}})
+        self.recorder = Recorder({"receipt_page": self._page})
+
+    def _page(self, payload: dict[str, Any]) -> dict[str, Any]:
+        where = ReceiptFilter.model_validate(payload["where"])
+        fitting = [one for one in self.lines[::-1] if where.matches(ReceiptSummary.model_validate(one))]
+        return {"summaries": fitting[: payload["limit"]], "cursor": None}
 
     def live(self) -> LiveRequests:
         return LiveRequests(LocalOperationClient(self.recorder.handlers), rows)
@@ -91,6 +97,21 @@ async def test_what_came_between_the_page_and_its_stream_is_not_missed() -> None
     assert await anext(events) == RETRY
     assert await anext(events) == b"event: rows\ndata: <tr>r2\ndata: <tr>r1\n\n"
     await events.aclose()
+
+
+async def test_a_filtered_page_misses_nothing_behind_many_others() -> None:
+    feed = Feed()
+    feed.lines += [line(1, "skipped"), *(line(number) for number in range(2, 2 + 2 * LOOKED_AT))]
+    events = events_of(feed.live(), outcome=Outcome.SKIPPED.value)
+    assert await anext(events) == RETRY
+    assert await anext(events) == b"event: rows\ndata: <tr>r1\n\n"
+    await events.aclose()
+
+
+async def test_a_page_that_missed_too_much_reloads() -> None:
+    feed = Feed()
+    feed.lines += [line(number) for number in range(1, 1 + LOOKED_AT)]
+    assert [event async for event in events_of(feed.live())] == [RETRY, RELOAD]
 
 
 async def test_a_slow_reader_is_told_to_reload(monkeypatch: pytest.MonkeyPatch) -> None:

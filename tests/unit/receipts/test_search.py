@@ -1,14 +1,15 @@
-"""A receipt is found by the beginning of its id, if only one begins like that."""
+"""A receipt is found by the beginning of its id, if only one begins like that; a list says how far it has looked."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from hooks.contract import InjectionRequest, Outcome
 from worker.domain.errors import NotFound, OperationError
 from worker.domain.receipt import Receipt, ReceiptPage
-from worker.domain.receipt_summary import SummaryPage
-from worker.receipts.search import read_receipt
+from worker.domain.receipt_summary import ReceiptSummary, SummaryPage
+from worker.receipts import search
+from worker.receipts.search import ReceiptFilter, find_summaries, read_receipt
 
 AT = datetime(2026, 3, 20, tzinfo=UTC)
 
@@ -63,3 +64,33 @@ async def test_what_is_unclear_unknown_too_short_or_of_another_tenant_is_an_erro
     for tenant, name in (("t1", "zzzz"), ("t1", "abc"), ("t2", "abcd1")):
         with pytest.raises(NotFound, match=f"there is no receipt {name}"):
             await read_receipt(KEPT, tenant, name)
+
+
+class Listed(Kept):
+    """Requests of which only the last one fits, newest first, and how many lines were read."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.lines = [line(number, "booth" if number == count - 1 else "other") for number in range(count)]
+
+    async def summaries(self, tenant: str, limit: int, *, after: str | None = None) -> SummaryPage:
+        begin = int(after or 0)
+        end = begin + limit
+        return SummaryPage(summaries=tuple(self.lines[begin:end]), cursor=str(end) if end < len(self.lines) else None)
+
+
+def line(number: int, message: str) -> ReceiptSummary:
+    at = AT - timedelta(minutes=number)
+    return ReceiptSummary(
+        id=str(number), at=at, message=message, session_id="s", agent_id="main", turn_id="t", outcome=Outcome.INJECTED
+    )
+
+
+async def test_a_page_says_how_far_it_has_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "SCANNED", 2 * search.STEP)
+    receipts, wanted = Listed(3 * search.STEP), ReceiptFilter(words="booth")
+    first = await find_summaries(receipts, "t1", wanted, 50, None)
+    assert (first.summaries, first.back_to) == ((), receipts.lines[2 * search.STEP - 1].at)
+    rest = await find_summaries(receipts, "t1", wanted, 50, first.cursor)
+    assert [one.message for one in rest.summaries] == ["booth"]
+    assert (rest.cursor, rest.back_to) == (None, receipts.lines[-1].at)

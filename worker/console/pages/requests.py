@@ -38,7 +38,7 @@ class Choice(BaseModel):
 
 
 class RequestsPage(BaseModel):
-    """A page of the list. `searched_back_to` is set if the page has all that was found on a bounded stretch."""
+    """A page of the list. `searched_back_to` is set if it has what fits of a stretch, and there are older ones."""
 
     rows: list[RequestRow]
     cursor: str | None
@@ -75,7 +75,7 @@ async def show(visit: Visit) -> Shown:
     page = RequestsPage(
         rows=rows,
         cursor=found.cursor,
-        searched_back_to=(rows[-1].at if rows else None) if stretch else None,
+        searched_back_to=found.back_to if stretch else None,
         filters={name: str(value) for name, value in query.where.items()},
         outcomes=OUTCOMES,
         engines=ENGINES,

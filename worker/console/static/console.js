@@ -75,23 +75,20 @@
     const say = (text) => { if (line) line.textContent = text; };
 
     function show() {
-      for (const html of waiting) {
-        const holder = document.createElement("template");
-        holder.innerHTML = html;
-        for (const row of [...holder.content.querySelectorAll("tr")].reverse()) {
-          document.getElementById(row.id)?.remove();
-          row.classList.add("new");
-          list.prepend(row);
-        }
+      for (const row of waiting) {
+        row.classList.add("new");
+        list.prepend(row);
       }
       waiting = [];
-      const most = Number(list.dataset.most);
-      rows().slice(most).forEach((row) => row.remove());
       say("");
     }
     function arrived(event) {
-      waiting.push(event.data);
-      const count = waiting.join("").split("<tr").length - 1;
+      const holder = document.createElement("template");
+      holder.innerHTML = event.data;
+      const known = new Set([...rows(), ...waiting].map((row) => row.id));
+      waiting.push(...[...holder.content.querySelectorAll("tr")].reverse().filter((row) => !known.has(row.id)));
+      const count = waiting.length;
+      if (!count) return;
       if (paused || window.scrollY > 80) say(`${count} new ${count === 1 ? "request" : "requests"}`); else show();
     }
     function start() {
