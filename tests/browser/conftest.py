@@ -8,7 +8,6 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,7 +112,3 @@ def watched(service: Stack, chromium: Browser) -> Iterator[Watched]:
     yield seen
     context.close()
     assert seen.faults == []
-
-
-def screenshot(page: Page, folder: Path, name: str) -> None:
-    page.screenshot(path=folder / f"{name}.png")

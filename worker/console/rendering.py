@@ -1,7 +1,7 @@
 """Templates become responses: a page, a part of one for htmx, or its JSON."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -40,7 +40,6 @@ class Shown:
     data: BaseModel
     status: int = HTTPStatus.OK
     part: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Renderer:
@@ -83,7 +82,7 @@ class Renderer:
         }
         template = shown.part if part and shown.part else shown.template
         content = self.fill(template, **values)
-        response = Response(content, shown.status, {**HEADERS, **shown.headers}, "text/html")
+        response = Response(content, shown.status, HEADERS, "text/html")
         if BROWSER_COOKIE not in request.cookies:
             keep(request, response, BROWSER_COOKIE, browser, YEAR_S)
         works = shown.status < HTTPStatus.BAD_REQUEST
@@ -107,7 +106,7 @@ def hidden_fields(needed: Mapping[str, str], **values: str) -> Markup:
 
 
 def as_json(shown: Shown) -> Response:
-    return JSONResponse(shown.data.model_dump(mode="json"), shown.status, {**HEADERS, **shown.headers})
+    return JSONResponse(shown.data.model_dump(mode="json"), shown.status, HEADERS)
 
 
 def redirect(target: str) -> Response:

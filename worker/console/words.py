@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+from worker.text.excerpts import shortened
+
 
 def moment(at: datetime | None) -> str:
     """Return a time as people read it."""
@@ -51,8 +53,7 @@ def share(value: float | None) -> str:
 
 def fit_text(text: str, limit: int = 160) -> str:
     """Return the beginning of a text in one line."""
-    flat = " ".join(text[: 2 * limit].split())
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    return shortened(" ".join(text[: 2 * limit].split()), limit)
 
 
 def in_address(value: str) -> str:

@@ -165,10 +165,11 @@ class Visibility:
 class MemoryFilter:
     """Search filters; without `visibility`, every memory of the tenant is visible. `importance` is the minimum.
 
-    `user` and `project` own it; `pointing_at` matches memories with a relation to one of these or superseded by one;
-    `entities` are whole names, `names` keys of `worker.text.names`; `since` and `until` match creation or occurrence
-    as seen in `zone`; stores may also return memories at most a day outside of them. `created_from` and `created_until`
-    match only creation, exactly; what was created at an unknown time counts as created at `datetime.min`.
+    `user`, `agent` and `project` own it; `pointing_at` matches memories with a relation to one of these or superseded
+    by one; `entities` are whole names, `names` keys of `worker.text.names`; `since` and `until` match creation or
+    occurrence as seen in `zone`; stores may also return memories at most a day outside of them. `created_from` and
+    `created_until` match only creation, exactly; what was created at an unknown time counts as created at
+    `datetime.min`.
     """
 
     visibility: Visibility | None = None
@@ -177,6 +178,7 @@ class MemoryFilter:
     since: datetime | None = None
     until: datetime | None = None
     user: str | None = None
+    agent: str | None = None
     project: str | None = None
     pointing_at: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()

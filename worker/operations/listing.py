@@ -62,6 +62,7 @@ class ListingOperations:
             visibility=self._visibility(request),
             types=request.types,
             user=request.user,
+            agent=request.agent,
             project=request.project,
             entities=request.entities,
             since=request.since and in_zone(request.since, zone),

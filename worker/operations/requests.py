@@ -146,6 +146,7 @@ class ExportRequest(TenantRequest):
     limit: int = Field(default=100, ge=1, le=MAX_BATCH)
     types: tuple[MemoryType, ...] = ()
     user: Name | None = None
+    agent: Name | None = None
     project: Name | None = None
     entities: tuple[Text, ...] = ()
     since: LocalTime | None = None

@@ -50,9 +50,14 @@ async def test_only_memories_with_all_words_are_listed_each_once(service: Servic
 
 async def test_words_go_with_other_filters(service: Service) -> None:
     await service.put(
-        [fact("a", "The red gate", scope={"user": "ada"}), fact("b", "The red gate is open", type="todo")]
+        [
+            fact("a", "The red gate", scope={"user": "ada"}),
+            fact("b", "The red gate is open", type="todo"),
+            fact("c", "The red gate is a gate", scope={"agent": "scout"}),
+        ]
     )
     assert await all_listed(service, words="gate", user="ada", limit=5) == ["a"]
+    assert await all_listed(service, words="gate", agent="scout", limit=5) == ["c"]
     assert await all_listed(service, words="gate", types=["todo"], limit=5) == ["b"]
 
 

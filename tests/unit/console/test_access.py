@@ -21,7 +21,7 @@ from tests.support.http import Recorder
 from worker.api.sessions import ATTEMPTS_PER_MINUTE, COOKIE, Sessions
 from worker.api.tokens import Client, Tokens, read_tokens
 from worker.console.pages.browser import own_path
-from worker.console.security import POLICY
+from worker.console.security import POLICY, SESSION_COOKIE
 from worker.domain.errors import SettingsError
 from worker.settings.service import ServiceSettings
 
@@ -70,6 +70,10 @@ async def test_with_tokens_one_signs_in_and_comes_back(tmp_path: Path) -> None:
         assert (await client.get("/")).status_code == 200
         await post(client, "/sign-out", page="/")
         assert (await client.get("/")).status_code == 303
+
+
+def test_pages_and_access_control_mean_the_same_session() -> None:
+    assert SESSION_COOKIE == COOKIE
 
 
 async def test_a_session_opens_pages_but_not_the_api(tmp_path: Path) -> None:

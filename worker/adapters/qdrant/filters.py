@@ -102,7 +102,7 @@ def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]
         return tuple(found)
     if where.visibility is not None:
         found += _visible(where.visibility)
-    owners = {"user": where.user, "project": where.project}
+    owners = {"user": where.user, "agent": where.agent, "project": where.project}
     found += [Equals(key, str(clean_text(owner))) for key, owner in owners.items() if owner is not None]
     if where.importance is not None:
         found.append(InRange("importance", gte=where.importance))

@@ -41,9 +41,13 @@ class MemoriesQuery(BaseModel):
 
 
 class MemoriesPage(BaseModel):
-    """A page of the list. `searched` says that the rows have scores, `degraded` that the search lacks a part."""
+    """A page of the list, of `most` memories at most.
+
+    `searched` says that the rows have scores, `degraded` that the search lacks a part.
+    """
 
     rows: list[MemoryRow]
+    most: int = PAGE
     cursor: str | None
     query: MemoriesQuery
     types: list[str]
@@ -86,6 +90,7 @@ async def _listed(visit: Visit, query: MemoriesQuery) -> MemoriesPage:
         "newest": query.q is None,
         "limit": PAGE,
         "cursor": query.cursor,
+        **({"agent": query.agent} if query.agent else {}),
     }
     found = await visit.ask(EXPORT, payload)
     return _page(query, [memory_row(memory) for memory in found.memories], found.cursor)
@@ -110,7 +115,7 @@ async def _found(visit: Visit, query: MemoriesQuery, words: str) -> MemoriesPage
 
 
 async def _never_used(visit: Visit, query: MemoriesQuery) -> MemoriesPage:
-    """List what was given and that no reported answer used, the most often given first."""
+    """List what was given and that no reported answer used, the most often given first, whosever it is."""
     found = await visit.ask(USAGE, {"never_used": True, "limit": PAGE})
     return _page(query, [usage_row(one) for one in found.memories])
 

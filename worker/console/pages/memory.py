@@ -11,6 +11,7 @@ from worker.console.errors import PageError
 from worker.console.memory_words import MemoryRow, memory_row
 from worker.console.rendering import Shown
 from worker.console.visits import Visit
+from worker.console.words import fit_text
 from worker.domain.memory import Memory, Relation
 from worker.operations.registry import SHOW
 from worker.operations.results import MemoryHistory, UsageCounts
@@ -92,8 +93,8 @@ def nodes_of(memory: Memory, neighbours: list[Memory]) -> list[Node]:
     for number, one in enumerate(neighbours):
         angle = 2 * pi * number / len(neighbours) - pi / 2
         x, y = WIDTH / 2 + 2.4 * RADIUS * cos(angle), HEIGHT / 2 + RADIUS * sin(angle)
-        label = one.content if len(one.content) <= LABEL_CHARS else one.content[: LABEL_CHARS - 1] + "…"
-        nodes.append(Node(id=one.id, label=label, kind=_kind(memory, one), x=round(x, 1), y=round(y, 1)))
+        label, kind = fit_text(one.content, LABEL_CHARS), _kind(memory, one)
+        nodes.append(Node(id=one.id, label=label, kind=kind, x=round(x, 1), y=round(y, 1)))
     return nodes
 
 

@@ -19,7 +19,7 @@ from worker.console.request_words import (
     mark_of,
     waterfall_of,
 )
-from worker.console.visits import Visit
+from worker.console.visits import JSON, Visit
 from worker.console.words import in_address
 from worker.domain.kinds import ReceiptKeep
 from worker.domain.receipt import Receipt
@@ -93,7 +93,7 @@ def routes(console: Console) -> list[Route]:
 
 def id_of(visit: Visit) -> str:
     """Return the id in the path, which a page and its JSON share."""
-    return str(visit.request.path_params["id"]).removesuffix(".json")
+    return str(visit.request.path_params["id"]).removesuffix(JSON)
 
 
 async def show(visit: Visit) -> Shown:
@@ -176,19 +176,17 @@ async def _neighbours(visit: Visit, receipt_id: str) -> tuple[str | None, str | 
 async def label(visit: Visit) -> Shown | Response:
     """Keep a labelled case: all that was given is right, or what each memory should have been."""
     receipt_id = visit.text("id")
-    labels: dict[str, object] = {name: [] for name in LABELS}
+    labels: dict[str, list[str]] = {name: [] for name in LABELS}
     for name, value in visit.form.multi_items():
-        if name.startswith("label:") and isinstance(value, str) and value in LABELS:
-            labels[value] = [*_list(labels[value]), name.removeprefix("label:")]
-    labels["accept"] = visit.text("accept") == "yes"
-    if not (any(labels[name] for name in LABELS) or labels["accept"] or visit.text("nothing") == "yes"):
+        if name.startswith("label:") and isinstance(value, str) and value in labels:
+            labels[value].append(name.removeprefix("label:"))
+    accept, nothing = visit.text("accept") == "yes", visit.text("nothing") == "yes"
+    if nothing:
+        labels |= {"essential": [], "useful": []}
+    if not (any(labels.values()) or accept or nothing):
         raise PageError(422, "Say of at least one memory what it should have been, or that nothing was to be given.")
-    case = await visit.ask(KEEP_CASE, {"id": receipt_id, "labels": labels})
+    case = await visit.ask(KEEP_CASE, {"id": receipt_id, "labels": {**labels, "accept": accept}})
     if visit.wants_json:
         return visit.lead_on(f"/requests/{in_address(receipt_id)}.json")
     receipt = await visit.ask(RECEIPT, {"id": receipt_id})
     return _shown((await page_of(visit, receipt)).model_copy(update={"case": case}))
-
-
-def _list(value: object) -> list[str]:
-    return list(value) if isinstance(value, list) else []
