@@ -28,6 +28,12 @@ HEALTH: Mapping[str, Any] = {
     "settings": {},
 }
 
+NOTHING: Mapping[str, Any] = {
+    "export": {"memories": [], "cursor": None},
+    "receipt_page": {"summaries": [], "cursor": None},
+}
+"""What an empty tenant has."""
+
 SAID_AT = "2026-03-04T09:12:00Z"
 PROPOSAL: Mapping[str, Any] = {
     "id": "p1",
@@ -66,7 +72,7 @@ async def browsing(recorder: Recorder, settings: ServiceSettings | None = None) 
         return None
 
     server = HttpServer(settings or ServiceSettings())
-    usual = Recorder({"health": HEALTH, "export": {"memories": [], "cursor": None}})
+    usual = Recorder({"health": HEALTH, **NOTHING})
     backend = LocalOperationClient({**usual.handlers, **recorder.handlers})
     executor = OperationExecutor(backend, server.metrics, look)
     app = create_app(executor, server.policy, pages=console_pages(server, backend))

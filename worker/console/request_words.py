@@ -36,7 +36,7 @@ _SKIPPED: Mapping[Reason, str] = {
     Reason.ACKNOWLEDGEMENT: "an acknowledgement",
 }
 
-_FAULTS: Mapping[Reason, str] = {
+_FAULTS: Mapping[str, str] = {
     Reason.STORE_UNAVAILABLE: "the store does not answer",
     Reason.EMBEDDER_UNAVAILABLE: "without vectors: the embedder does not answer",
     Reason.EMBEDDER_MISMATCH: "without vectors: they are another embedder's",
@@ -92,7 +92,7 @@ def mark_of(outcome: Outcome, reason: Reason | None, chosen: int, *, degraded: b
         Outcome.TIMEOUT: "Too late",
         Outcome.ERROR: "Failed",
     }[outcome]
-    fault = _FAULTS.get(reason, str(reason)) if reason is not None else ""
+    fault = fault_words(reason)
     if outcome is Outcome.SKIPPED and reason is not None:
         words += f": {_SKIPPED.get(reason, str(reason))}"
     elif outcome in (Outcome.TIMEOUT, Outcome.ERROR):
@@ -100,6 +100,11 @@ def mark_of(outcome: Outcome, reason: Reason | None, chosen: int, *, degraded: b
     elif degraded:
         kind, words = "warn", f"{words}, {fault}" if fault else words
     return Mark(kind=kind, shape=MARKS[kind], words=words)
+
+
+def fault_words(reason: str | None) -> str:
+    """Return what went wrong, empty if nothing is known of it."""
+    return _FAULTS.get(reason, str(reason)) if reason is not None else ""
 
 
 class RequestRow(BaseModel):

@@ -11,7 +11,10 @@ MESSAGE_CHARS = 300
 
 
 class ReceiptSummary(DomainModel):
-    """One request; `message` is its beginning, `model` what was asked, `chosen` and `considered` count memories."""
+    """One request; `message` is its beginning, `model` what was asked.
+
+    `chosen` and `considered` count memories, `given` are the ids of those chosen. Lines of former versions lack them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")  # a later version may write more
 
@@ -32,7 +35,10 @@ class ReceiptSummary(DomainModel):
     model: str | None = None
     considered: int = 0
     chosen: int = 0
+    given: tuple[str, ...] = ()
     elapsed_ms: float = 0.0
+    deadline_ms: int | None = None
+    cost: float | None = None
 
 
 class SummaryPage(DomainModel):
@@ -69,5 +75,8 @@ def summary_of(receipt: Receipt) -> ReceiptSummary:
         model=receipt.model.name if receipt.model else None,
         considered=len(receipt.considered),
         chosen=len(receipt.chosen),
+        given=receipt.chosen,
         elapsed_ms=receipt.elapsed_ms,
+        deadline_ms=request.deadline_ms,
+        cost=receipt.model.cost if receipt.model else None,
     )

@@ -30,7 +30,7 @@ LEAST_PREFIX = 4
 class ReceiptFilter(DomainModel):
     """Filters for receipts; `None` matches all. `since` and `until` are times of the request.
 
-    `words` must all be in the beginning of the message.
+    `words` must all be in the beginning of the message; `memory` is one that was given.
     """
 
     session_id: Key | None = None
@@ -42,6 +42,7 @@ class ReceiptFilter(DomainModel):
     since: UtcTime | None = None
     until: LastMoment | None = None
     words: Text | None = Field(default=None, max_length=MESSAGE_CHARS)
+    memory: Key | None = None
 
     def matches(self, receipt: ReceiptSummary) -> bool:
         pairs = (
@@ -55,6 +56,8 @@ class ReceiptFilter(DomainModel):
         if self.since is not None and receipt.at < self.since:
             return False
         if self.until is not None and receipt.at > self.until:
+            return False
+        if self.memory is not None and self.memory not in receipt.given:
             return False
         if self.words is not None and not all(word in fold(receipt.message) for word in fold(self.words).split()):
             return False

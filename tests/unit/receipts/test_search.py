@@ -7,7 +7,7 @@ import pytest
 from hooks.contract import InjectionRequest, Outcome
 from worker.domain.errors import NotFound, OperationError
 from worker.domain.receipt import Receipt, ReceiptPage
-from worker.domain.receipt_summary import ReceiptSummary, SummaryPage
+from worker.domain.receipt_summary import ReceiptSummary, SummaryPage, summary_of
 from worker.receipts import search
 from worker.receipts.search import ReceiptFilter, find_summaries, read_receipt
 
@@ -84,6 +84,12 @@ def line(number: int, message: str) -> ReceiptSummary:
     return ReceiptSummary(
         id=str(number), at=at, message=message, session_id="s", agent_id="main", turn_id="t", outcome=Outcome.INJECTED
     )
+
+
+@pytest.mark.parametrize(("memory", "found"), [("m1", True), ("m2", False), (None, True)])
+def test_requests_are_found_by_what_they_were_given(memory: str | None, found: bool) -> None:
+    given = receipt("abcd").model_copy(update={"chosen": ("m1",)})
+    assert ReceiptFilter(memory=memory).matches(summary_of(given)) is found
 
 
 async def test_a_page_says_how_far_it_has_looked(monkeypatch: pytest.MonkeyPatch) -> None:
