@@ -159,11 +159,11 @@ class LabelBody(Labels):
 
     @model_validator(mode="after")
     def _check_labels(self) -> Self:
-        labelled = bool(self.essential or self.useful or self.accept)
+        labelled = bool(self.essential or self.useful or self.missing or self.accept)
         if self.nothing and labelled:
-            raise ValueError("nothing: cannot be combined with essential, useful or accept")
+            raise ValueError("nothing: cannot be combined with essential, useful, missing or accept")
         if not (labelled or self.nothing or self.forbidden):
-            raise ValueError("name essential, useful or forbidden memories, or use accept or nothing")
+            raise ValueError("name essential, useful, forbidden or missing memories, or use accept or nothing")
         return self
 
 

@@ -80,7 +80,9 @@ class ReceiptOperations:
 
     async def label(self, request: LabelRequest, deadline: Deadline) -> LabelledCase:
         receipt = await read_shown(self._receipts, self._engine, request.tenant, request.id)
-        memories = await self._engine.tenant(request.tenant).get([one.id for one in receipt.considered])
+        memories = await self._engine.tenant(request.tenant).get(
+            [*(one.id for one in receipt.considered), *request.labels.missing]
+        )
         shared = self._config_for(receipt.request.agent_id).shared_users
         return case_of(receipt, memories, request.labels, shared)
 

@@ -11,11 +11,15 @@ Line = dict[str, Any]
 
 
 class Labels(DomainModel):
-    """Ids of memories that must, may and must never be injected; `accept` labels other selected ones as essential."""
+    """Ids of memories that must, may and must never be injected; `accept` labels other selected ones as essential.
+
+    Those `missing` must be injected, too, also if the request did not consider them.
+    """
 
     essential: tuple[Key, ...] = ()
     useful: tuple[Key, ...] = ()
     forbidden: tuple[Key, ...] = ()
+    missing: tuple[Key, ...] = ()
     accept: bool = False
     category: Key = "receipt"
 

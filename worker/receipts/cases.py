@@ -5,7 +5,7 @@ line a memory (see `worker.transfer`).
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +34,20 @@ def candidates(receipt: Receipt) -> tuple[ConsideredMemory, ...]:
 def labels_of(receipt: Receipt, requested: Labels) -> Labels:
     """Check labels. Raise `OperationError` if a memory was not considered, was deleted or has two labels. Pure."""
     known = {one.id for one in candidates(receipt)}
-    labelled = [*requested.essential, *requested.useful, *requested.forbidden]
+    labelled = [*requested.essential, *requested.missing, *requested.useful, *requested.forbidden]
     named = {*labelled, *(receipt.chosen if requested.accept else ())}
     deleted = sorted(one.id for one in receipt.considered if one.deleted and one.id in named)
     if deleted:
         raise _bad_request(f"deleted since, so that it cannot be part of a case: {', '.join(deleted)}")
-    unknown = sorted(set(labelled) - known)
+    elsewhere = set(requested.missing) - {one.id for one in receipt.considered}
+    unknown = sorted(set(labelled) - known - elsewhere)
     if unknown:
         raise _bad_request(f"not considered for this request: {', '.join(unknown)}")
     twice = sorted({key for key in labelled if labelled.count(key) > 1})
     if twice:
         raise _bad_request(f"labelled more than once: {', '.join(twice)}")
     accepted = [key for key in receipt.chosen if key not in labelled] if requested.accept else []
-    return requested.model_copy(update={"essential": (*requested.essential, *accepted)})
+    return requested.model_copy(update={"essential": (*requested.essential, *requested.missing, *accepted)})
 
 
 def case_of(
@@ -62,8 +63,21 @@ def case_of(
             f"receipt {receipt.id} has no texts (receipt_keep = {receipt.kept}); it cannot become a case"
         )
     labels, stored = labels_of(receipt, requested), {memory.id: memory for memory in today}
-    memories = (_as_it_was(one, stored.get(one.id), shared_users) for one in candidates(receipt))
+    memories = [_as_it_was(one, stored.get(one.id), shared_users) for one in candidates(receipt)]
+    memories += _missed(requested, stored, {one.id for one in memories}, shared_users)
     return LabelledCase(task=_task(receipt, labels), memories=tuple(to_fields(memory) for memory in memories))
+
+
+def _missed(
+    requested: Labels, stored: Mapping[str, Memory], known: Collection[str], shared_users: Sequence[str]
+) -> Iterator[Memory]:
+    """Yield the missing memories that were not considered, as they are today. Raise `OperationError` for others."""
+    for key in requested.missing:
+        if key in known:
+            continue
+        if key not in stored:
+            raise _bad_request(f"there is no memory {key!r}")
+        yield _shown(stored[key], shared_users)
 
 
 def _task(receipt: Receipt, labels: Labels) -> Line:
@@ -94,10 +108,14 @@ def _as_it_was(considered: ConsideredMemory, memory: Memory | None, shared_users
             version=considered.version,
         )
     changed = memory.version != considered.version
-    update: dict[str, Any] = {"content": considered.text if changed else mask_secrets(memory.content)}
-    update["version"] = considered.version
+    update: dict[str, Any] = {"version": considered.version, **({"content": considered.text} if changed else {})}
+    return _shown(memory, shared_users).model_copy(update=update)
+
+
+def _shown(memory: Memory, shared_users: Sequence[str]) -> Memory:
+    """Return a memory as a case shows it: with masked secrets, and without a shared owner."""
     shown = as_everybodys(memory) if memory.scope.user in shared_users else memory
-    return shown.model_copy(update=update)
+    return shown.model_copy(update={"content": mask_secrets(shown.content)})
 
 
 def added(lines: Sequence[str], case: LabelledCase) -> list[str]:

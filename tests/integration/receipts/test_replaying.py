@@ -207,6 +207,19 @@ def test_a_memory_deleted_since_is_not_part_of_a_case() -> None:
             labels_of(receipt, labels)
 
 
+def test_a_memory_that_was_not_considered_can_be_missing() -> None:
+    receipt, today = receipt_with(considered("a")), [Memory(id="b", content="password: hunter22!")]
+    case = case_of(receipt, today, Labels(missing=("b",)))
+    assert case.task["essential"] == ["b"]
+    assert [(line["id"], line["content"]) for line in case.memories] == [("a", HOLD), ("b", "password: [masked]")]
+    assert case_of(receipt, [], Labels(missing=("a",))).task["essential"] == ["a"]
+    with pytest.raises(OperationError, match="there is no memory 'c'"):
+        case_of(receipt, today, Labels(missing=("c",)))
+    seen = receipt_with(considered("seen", CandidateVerdict.ALREADY_SHOWN))
+    with pytest.raises(OperationError, match="not considered for this request: seen"):
+        case_of(seen, today, Labels(missing=("seen",)))
+
+
 def test_another_text_of_a_known_memory_gets_an_id_of_its_own() -> None:
     first = case_of(receipt_with(considered("a"), name="r1"), [], Labels(accept=True))
     second = case_of(receipt_with(considered("a", text=ELSE, version=2), name="r2"), [], Labels(accept=True))

@@ -62,6 +62,17 @@ async def test_a_label_says_what_should_have_come(sent: dict[str, str], labels: 
     assert (kept["essential"], kept["useful"], kept["forbidden"], kept["accept"]) == labels
 
 
+@pytest.mark.parametrize(("reason", "offered"), [("too_far", True), ("other_owner", False), ("considered", False)])
+async def test_what_was_missed_can_be_labelled(reason: str, offered: bool) -> None:
+    found = {"receipt_id": "r1", "memory_id": "m9", "reason": reason, "why": "it is far away"}
+    recorder = Recorder({**ANSWERS, "explain_memory": found})
+    async with browsing(recorder) as client:
+        page = (await client.get("/requests/r1?memory=m9")).text
+        assert ("It should have come" in page) is offered
+        await client.post("/requests/label", data={**fields_in(page), "id": "r1", "missing": "m9"})
+    assert dict(recorder.asked)["keep_case"]["labels"]["missing"] == ["m9"]
+
+
 async def test_a_label_that_says_nothing_is_refused() -> None:
     async with browsing(Recorder(ANSWERS)) as client:
         page = (await client.get("/requests/r1")).text

@@ -32,6 +32,7 @@ def label(
     essential: Annotated[Ids, typer.Option(help="Ids that must be injected, separated by commas.")] = None,
     useful: Annotated[Ids, typer.Option(help="Ids that may be injected.")] = None,
     forbidden: Annotated[Ids, typer.Option(help="Ids that must never be injected.")] = None,
+    missing: Annotated[Ids, typer.Option(help="Ids that must be injected although they were not considered.")] = None,
     accept: Annotated[
         bool, typer.Option("--accept", help="Label injected memories essential, others irrelevant.")
     ] = False,
@@ -45,9 +46,10 @@ def label(
     """
     settings = settings_of(context)
     given = {"essential": _ids(essential), "useful": _ids(useful), "forbidden": _ids(forbidden), "accept": accept}
+    given |= {"missing": _ids(missing)} if missing else {}
     asks = not any(given.values()) and not nothing
     if asks and (wants_json() or not sys.stdin.isatty()):
-        fail("use --essential, --useful, --forbidden, --accept or --nothing")
+        fail("use --essential, --useful, --forbidden, --missing, --accept or --nothing")
 
     async def work() -> LabelledCase:
         async with open_client(settings) as backend:

@@ -25,12 +25,16 @@ from worker.domain.kinds import ReceiptKeep
 from worker.domain.receipt import Receipt
 from worker.operations.registry import EXPLAIN_MEMORY, KEEP_CASE, RECEIPT, RECEIPT_PAGE
 from worker.operations.results import KeptCase
-from worker.receipts.absence import MemoryExplanation
+from worker.receipts.absence import Absence, MemoryExplanation
 from worker.receipts.explaining import explain
 
 LABELS = ("essential", "useful", "forbidden")
 NEIGHBOURS = 200
 """Requests among which the next and the previous one are looked for."""
+
+
+MISSED = frozenset({Absence.NOT_SEARCHED, Absence.TOO_UNIMPORTANT, Absence.OUTSIDE_SEARCHES, Absence.TOO_FAR})
+"""Why a memory did not come that a label may name as missing: one that the request considered is in its table."""
 
 
 class Attempt(BaseModel):
@@ -42,7 +46,10 @@ class Attempt(BaseModel):
 
 
 class RequestPage(BaseModel):
-    """Everything about one request; `newer` and `older` are its neighbours in the list."""
+    """Everything about one request; `newer` and `older` are its neighbours in the list.
+
+    `was_missed` says that the memory that was asked about can be labelled as missing.
+    """
 
     id: str
     at: datetime
@@ -75,6 +82,7 @@ class RequestPage(BaseModel):
     older: str | None = None
     question: MemoryExplanation | None = None
     asked_about: str = ""
+    was_missed: bool = False
     case: KeptCase | None = None
 
 
@@ -101,7 +109,8 @@ async def show(visit: Visit) -> Shown:
     page = (await page_of(visit, receipt)).model_copy(update={"asked_about": visit.query(AskQuery).memory or ""})
     if page.asked_about:
         question = {"id": receipt.id, "memory_id": page.asked_about}
-        page = page.model_copy(update={"question": await visit.ask(EXPLAIN_MEMORY, question)})
+        found = await visit.ask(EXPLAIN_MEMORY, question)
+        page = page.model_copy(update={"question": found, "was_missed": found.reason in MISSED})
     return _shown(page)
 
 
@@ -180,6 +189,8 @@ async def label(visit: Visit) -> Shown | Response:
     for name, value in visit.form.multi_items():
         if name.startswith("label:") and isinstance(value, str) and value in labels:
             labels[value].append(name.removeprefix("label:"))
+    if missing := visit.text("missing"):
+        labels["missing"] = [missing]
     accept, nothing = visit.text("accept") == "yes", visit.text("nothing") == "yes"
     if nothing:
         labels |= {"essential": [], "useful": []}
