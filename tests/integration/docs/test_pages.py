@@ -13,6 +13,7 @@ DEPLOYMENTS = {
     "m1": "Deployments to production happen on Tuesdays after the stand-up",
     "m2": "Deployments to production need the approval of Dana",
     "m7": "Deployments to the staging environment happen at every commit",
+    "m9": "The phone of whoever is on call lies below the printer",
 }
 QUESTION = "On which day do deployments to production happen, and who approves them?"
 FEW = "label more receipts"
