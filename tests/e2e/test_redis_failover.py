@@ -11,16 +11,13 @@ from hooks import Outcome, PreExecutionHook, Reason
 from tests.support.queue_worker import running_worker
 from tests.support.redis_servers import PASSWORD, SENTINEL_PASSWORD, Replicated, replicated
 from tests.support.stack import (
-    FACTS,
     MIGRATION,
     Answered,
     Stack,
     ask,
     ask_until,
-    assert_discreet,
+    discreet_worker,
     frozen,
-    put,
-    running_stack,
 )
 
 pytestmark = pytest.mark.timeout(150)
@@ -40,14 +37,10 @@ def group() -> Iterator[Replicated]:
 
 @pytest.fixture(scope="module")
 def worker(group: Replicated, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    arguments = ("--redis-url", group.url(), "worker", "--model", "none")
-    with running_stack(tmp_path_factory.mktemp("worker"), *arguments, MEESEEKS_EMBEDDER="none") as stack:
-        asyncio.run(put(group.url(), FACTS))
+    with discreet_worker(tmp_path_factory.mktemp("worker"), group.url(), MEESEEKS_EMBEDDER="none") as stack:
         yield stack
-        assert stack.stop() == 0
-        assert_discreet(stack.log)
-        for secret in (PASSWORD, SENTINEL_PASSWORD):
-            assert secret not in stack.log + str(stack.about)
+    for secret in (PASSWORD, SENTINEL_PASSWORD):
+        assert secret not in stack.log + str(stack.about)
 
 
 async def asked_until_back(hook: PreExecutionHook) -> list[Answered]:

@@ -11,15 +11,13 @@ import pytest
 
 from hooks import Engine, Outcome, PreExecutionHook, Reason
 from tests.support.stack import (
-    FACTS,
     MIGRATION,
     NOISE_S,
     Stack,
     ask,
     ask_until,
-    assert_discreet,
+    discreet_worker,
     frozen,
-    put,
     running_stack,
 )
 from tests.support.valkey import running_valkey, sync_redis
@@ -39,12 +37,8 @@ def valkey() -> Iterator[EmbeddedValkey]:
 
 @pytest.fixture(scope="module")
 def worker(valkey: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    arguments = ("--redis-url", valkey.url, "worker", "--model", "none")
-    with running_stack(tmp_path_factory.mktemp("worker"), *arguments) as stack:
-        asyncio.run(put(valkey.url, FACTS))
+    with discreet_worker(tmp_path_factory.mktemp("worker"), valkey.url) as stack:
         yield stack
-        assert stack.stop() == 0
-        assert_discreet(stack.log)
 
 
 @pytest.fixture

@@ -368,3 +368,13 @@ NEVER_LOGGED = (
 def assert_discreet(log: str) -> None:
     """No text of anybody, no secret and no traceback is in a log."""
     assert [word for word in (*NEVER_LOGGED, "Traceback") if word.lower() in log.lower()] == []
+
+
+@contextmanager
+def discreet_worker(folder: Path, redis_url: str, **variables: str) -> Iterator[Stack]:
+    """A worker without a model that knows `FACTS`; at the end it stops, and its log has told nothing of them."""
+    with running_stack(folder, "--redis-url", redis_url, "worker", "--model", "none", **variables) as stack:
+        asyncio.run(put(redis_url, FACTS))
+        yield stack
+        assert stack.stop() == 0
+        assert_discreet(stack.log)
