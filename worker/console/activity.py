@@ -16,12 +16,12 @@ from .words import iso
 
 HOURS = 24
 BARS = HOURS
-WIDTH, HEIGHT = 720.0, 120.0
+WIDTH, HEIGHT = 1000.0, 120.0
 """Size of the picture, in the units of its view."""
 
 PITCH, GAP = WIDTH / BARS, 4.0
 
-KINDS = {"good": "memories given", "none": "nothing given", "warn": "with a fallback", "bad": "failed or too late"}
+KINDS = {"good": "with memories", "none": "without", "warn": "with a fallback", "bad": "failed or too late"}
 """What the marks of requests mean, from the bottom of a bar to its top."""
 
 TROUBLED = ("warn", "bad")
@@ -152,7 +152,9 @@ def _pieces(spans: Sequence[Span]) -> list[Piece]:
             height = HEIGHT * count / most
             floor -= height
             if count:
-                pieces.append(Piece(kind=kind, x=x, y=round(floor, 1), width=PITCH - GAP, height=round(height, 1)))
+                pieces.append(
+                    Piece(kind=kind, x=x, y=round(floor, 1), width=round(PITCH - GAP, 1), height=round(height, 1))
+                )
     return pieces
 
 
