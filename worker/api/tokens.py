@@ -18,8 +18,8 @@ SHORTEST = 16
 _OPTION = re.compile(r"(?:^|\s+)(?:role=read-only|name=(?P<name>\S{1,80}))$")
 """What may end the line of a token: that it may only read, and the name of whoever has it."""
 
-_LIKE_AN_OPTION = re.compile(r"role\s*[=:]|(?:^|\s)(?:name\s*[=:]|read[-_ ]?only$)", re.IGNORECASE)
-"""What looks like an option: taken for the name of a tenant, it would make a token that may write."""
+_LIKE_A_ROLE = re.compile(r"role\s*[=:]|(?:^|\s)read[-_ ]?only$", re.IGNORECASE)
+"""What looks like a role: taken for the name of a tenant, it would make a token that may write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ def _options(rest: str, place: str) -> tuple[str, str | None, bool]:
     rest, name, may_write = rest.strip(), None, True
     while found := _OPTION.search(rest):
         rest, name, may_write = rest[: found.start()], found["name"] or name, may_write and bool(found["name"])
-    if _LIKE_AN_OPTION.search(rest):
-        raise SettingsError(f"{place}: unknown option; end the line with role=read-only, name=NAME or the tenant")
+    if _LIKE_A_ROLE.search(rest):
+        raise SettingsError(f"{place}: unknown role; end the line with role=read-only, or name no role")
     return rest, name, may_write
 
 

@@ -250,13 +250,13 @@ def test_lines_of_the_token_file_may_end_with_a_name_and_a_role(tmp_path: Path) 
         "acme read-only",
         "role=admin",
         "role:read-only",
-        "acme name = hana",
+        "role=readonly name=hana",
     ],
 )
-def test_a_misspelt_option_is_no_tenant(tmp_path: Path, rest: str) -> None:
+def test_a_misspelt_role_is_no_tenant(tmp_path: Path, rest: str) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"0123456789abcdef {rest}\n", encoding="utf-8")
-    with pytest.raises(SettingsError, match=r"tokens:1: unknown option; end the line with role=read-only") as raised:
+    with pytest.raises(SettingsError, match=r"tokens:1: unknown role; end the line with role=read-only") as raised:
         read_tokens(ServiceSettings(http_token_file=file))
     assert "0123456789abcdef" not in str(raised.value)
 
@@ -281,7 +281,7 @@ def test_a_session_ends_in_time_and_with_its_token() -> None:
 def test_cookies_of_other_services_do_not_end_a_session(other: bytes) -> None:
     sessions, [(name, own)] = a_session(read_tokens(ServiceSettings(http_token="0123456789abcdef")), [1000.0])
     for headers in ([(name, other + b"; " + own)], [(name, own + b"; " + other)], [(name, other), (name, own)]):
-        assert sessions.caller(headers) == Client("token")
+        assert sessions.caller(headers) == Client("token", author="token")
 
 
 @pytest.mark.parametrize("change", [(b"1", b"2"), (b".", b""), (COOKIE.encode(), b"other"), (b"=", b"=\xff")])
