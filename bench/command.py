@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from . import callers, choosing, deterministic, hook_command, http, imports, model, pool, queue
+from . import callers, choosing, deterministic, hook_command, http, imports, model, pool, queue, soak
 from .measure import Report, Result, conditions, environment
 from .options import WORLDS, Options
 from .outside import benchmark as outside
@@ -31,7 +31,10 @@ ON_WORLDS: dict[str, Run] = {module.NAME: module.run for module in (pool, choosi
 ON_DATA: dict[str, Run] = {outside.NAME: outside.run}
 """Benchmarks on data that the user provides; they run only when named."""
 
-ALL = {**BENCHMARKS, **ON_WORLDS, **ON_DATA}
+LONG: dict[str, Run] = {soak.NAME: soak.run}
+"""Benchmarks that take hours; they run only when named."""
+
+ALL = {**BENCHMARKS, **ON_WORLDS, **ON_DATA, **LONG}
 
 
 def main() -> int:
@@ -50,7 +53,7 @@ def main() -> int:
     return 0
 
 
-_NAMES = f"benchmarks to run: {', '.join(BENCHMARKS)} (the default), {', '.join((*ON_WORLDS, *ON_DATA))}"
+_NAMES = f"benchmarks to run: {', '.join(BENCHMARKS)} (the default), {', '.join((*ON_WORLDS, *ON_DATA, *LONG))}"
 
 
 def _arguments() -> argparse.Namespace:

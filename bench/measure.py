@@ -110,6 +110,15 @@ class StackChart(Model):
     unit: str = "ms"
 
 
+class LineChart(Model):
+    """The values of the named series over time, one every `every_s` seconds."""
+
+    name: str
+    title: str
+    series: tuple[str, ...]
+    every_s: float
+
+
 class Table(Model):
     """A table of texts with one head per column."""
 
@@ -154,6 +163,7 @@ class Result(Model):
     notes: tuple[str, ...] = ()
     ranges: tuple[RangeChart, ...] = ()
     stacks: tuple[StackChart, ...] = ()
+    lines: tuple[LineChart, ...] = ()
     tables: tuple[Table, ...] = ()
 
     def named(self, name: str) -> Series:

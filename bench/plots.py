@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
-from .measure import RangeChart, Result, Series, StackChart
+from .measure import LineChart, RangeChart, Result, Series, StackChart
 
 MARKS = {"p50": ("o", "#1b6ca8"), "p95": ("D", "#e08e0b"), "p99": ("s", "#b3261e")}
 COLOURS = ("#1b6ca8", "#5aa9e6", "#7fc8a9", "#e08e0b", "#b3261e", "#7a5195", "#8d99ae")
@@ -27,6 +27,8 @@ def _figures(result: Result) -> Iterator[tuple[str, Figure]]:
         yield chart.name, _range_figure(chart, [result.named(name) for name in chart.series])
     for stack in result.stacks:
         yield stack.name, _stack_figure(stack)
+    for line in result.lines:
+        yield line.name, _line_figure(line, [result.named(name) for name in line.series])
 
 
 def _save(figure: Figure, path: Path) -> Path:
@@ -96,5 +98,18 @@ def _stack_figure(chart: StackChart) -> Figure:
     _label_rows(axes, list(chart.bars))
     axes.set_xlabel(chart.unit)
     axes.margins(x=0.08)
+    figure.legend(loc="outside lower center", ncols=MAX_COLUMNS, frameon=False)
+    return figure
+
+
+def _line_figure(chart: LineChart, series: list[Series]) -> Figure:
+    figure, axes = _figure(chart.title, 6)
+    for number, entry in enumerate(series):
+        minutes = [(place + 1) * chart.every_s / 60 for place in range(entry.count)]
+        axes.plot(minutes, entry.values, color=COLOURS[number % len(COLOURS)], label=entry.name)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("minutes")
+    axes.set_ylabel(series[0].unit)
+    axes.grid(axis="y", color="#e3e7eb")
     figure.legend(loc="outside lower center", ncols=MAX_COLUMNS, frameon=False)
     return figure

@@ -93,7 +93,9 @@ def publish(reports: Sequence[Report], out: Path) -> None:
 
 def charts(result: Result) -> list[str]:
     """Return the file names of a result's charts."""
-    names = [chart.name for chart in result.ranges] + [chart.name for chart in result.stacks]
+    names = [chart.name for chart in result.ranges]
+    names += [chart.name for chart in result.stacks]
+    names += [chart.name for chart in result.lines]
     return [f"{result.name}-{name}.png" for name in names]
 
 

@@ -51,6 +51,22 @@ def test_a_quick_run_prints_json_and_saves_results_and_charts(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+def test_a_soak_says_of_everything_how_it_grew(tmp_path: Path) -> None:
+    done = bench("soak", "--quick", "--json", "--out", str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    (report,) = json.loads(done.stdout)
+    series = {entry["name"]: entry["values"] for entry in report["result"]["series"]}
+    assert all(value > 0 for values in series.values() for value in values)
+    assert series["resident memory"][0] > series["memory of its own"][0]
+    assert series["keys in Redis"][0] < series["keys in Redis"][-1], "receipts are kept"
+    grown = {check["name"]: check["measured"] for check in report["result"]["checks"]}
+    assert grown["keys in Redis, last third by middle third"] > 1.0
+    assert {path.name for path in tmp_path.glob("*.png")} == {"soak-memory.png", "soak-latency.png"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_data_sets_by_other_authors_are_measured_from_a_folder(tmp_path: Path) -> None:
     done = bench("outside", "--data", str(ROOT / "tests/data/outside"), "--json", "--out", str(tmp_path))
 
