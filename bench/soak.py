@@ -187,8 +187,8 @@ def _result(samples: Samples, load: _Load, memories: int, seconds: float, rate: 
             f"One service without a model, {memories:,} memories, {SAMPLES * seconds / 60:.0f} minutes of {rate:g} "
             f"calls of the hook a second at random times, each with a new message, in {SESSIONS} sessions that are "
             f"cleared after {TURNS} turns; a memory is stored and one deleted at every {WRITE_EVERY}th call, a search "
-            f"is made at every {RECALL_EVERY}th. Receipts and ledgers are kept for {KEPT_S} s. Latency counts from when a call "
-            "was due. The first third fills caches."
+            f"is made at every {RECALL_EVERY}th. Receipts and ledgers are kept for {KEPT_S} s. Latency counts from "
+            "when a call was due. The first third fills caches."
         ),
         checks=(Check(name="calls without an answer", measured=load.lost, limit=0, unit=f"of {load.calls}"), *growth),
         series=tuple(Series.of(name, found, unit) for name, (found, unit, _) in kinds.items()),
