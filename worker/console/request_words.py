@@ -66,6 +66,7 @@ STAGES: Mapping[str, str] = {
     "search": "search",
     "links": "follow links",
     "rank": "rank",
+    "briefing": "gather the briefing",
     "dedup": "drop what says the same",
     "triage": "choose",
 }

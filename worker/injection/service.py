@@ -26,6 +26,7 @@ from worker.settings.injection import InjectionConfig
 
 from .answer_log import log_answer
 from .background import BackgroundTasks
+from .briefing import LEADING, opens_session, with_briefing
 from .capacity import Capacity, Place
 from .choice import choose
 from .conclusion import conclude_empty, conclude_selection, result_of, shown_by, without_taken
@@ -41,6 +42,9 @@ RECEIPT_AFTER = 0.005
 
 LEDGER_LIMIT = 0.25
 """Seconds the ledger may take; a request goes on without it."""
+
+BRIEFING_LIMIT = 0.25
+"""Seconds the briefing may take; a request goes on without it."""
 
 MOST_OFFERS = 5
 """Attempts to offer a block of which parallel turns take memories; the last one may be left with memories they took."""
@@ -124,6 +128,7 @@ class InjectionService:
                 return Injection(repeated, _delivery(turn))
         if recalled is None:
             return self._finish(turn, Conclusion(Outcome.ERROR, Reason.STORE_UNAVAILABLE, degraded=True))
+        recalled = await self._briefed(turn, view, recalled)
         conclusion = await self._conclude(turn, _still_shown(turn, view), recalled, place)
         return await self._deliver(turn, view, conclusion)
 
@@ -132,18 +137,32 @@ class InjectionService:
         await self._background.drain()
 
     async def _skip(self, turn: Turn, reason: Reason) -> Injection:
-        """Answer without a search; the first request of a session still gets its pinned memories."""
+        """Answer without a search; the first request of a session still gets its briefing and pinned memories."""
         conclusion, config = Conclusion(Outcome.SKIPPED, reason), turn.config
-        if reason not in OPENINGS or not (config.ambient_enabled and config.pinned_types):
+        if reason not in OPENINGS or not (config.briefing or (config.ambient_enabled and config.pinned_types)):
             return self._finish(turn, conclusion)
         async with self._place(turn) as place:
             view = await self._view(turn)
             turn = replace(turn, query=RecallQuery("", pinned=True))
             recalled = await self._first_recall(turn) if view.turn == 1 and not view.shown else None
+            recalled = recalled and await self._briefed(turn, view, recalled)
             if recalled is None or not recalled.candidates:
                 return self._finish(turn, conclusion)
             concluded = await self._conclude(turn, _still_shown(turn, view), recalled, place)
             return await self._deliver(turn, view, concluded)
+
+    async def _briefed(self, turn: Turn, view: LedgerView, recalled: Recalled) -> Recalled:
+        """Put the briefing in front, if the turn opens a session; without it if the store is slow."""
+        if not opens_session(turn, view):
+            return recalled
+        try:
+            with turn.stages("briefing"):
+                limit = turn.deadline.within(BRIEFING_LIMIT)
+                leading = await self._parts.recall.leading(LEADING, _scope_of(turn), turn.config, limit)
+        except StoreError as error:
+            log.warning("briefing_left_out", error=str(error))
+            return recalled
+        return with_briefing(recalled, leading, turn)
 
     async def _first_recall(self, turn: Turn) -> Recalled | None:
         """Return what the request itself recalls, `None` if the store is down."""

@@ -24,6 +24,7 @@ from worker.domain.memory import (
     HybridQuery,
     Memory,
     MemoryFilter,
+    MemoryType,
     Recalled,
     RecallQuery,
     Vector,
@@ -97,6 +98,15 @@ class _RecallRequest:
     store: MemoryStore
 
 
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """How many memories of a type are wanted, and which first."""
+
+    type: MemoryType
+    sort: SortKey
+    limit: int
+
+
 class Recall:
     """Recall memories from a store.
 
@@ -146,6 +156,23 @@ class Recall:
         except TimeoutError as error:
             raise StoreLate("the store did not answer within the deadline") from error
         return [hit.memory for hit in hits]
+
+    async def leading(
+        self, wanted: Sequence[Leading], scope: RecallScope, config: InjectionConfig, deadline: Deadline
+    ) -> tuple[Candidate, ...]:
+        """Return the first memories of some types that are visible and valid, without a search. Raise `StoreError`."""
+        store = self._engine.tenant(scope.tenant)
+        jobs = (
+            store.ordered(MemoryFilter(scope.visibility, types=(one.type,)), one.sort, limit=one.limit)
+            for one in wanted
+        )
+        try:
+            async with asyncio.timeout(deadline.remaining()):
+                pages = await asyncio.gather(*jobs)
+        except TimeoutError as error:
+            raise StoreLate("the store did not answer within the deadline") from error
+        hits = [hit for page in pages for hit in page]
+        return pinned_candidates(hits, scope.now, config.recency_half_life_days)
 
     async def _recall(self, asked: _RecallRequest, deadline: Deadline, stages: Stages) -> Recalled:
         (vectors, degraded), pinned, size = await asyncio.gather(

@@ -66,6 +66,11 @@ class InjectionConfig(TriageSettings):
         "callers as `history_cap`. 0: callers remove each block after its turn, so a later turn may repeat its "
         "memories.",
     )
+    briefing: bool = Field(
+        default=False,
+        description="Whether the first request of a session also gets a briefing: identity, goals, open todos and "
+        "recent decisions, at most 500 words, see [briefing](sessions.md#briefing).",
+    )
     receipt_keep: ReceiptKeep = Field(
         default=ReceiptKeep.EVERYTHING,
         description="What receipts store: everything, no_texts (no message, query or memory text) or numbers (only "
