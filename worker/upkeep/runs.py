@@ -6,7 +6,7 @@ time; its lease ends with it.
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,7 +18,7 @@ import structlog
 from hooks.contract import Reason
 from worker.domain.errors import MeeseeksError, NotFound, OperationError
 from worker.domain.tasks import ended
-from worker.domain.upkeep import RunState, StepState, UpkeepRun, UpkeepStep
+from worker.domain.upkeep import RunState, StepKind, StepState, UpkeepRun, UpkeepStep
 from worker.ports.upkeep import UpkeepRuns
 
 from .planning import PlanParts, UpkeepPlanner
@@ -150,11 +150,10 @@ class UpkeepRunner:
 
     async def _make(self, progress: "_Progress", run: UpkeepRun) -> None:
         steps = list(progress.known(run).steps)
-        for start in range(0, len(steps), BATCH):
-            some = steps[start : start + BATCH]
-            if any(step.state is StepState.PLANNED for step in some):
-                steps[start : start + BATCH] = await self._parts.make(progress.known(run), some)
-            done = {"steps": tuple(steps), "phase": "applying", "done": start + len(some), "total": len(steps)}
+        for start, end in _batches(steps):
+            if any(step.state is StepState.PLANNED for step in steps[start:end]):
+                steps[start:end] = await self._parts.make(progress.known(run), steps[start:end])
+            done = {"steps": tuple(steps), "phase": "applying", "done": end, "total": len(steps)}
             progress.take(progress.known(run).model_copy(update=done))
 
     async def _note(self, progress: "_Progress") -> None:
@@ -167,6 +166,15 @@ class UpkeepRunner:
                     await self._parts.runs.write(progress.run)
             except MeeseeksError as error:
                 log.warning("upkeep_progress_unknown", reason=str(error))
+
+
+def _batches(steps: Sequence[UpkeepStep]) -> Iterator[tuple[int, int]]:
+    """Return where batches begin and end; the proposals, which come last, are kept all at once."""
+    changes = sum(step.kind is not StepKind.PROPOSE for step in steps)
+    for start in range(0, changes, BATCH):
+        yield start, min(changes, start + BATCH)
+    if changes < len(steps):
+        yield changes, len(steps)
 
 
 def _log_crash(task: "asyncio.Task[None]") -> None:

@@ -45,13 +45,9 @@ class UpkeepSteps:
         for place, step in enumerate(steps):
             if step.state is StepState.PLANNED and step.kind is not StepKind.PROPOSE:
                 done[place] = await self._make(run, step)
-        await self._propose(run, [one for one in steps if one.kind is StepKind.PROPOSE])
-        return [
-            step.model_copy(update={"state": StepState.DONE})
-            if step.kind is StepKind.PROPOSE
-            else done.get(place, step)
-            for place, step in enumerate(steps)
-        ]
+        proposals = {place: step for place, step in enumerate(steps) if step.kind is StepKind.PROPOSE}
+        done |= zip(proposals, await self._propose(run, list(proposals.values())), strict=True)
+        return [done.get(place, step) for place, step in enumerate(steps)]
 
     async def take_back(self, run: UpkeepRun) -> UpkeepRun:
         """Undo what a run has changed, and keep the next runs from doing it again."""
@@ -91,14 +87,18 @@ class UpkeepSteps:
             await self._changed(run, key, _reopening_duplicate(run, step))
         return step.model_copy(update={"state": StepState.SKIPPED})
 
-    async def _propose(self, run: UpkeepRun, steps: Sequence[UpkeepStep]) -> None:
-        pairs = []
+    async def _propose(self, run: UpkeepRun, steps: Sequence[UpkeepStep]) -> list[UpkeepStep]:
+        """Propose what is as the run read it."""
+        pairs, done = list[tuple[Memory, Memory]](), list[UpkeepStep]()
         for step in steps:
             found = await self._parts.memories.get(run.tenant, [step.memory, *step.others])
-            if len(found) == 2 and all(digest_of(one) == step.digests.get(one.id) for one in found):
+            same = len(found) == 2 and all(digest_of(one) == step.digests.get(one.id) for one in found)
+            if same:
                 pairs.append((found[0], found[1]))
+            done.append(step.model_copy(update={"state": StepState.DONE if same else StepState.SKIPPED}))
         if pairs:
             await propose_replacing(self._parts.captures, run.tenant, run.id, run.at, pairs)
+        return done
 
     async def _unmerge(self, run: UpkeepRun, step: UpkeepStep, before: KeptBefore) -> None:
         others = await self._parts.memories.get(run.tenant, step.others)

@@ -260,6 +260,18 @@ async def test_a_changed_value_is_proposed_and_decided_on(client: OperationClien
     assert found(await ran(client, apply=True)) == []
 
 
+async def test_every_proposal_of_a_long_run_waits(client: OperationClient) -> None:
+    for number in range(15):
+        await put(client, *({"id": f"{kind}{number}", "content": f"Barge {number} was sold"} for kind in "ab"))
+    tools = ("lathe", "kiln", "wheel", "press", "glaze", "saw", "oven", "forge")
+    for tool in tools:
+        for hour, at in ((4, OLD), (5, NEW)):
+            await put(client, {"id": f"{tool}{hour}", "content": f"The {tool} starts at {hour}", "created_at": at})
+    run = await ran(client, apply=True)
+    assert [step["state"] for step in run["steps"]] == ["done"] * (15 + len(tools))
+    assert len((await client.call(PROPOSALS, {}))["proposals"]) == len(tools)
+
+
 async def test_a_rejected_change_of_value_is_not_proposed_again_and_both_stay(client: OperationClient) -> None:
     for number, at in ((4, OLD), (5, NEW)):
         await put(client, {"id": f"m{number}", "content": f"The backup runs at {number}", "created_at": at})
