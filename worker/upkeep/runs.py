@@ -7,7 +7,7 @@ time; its lease ends with it.
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
@@ -143,9 +143,10 @@ class UpkeepRunner:
         except MeeseeksError as error:
             log.warning("upkeep_failed", error=type(error).__name__)
             final = progress.known(run).model_copy(update={"state": RunState.FAILED, "error": str(error)})
-        progress.run = None
         final = final.model_copy(update={"seconds": round(run.seconds + monotonic() - began, 1)})
-        await self._parts.runs.write(final)
+        async with progress.lock:
+            progress.run = None
+            await self._parts.runs.write(final)
         log.info("upkeep_ended", state=final.state.value, memories=final.memories, steps=len(final.steps))
 
     async def _make(self, progress: "_Progress", run: UpkeepRun) -> None:
@@ -162,8 +163,9 @@ class UpkeepRunner:
             await asyncio.sleep(NOTE_S)
             try:
                 await self._leads()
-                if progress.run is not None:
-                    await self._parts.runs.write(progress.run)
+                async with progress.lock:
+                    if progress.run is not None:
+                        await self._parts.runs.write(progress.run)
             except MeeseeksError as error:
                 log.warning("upkeep_progress_unknown", reason=str(error))
 
@@ -184,9 +186,10 @@ def _log_crash(task: "asyncio.Task[None]") -> None:
 
 @dataclass(slots=True)
 class _Progress:
-    """The run as it is, `None` between two."""
+    """The run as it is, `None` between two; `lock` keeps its end from being overwritten."""
 
     run: UpkeepRun | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def take(self, run: UpkeepRun) -> None:
         self.run = run
