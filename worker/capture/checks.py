@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from worker.domain.capture import Change, ChangeKind, Drop, DropReason, WindowTurn
+from worker.domain.capture import CaptureSource, Change, ChangeKind, Drop, DropReason, WindowTurn
 from worker.domain.cues import Cue, CueOrigin
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory, MemoryType
@@ -144,7 +144,7 @@ def _target_fault(one: RawOperation, target: Memory | None, frame: Frame) -> Dro
     """Return why the memory that a change is about must not be replaced: it is another's, or about something else."""
     if one.kind == ChangeKind.ADD:
         return None
-    if target is None or target.scope.user != frame.source.user:
+    if target is None or not _has_same_owner(target, frame.source):
         return DropReason.BAD_TARGET
     new, old = marks(one.text), marks(target.content)
     if not _CJK.search(one.text) and not stems(new) & stems(old):
@@ -152,6 +152,11 @@ def _target_fault(one: RawOperation, target: Memory | None, frame: Frame) -> Dro
     if one.kind == ChangeKind.UPDATE and not (old.figures <= new.figures and old.names <= new.words):
         return DropReason.BAD_TARGET
     return None
+
+
+def _has_same_owner(memory: Memory, source: CaptureSource) -> bool:
+    """Return whether a memory is the user's, or the channel's if there is no user, as what is captured will be."""
+    return memory.scope.user == source.user and (source.user is not None or memory.channel == source.channel)
 
 
 def support_fault(

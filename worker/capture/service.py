@@ -217,9 +217,14 @@ def _needless(
         return drop(DropReason.KNOWN, text, known)
     if any(says_same(text, one.memory.content, None) for one in batch):
         return drop(DropReason.KNOWN, text)
-    mine = (one for one in waiting if one.change.memory.scope == change.memory.scope)
-    again = next((one.id for one in mine if says_same(text, one.change.memory.content, None)), None)
+    theirs = ((one.id, one.change.memory) for one in waiting)
+    mine = ((key, memory) for key, memory in theirs if _owner(memory) == _owner(change.memory))
+    again = next((key for key, memory in mine if says_same(text, memory.content, None)), None)
     return None if again is None else drop(DropReason.WAITING, text, again)
+
+
+def _owner(memory: Memory) -> tuple[object, ...]:
+    return memory.scope, memory.channel if memory.scope.user is None else None
 
 
 def _proposal(receipt: CaptureReceipt, change: Change) -> Proposal:

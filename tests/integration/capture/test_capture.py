@@ -1,5 +1,6 @@
 """Captures in a service: what people ask to remember is stored once, undone, reviewed, and stays gone."""
 
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -224,6 +225,14 @@ async def test_a_tenant_sees_only_its_own(client: OperationClient) -> None:
         await client.call(CAPTURE_SHOW, {"id": done["captures"][0]})
     with pytest.raises(NotFound):
         await client.call(PROPOSAL_REJECT, {"id": done["changes"][0]["id"]})
+
+
+async def test_a_proposal_of_one_channel_does_not_stand_for_another(client: OperationClient) -> None:
+    for channel, stored_as in (("garden", ["proposed"]), ("kitchen", ["proposed"]), ("kitchen", [])):
+        turns = [{"role": "user", "text": SISTER}]
+        fields: dict[str, Any] = {"user": None, "channel": channel, "turns": turns, "session_id": uuid.uuid4().hex}
+        done = await captured(client, mode="review", **fields)
+        assert [one["stored"] for one in done["changes"]] == stored_as
 
 
 async def test_without_a_service_captures_say_what_to_do(tmp_path: Any) -> None:

@@ -1,5 +1,6 @@
 """What a model read is kept only if the user's own words say it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +19,7 @@ FRAME = Frame("c1", CaptureSource(session_id="s1", user="hana", project="shop"),
 LIVES = Memory(id="lives", content="Mia, the user's sister, lives in Zürich", scope=MemoryScope(user="hana"))
 DENTIST = Memory(id="dentist", content="The dentist is Dr. Weber", scope=MemoryScope(user="hana"))
 OTHERS = Memory(id="others", content="Mia lives in Rome", scope=MemoryScope(user="bo"))
+KNOWN = (LIVES, DENTIST, OTHERS)
 
 
 def turn(text: str, role: str = "user", *, evidence: bool = True) -> WindowTurn:
@@ -29,10 +31,11 @@ def operation(text: str, **fields: Any) -> RawOperation:
     return RawOperation(**{**given, "text": text, **fields})
 
 
-def checked(said: str | list[WindowTurn], *operations: RawOperation) -> tuple[tuple[Change, ...], list[DropReason]]:
+def checked(
+    said: str | list[WindowTurn], *operations: RawOperation, known: tuple[Memory, ...] = KNOWN, frame: Frame = FRAME
+) -> tuple[tuple[Change, ...], list[DropReason]]:
     turns = [turn(said)] if isinstance(said, str) else said
-    reading = Reading(Window(tuple(turns)), (LIVES, DENTIST, OTHERS), operations, ("zorblatt",), "m", "capture@1")
-    found = check_reading(reading, FRAME)
+    found = check_reading(Reading(Window(tuple(turns)), known, operations, ("zorblatt",), "m", "capture@1"), frame)
     return found.changes, [one.reason for one in found.drops]
 
 
@@ -88,6 +91,16 @@ def test_a_memory_is_superseded_only_by_its_owner_and_about_the_same() -> None:
     for target in (2, 3, 7, None):
         raw = operation("Mia lives in Bern", kind="supersede", target=target)
         assert checked(said, raw) == ((), [DropReason.BAD_TARGET])
+
+
+@pytest.mark.parametrize("channel", [None, "garden"])
+def test_without_a_user_a_memory_is_superseded_only_in_its_channel(channel: str | None) -> None:
+    known = Memory(id="lives", content="Mia lives in Zürich", channel=channel)
+    raw = operation("Mia lives in Bern", kind="supersede", target=1)
+    for here in ("garden", "kitchen", None):
+        frame = replace(FRAME, source=CaptureSource(session_id="s1", channel=here))
+        changes, drops = checked("Mia lives in Bern now", raw, known=(known,), frame=frame)
+        assert (len(changes), drops) == ((1, []) if here == channel else (0, [DropReason.BAD_TARGET]))
 
 
 def test_an_update_keeps_what_the_memory_says() -> None:
