@@ -124,20 +124,20 @@ def _turns(said: Iterable[_Said], zone: tzinfo | None) -> Iterator[ConversationT
 def _moment(at: str | None, zone: tzinfo | None) -> datetime | None:
     try:
         found = datetime.fromisoformat(at) if at else None
-    except ValueError:
+        return found if found is None or found.tzinfo is None else found.astimezone(zone)
+    except (ValueError, OverflowError):  # no time, or one outside of the years 1 to 9999
         return None
-    return found if found is None or found.tzinfo is None else found.astimezone(zone)
 
 
 def _claude_code(records: list[Record]) -> Iterator[_Said]:
     rewound = _rewound(records)
     for record in records:
-        role, content = record.get("type"), (record.get("message") or {}).get("content")
-        if role not in ("user", "assistant") or record.get("isSidechain") or record.get("uuid") in rewound:
+        role, content, key = record.get("type"), _content(record), text(record, "uuid")
+        if role not in ("user", "assistant") or record.get("isSidechain") or key in rewound:
             continue
         if role == "user" and not _is_typed(record, content):
             continue
-        yield _Said(str(role), _texts(content), text(record, "uuid"), text(record, "timestamp"))
+        yield _Said(str(role), _texts(content), key, text(record, "timestamp"))
 
 
 def _is_typed(record: Record, content: Any) -> bool:
@@ -169,11 +169,8 @@ def _rewound(records: list[Record]) -> set[str]:
         parent, key = record.get("parentUuid"), record.get("uuid")
         if isinstance(parent, str) and isinstance(key, str):
             children.setdefault(parent, []).append(key)
-            if (
-                record.get("type") == "user"
-                and not record.get("isSidechain")
-                and _is_typed(record, (record.get("message") or {}).get("content"))
-            ):
+            own = record.get("type") == "user" and not record.get("isSidechain")
+            if own and _is_typed(record, _content(record)):
                 prompts.setdefault(parent, []).append(key)
     left = [key for keys in prompts.values() for key in keys[:-1]]
     gone: set[str] = set()
@@ -223,7 +220,7 @@ def _gemini(records: list[Record]) -> Iterator[_Said]:
 
 def _cursor(records: list[Record]) -> Iterator[_Said]:
     for record in records:
-        said = _texts((record.get("message") or {}).get("content"))
+        said = _texts(_content(record))
         if record.get("role") == "assistant":
             yield _Said("assistant", said)
         elif record.get("role") == "user" and not _WRAPPED.match(said):
@@ -237,6 +234,12 @@ def _plain(records: list[Record]) -> Iterator[_Said]:
         said = text(record, "text") or _texts(record.get("content"))
         at = text(record, "at") or text(record, "timestamp")
         yield _Said(text(record, "role"), said, text(record, "id") or text(record, "uuid"), at)
+
+
+def _content(record: Record) -> Any:
+    """Return the content of a record's message, `None` without one."""
+    message = record.get("message")
+    return message.get("content") if isinstance(message, dict) else None
 
 
 def _texts(content: Any) -> str:

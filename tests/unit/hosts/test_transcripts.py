@@ -1,10 +1,12 @@
 """Transcripts of four hosts: what people typed, and none of what programs wrote in their name."""
 
 import json
-from datetime import UTC
+from datetime import UTC, timedelta, timezone
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.paths import ROOT
 from worker.hosts.transcripts import Transcript, TranscriptFormat, read_transcript
@@ -90,6 +92,50 @@ def test_without_a_time_there_is_none() -> None:
     record = {"role": "user", "message": {"content": [{"type": "text", "text": "<user_query>hi there</user_query>"}]}}
     (turn,) = read(lines(record)).turns
     assert (turn.text, turn.at) == ("hi there", None)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just("0001-01-01T00:00:00Z"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(("type", "text", "content")), inner),
+    max_leaves=6,
+)
+FIELDS = (
+    *("type", "message", "uuid", "parentUuid", "timestamp", "origin", "payload", "content", "role", "id", "at"),
+    *("sessionId", "cwd", "$rewindTo"),
+)
+KINDS = st.sampled_from(("user", "assistant", "gemini", "event_msg", "response_item", "session_meta"))
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from(FIELDS), ANYTHING | KINDS), max_size=4), st.sampled_from(TranscriptFormat)
+)
+def test_records_of_any_form_are_read_or_left_out(records: list[dict[str, Any]], kind: TranscriptFormat) -> None:
+    west = timezone(-timedelta(hours=5))
+    assert read_transcript(lines(*records), west, kind) is not None
+    read_transcript(lines(*records), west)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        claude("broken", "b") | {"message": "broken"},
+        claude("broken", "b") | {"message": ["broken"]},
+        {"type": "user", "message": 7, "uuid": ["b"], "parentUuid": "a"},
+    ],
+)
+def test_a_record_of_an_unknown_form_costs_only_itself(record: dict[str, Any]) -> None:
+    for kind in (TranscriptFormat.CLAUDE_CODE, TranscriptFormat.CURSOR):
+        kept = claude("kept", "a") | {"role": "user"}
+        found = read_transcript(lines(kept, record | {"role": "user"}), UTC, kind)
+        assert found is not None
+        assert [turn.text for turn in found.turns] == ["kept"]
+
+
+def test_an_unusual_id_or_time_costs_no_turn() -> None:
+    records = (claude("one", "a") | {"uuid": ["a"]}, claude("two", "b") | {"timestamp": "0001-01-01T00:00:00Z"})
+    found = read_transcript(lines(*records), timezone(-timedelta(hours=5)))
+    assert found is not None
+    assert [(turn.text, turn.at) for turn in found.turns][1] == ("two", None)
 
 
 @pytest.mark.parametrize("content", ["", "not a transcript", "{}", "[1, 2]", '{"memory": "x"}'])
