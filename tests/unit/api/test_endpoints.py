@@ -225,6 +225,16 @@ async def test_other_tokens_use_the_requested_tenant(call: Call) -> None:
     assert set(tenants(seen.asked[0][1])) == {"other"}
 
 
+@pytest.mark.parametrize(("token", "named"), [(TOKEN, True), (ACME_TOKEN, False)])
+async def test_a_bound_token_has_no_transcript_of_this_machine_read(token: str, named: bool) -> None:
+    seen = Recorder(ANSWERS)
+    event = {"hook_event_name": "Stop", "session_id": "s", "transcript_path": "/home/u/.claude/projects/p/s.jsonl"}
+    async with calling(make_app(seen, tokens=both_tokens()), token) as client:
+        assert (await client.post("/v1/hooks/claude-code", json=event)).status_code == 200
+    asked = seen.asked[0][1]["event"]
+    assert (asked["session_id"], "transcript_path" in asked) == ("s", named)
+
+
 @pytest.mark.parametrize("call", CALLS + SETTINGS, ids=lambda call: f"{call[0]} {call[1]}")
 async def test_an_unknown_or_repeated_query_parameter_is_refused(call: Call) -> None:
     method, path, body, _, _ = call

@@ -76,7 +76,7 @@ def add_hooks(app: FastAPI, executor: OperationExecutor) -> None:
         the configuration, such as an unknown host or a wrong token, are reported.
         """
         limit = shortest(DEFAULT_DEADLINE_MS, deadline_ms, x_deadline_ms)
-        event = await _event(request)
+        event = _without_files(request, await _event(request))
         if project is None and repository is None:
             repository, folder = await _repository(request, event)
         scope = {"tenant": tenant, "user": user, "project": project, "channel": channel}
@@ -96,6 +96,13 @@ async def _repository(request: Request, event: Any) -> tuple[str | None, str | N
         return None, None
     identity, name = await asyncio.to_thread(project_of, folder[:MOST_FOLDER_CHARS])
     return identity or None, name or None
+
+
+def _without_files(request: Request, event: Any) -> Any:
+    """Leave out the transcript if the token is bound to a tenant: files on this machine are not that tenant's."""
+    if isinstance(event, dict) and tenant_of(request, ""):
+        return {name: value for name, value in event.items() if name != "transcript_path"}
+    return event
 
 
 async def _event(request: Request) -> Any:
