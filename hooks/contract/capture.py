@@ -71,7 +71,8 @@ class CaptureRequest(WireModel):
 class CapturedChange(WireModel):
     """A memory that was written or proposed. `operation` is `add`, `update` or `supersede` (of `target`).
 
-    `stored` is `created`, `unchanged` or `proposed`; `id` is that of the memory, or of the proposal.
+    `stored` is `created`, `unchanged` or `proposed`; `id` is that of the memory, or of the proposal, and
+    `capture` that of the receipt.
     """
 
     id: str
@@ -79,6 +80,7 @@ class CapturedChange(WireModel):
     stored: str
     text: str
     target: str | None = None
+    capture: str = ""
 
 
 class LeftOutChange(WireModel):

@@ -1,14 +1,19 @@
 """A transcript becomes memories that the next session is told, once, and until it is undone."""
 
+import asyncio
 import json
+import shutil
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hooks import PreExecutionHook
 from tests.support.paths import ROOT
-from tests.support.stack import Stack, ask
+from tests.support.stack import Stack, ask, exported, running_stack, shim
+from tests.support.valkey import sync_redis
+from worker.adapters.redis.transcripts import DUE_KEY
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -42,9 +47,41 @@ async def test_a_transcript_is_captured_once_reviewed_told_and_undone(service: S
     assert "release on Thursdays" not in service.log
 
 
+def test_a_long_transcript_is_undone_capture_by_capture(service: Stack, tmp_path: Path) -> None:
+    tenant, plain = uuid.uuid4().hex, tmp_path / "long.jsonl"
+    turns = [{"role": "user", "text": f"remember that shelf {number} holds nails"} for number in range(13)]
+    plain.write_text("\n".join(map(json.dumps, turns)), encoding="utf-8")
+    done = service.command("capture", str(plain), "--mode", "auto", "--tenant", tenant)
+    undos = [line.split() for line in done.stdout.splitlines() if line.startswith("undo with: meeseeks ")]
+    assert len(undos) == 2
+    for words in undos:
+        assert service.command(*words[3:], "--tenant", tenant).returncode == 0
+    assert said(service, "list", "--tenant", tenant)["memories"] == []
+
+
 def test_a_file_without_turns_says_so(service: Stack, tmp_path: Any) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("buy milk", encoding="utf-8")
     done = service.command("capture", str(other))
     assert done.returncode == 1
     assert "name its format with --format" in done.stderr
+
+
+async def test_what_a_hook_noted_outlives_a_kill_and_is_captured_once(tmp_path: Path) -> None:
+    path = tmp_path / ".claude" / "projects" / "shop" / "s1.jsonl"
+    path.parent.mkdir(parents=True)
+    shutil.copy(TRANSCRIPT, path)
+    settings = tmp_path / "settings.toml"
+    settings.write_text('[memory_injection]\ncapture = "auto"\n', encoding="utf-8")
+    variables = {"HOME": str(tmp_path), "MEESEEKS_CONFIG": str(settings), "MEESEEKS_EMBEDDER": "none"}
+    event = {"session_id": "s1", "transcript_path": str(path), "cwd": str(tmp_path)}
+    with running_stack(tmp_path / "service", "up", MEESEEKS_MODEL="none", **variables) as stack:
+        for name in ("SessionEnd", "PreCompact"):
+            assert shim(stack.url, event | {"hook_event_name": name}, host="claude-code").returncode == 0
+            stack.kill()
+            stack.start()
+            with sync_redis(stack.url) as redis:
+                async with asyncio.timeout(30):
+                    while redis.zcard(DUE_KEY):
+                        await asyncio.sleep(0.05)
+            assert list((await exported(stack.url, "default")).values()) == ["we release on Thursdays"]

@@ -156,10 +156,12 @@ def _command_line(folder: Path, arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "worker", "--data-dir", str(folder / "data"), *arguments]
 
 
-def shim(url: str, request: Mapping[str, Any], **variables: str) -> "subprocess.CompletedProcess[str]":
-    """Run `meeseeks-hook` as a host does, with a request on standard input."""
+def shim(
+    url: str, request: Mapping[str, Any], host: str | None = None, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run `meeseeks-hook` as a host does, with a request, or an event of `host`, on standard input."""
     return subprocess.run(
-        [sys.executable, "-I", "-S", str(ROOT / "hooks" / "shim.py")],
+        [sys.executable, "-I", "-S", str(ROOT / "hooks" / "shim.py"), *([host] if host else [])],
         env=environment(MEESEEKS_REDIS_URL=url, **variables),
         input=json.dumps(request),
         capture_output=True,

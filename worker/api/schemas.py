@@ -100,7 +100,10 @@ NULLABLE = frozenset({"context", "created_at", "occurred_at", "valid_until", "ch
 
 
 class UpdateBody(TenantRequest):
+    """Changes of a memory; `again` also stores what was rejected, or deleted after it was captured."""
+
     changes: MemoryChanges
+    again: bool = False
 
 
 class RelateBody(TenantRequest):

@@ -12,7 +12,12 @@ from worker.domain.operation import AnyHandler, Handlers
 from worker.hosts import HOSTS
 from worker.operations.background_capture import CAPTURE_PACE, BackgroundCapture, BackgroundCaptureParts
 from worker.operations.background_cues import PACE, Activity
-from worker.operations.background_transcripts import BackgroundTranscripts, TranscriptNotes, TranscriptReading
+from worker.operations.background_transcripts import (
+    TRANSCRIPT_PACE,
+    BackgroundTranscripts,
+    TranscriptNotes,
+    TranscriptReading,
+)
 from worker.operations.capture import CaptureOperations, unavailable
 from worker.operations.local_client import LocalOperationClient
 from worker.ports.capture import CaptureQueue, CaptureStore, TranscriptQueue
@@ -68,7 +73,7 @@ class CaptureMaking:
         client = LocalOperationClient(handlers)
         if self.transcripts is not None:
             roots = {name: Path.home() / host.transcripts for name, host in HOSTS.items() if host.transcripts}
-            reading = TranscriptReading(client, self.transcripts, live.for_agent, roots, utc_now)
+            reading = TranscriptReading(client, self.transcripts, live.for_agent, roots, utc_now, TRANSCRIPT_PACE)
             self.stack.push_async_callback(BackgroundTranscripts(reading).aclose)
         if self.queue is not None:
             parts = BackgroundCaptureParts(client, self.queue, activity, utc_now, PACE, CAPTURE_PACE)

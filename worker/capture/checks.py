@@ -17,7 +17,7 @@ from worker.domain.memory import Memory, MemoryType
 from worker.text.lexicon import fold
 from worker.text.masking import mask_secrets
 from worker.text.word_lists import FUNCTION_WORDS
-from worker.text.wording import Marks, marks
+from worker.text.wording import Marks, marks, stem
 from worker.transfer.entries import memory_from
 
 from .dates import named_day
@@ -193,7 +193,7 @@ def _coverage(new: Marks, there: frozenset[str]) -> float:
 
 
 def _occurs(word: str, there: frozenset[str]) -> bool:
-    return word in there or word[: max(4, len(word) - 2)] in there
+    return word in there or stem(word) in there
 
 
 def _shared_pairs(text: str, said: str) -> float:

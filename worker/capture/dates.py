@@ -36,11 +36,6 @@ def named_day(words: str, at: datetime | None, languages: Sequence[Language]) ->
     return day if fixed or moving else None
 
 
-def names_time(text: str, at: datetime | None, languages: Sequence[Language]) -> bool:
-    """Return whether the text has words such as "tomorrow", which mean something else later."""
-    return time_span(text, at or _NOWS[0], languages) is not None
-
-
 def _day(words: str, at: datetime, languages: Sequence[Language]) -> datetime | None:
     span = time_span(words, at, languages)
     if span is None or span.until - span.since >= timedelta(days=1) or _is_bare_weekday(span, languages):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from worker.domain.capture import Refusal
 from worker.domain.memory import Memory
 from worker.text.word_lists import FUNCTION_WORDS
-from worker.text.wording import Marks, marks
+from worker.text.wording import Marks, marks, stem
 
 ALIKE = 0.75
 """Share of common content words from which two texts with the same numbers and negation say the same."""
@@ -20,7 +20,7 @@ def refusal_of(memory: Memory, salt: str, *, lasting: bool) -> Refusal:
     """Return the fingerprint of a memory that must not come back."""
     found = marks(memory.content)
     return Refusal(
-        exact=keyed_hash(salt, _folded(memory.content)),
+        exact=keyed_hash(salt, plain(memory.content)),
         hard=keyed_hash(salt, *sorted(found.figures), str(found.negated)),
         words=frozenset(keyed_hash(salt, word)[:12] for word in stems(found)),
         owner=keyed_hash(salt, memory.scope.user or ""),
@@ -42,15 +42,21 @@ def _same(one: Refusal, other: Refusal) -> bool:
         return True
     if one.hard != other.hard or min(len(one.words), len(other.words)) < FEWEST_WORDS:
         return False
-    return len(one.words & other.words) >= ALIKE * len(one.words | other.words)
+    return are_alike(one.words, other.words)
+
+
+def are_alike(some: frozenset[str], others: frozenset[str]) -> bool:
+    """Return whether most content words of two texts, or their fingerprints, are the same."""
+    return len(some & others) >= ALIKE * len(some | others)
 
 
 def stems(found: Marks) -> frozenset[str]:
     """Return the content words of a text without their endings."""
-    return frozenset(word[: max(4, len(word) - 2)] for word in found.words - FUNCTION_WORDS)
+    return frozenset(map(stem, found.words - FUNCTION_WORDS))
 
 
-def _folded(text: str) -> str:
+def plain(text: str) -> str:
+    """Return a text without what two spellings of it may differ in: case, spaces, and the sign at the end."""
     return " ".join(text.casefold().split()).strip(".!?。 ")
 
 

@@ -34,7 +34,7 @@ class ModelCapture:
         reader, window = await self._open_reader(), Window(work.window)
         languages = self._parts.config_for(work.source.agent_id).languages
         frame = Frame(work.id, work.source, self._parts.clock(), languages)
-        candidates = await self.candidates(window, frame)
+        candidates = await self._candidates(window, frame)
         answer = await reader.read(window, candidates, deadline)
         reading = Reading(window, tuple(candidates), answer.operations, reader.markers, reader.model, reader.prompt_id)
         found = await self._unshown(check_reading(reading, frame), work)
@@ -47,14 +47,10 @@ class ModelCapture:
             prompt=reader.prompt_id,
             input_tokens=usage.input_tokens if usage else 0,
             output_tokens=usage.output_tokens if usage else 0,
+            candidates=tuple(memory.id for memory in candidates),
         )
 
-    async def estimate(self, work: CaptureWork) -> int:
-        """Return about how many tokens reading takes, without the stored memories."""
-        reader = await self._open_reader()
-        return reader.estimate(Window(work.window), ())
-
-    async def candidates(self, window: Window, frame: Frame) -> list[Memory]:
+    async def _candidates(self, window: Window, frame: Frame) -> list[Memory]:
         """Return the memories nearest to any turn of the user, as each turn may be about something else."""
         texts = [turn.text for turn in window.evidence if turn.text]
         found = await self._parts.nearby.near(frame.source, texts, frame.now)

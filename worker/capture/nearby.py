@@ -12,7 +12,7 @@ from worker.ports.store import StoreEngine
 from worker.text.word_lists import FUNCTION_WORDS
 from worker.text.wording import differ, marks
 
-from .fingerprints import stems
+from .fingerprints import are_alike, plain, stems
 
 SEARCHED = 10
 """Memories that are found for each text."""
@@ -22,9 +22,6 @@ SAME = 0.80
 
 RELATED = 0.70
 """Cosine from which two texts that differ in them may contradict each other."""
-
-ALIKE = 0.75
-"""Share of common content words from which two texts that do not differ say the same, without vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ def conflicts_of(memory: Memory, others: Iterable[Near]) -> tuple[str, ...]:
 
 def says_same(new: str, known: str, cosine: float | None) -> bool:
     """Return whether a text says nothing that the known one does not."""
-    if _folded(new) == _folded(known):
+    if plain(new) == plain(known):
         return True
     first, second = marks(new), marks(known)
     if first.negated != second.negated or not first.figures <= second.figures:
@@ -94,12 +91,8 @@ def says_same(new: str, known: str, cosine: float | None) -> bool:
         return False
     if cosine is not None:
         return cosine >= SAME
-    mine, theirs = stems(first), stems(second)
-    return bool(mine) and len(mine & theirs) >= ALIKE * len(mine | theirs)
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split()).strip(".!?。 ")
+    mine = stems(first)
+    return bool(mine) and are_alike(mine, stems(second))
 
 
 def _cosine(one: Vector | None, other: Vector | None) -> float | None:

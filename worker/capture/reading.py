@@ -14,7 +14,7 @@ from worker.domain.model_calls import ChatRequest, ModelUsage
 from worker.ports.models import ChatModel
 from worker.text.rendering import shown_text
 from worker.triage.answer_parsing import objects_in
-from worker.triage.prompt_files import Prompt, estimate_messages, quote, user_message
+from worker.triage.prompt_files import Prompt, quote, user_message
 
 from .window import Window
 
@@ -66,10 +66,6 @@ class CaptureReader:
     @property
     def prompt_id(self) -> str:
         return self._prompt.name
-
-    def estimate(self, window: Window, candidates: Sequence[Memory]) -> int:
-        """Return about how many tokens one call reads and writes at most."""
-        return estimate_messages(self._messages(window, candidates)) + self._prompt.max_tokens
 
     async def read(self, window: Window, candidates: Sequence[Memory], deadline: Deadline) -> Answer:
         """Return what the window says. Raise `ModelError` if the model fails or its answer is unusable."""

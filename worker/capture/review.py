@@ -2,8 +2,18 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
-from worker.domain.capture import CaptureReceipt, CaptureState, Change, ChangeKind, Proposal, Refusal, Stored
+from worker.domain.capture import (
+    CapturedChange,
+    CaptureReceipt,
+    CaptureState,
+    Change,
+    ChangeKind,
+    Proposal,
+    Refusal,
+    Stored,
+)
 from worker.domain.errors import MemoryRejected, NotFound
 from worker.transfer.entries import changed, derived_id
 
@@ -41,7 +51,7 @@ class CaptureReview:
         proposal = await self._waiting(tenant, proposal_id)
         if proposal.change.known:
             newer, replaced = await replace(self._parts.memories, tenant, proposal.change, text)
-            await self._decided(proposal, replaced, newer)
+            await self._decided(proposal, CapturedChange(change=proposal.change, stored=replaced, id=newer))
             return newer, replaced
         change = proposal.change if text is None else _edited(proposal.change, text)
         (others,) = await self._parts.nearby.near(proposal.source, [change.memory.content], self._parts.clock())
@@ -50,35 +60,43 @@ class CaptureReview:
         if memory_id is None:
             await self._check_target(tenant, change)
             memory_id, stored = await write(self._parts, tenant, change)
-        await self._decided(proposal, stored, memory_id)
+        became = CapturedChange(change=change, stored=stored, id=memory_id)
+        if not await self._decided(proposal, became) and stored is Stored.CREATED:
+            await self._take_back(tenant, (became,))
+            raise NotFound(f"proposal {proposal_id} was decided on, or its capture undone, at the same time")
         return memory_id, stored
 
     async def reject(self, tenant: str, proposal_id: str) -> None:
         """Remove a proposal for good: the same is not proposed again. Raise `NotFound`."""
         proposal = await self._waiting(tenant, proposal_id)
         await self._refuse(tenant, [proposal.change])
-        await self._decided(proposal, Stored.REJECTED, proposal.id)
+        await self._decided(proposal, CapturedChange(change=proposal.change, stored=Stored.REJECTED, id=proposal.id))
 
     async def undo(self, tenant: str, capture_id: str) -> CaptureReceipt:
-        """Delete what a capture has stored, reopen what it closed, and drop its proposals. Raise `NotFound`."""
-        receipt = await self._parts.captures.read(tenant, capture_id)
-        if receipt.state is CaptureState.UNDONE:
-            return receipt
-        written = [one for one in receipt.changes if one.stored is Stored.CREATED]
-        waiting = [one.id for one in receipt.changes if one.stored is Stored.PROPOSED]
-        await self._parts.captures.take(tenant, waiting)
-        await self._refuse(tenant, [one.change for one in receipt.changes if one.stored is not Stored.UNCHANGED])
+        """Delete what a capture has stored, reopen what it closed, and drop its proposals. Raise `NotFound`.
+
+        What is accepted meanwhile is taken back, too.
+        """
+        while True:
+            receipt = await self._parts.captures.read(tenant, capture_id)
+            if receipt.state is CaptureState.UNDONE:
+                return receipt
+            await self._take_back(tenant, receipt.changes)
+            final = await self._parts.captures.revise(tenant, capture_id, partial(_undone, receipt))
+            if final.state is CaptureState.UNDONE:
+                return final
+
+    async def _take_back(self, tenant: str, changes: Sequence[CapturedChange]) -> None:
+        written = [one for one in changes if one.stored is Stored.CREATED]
+        await self._parts.captures.take(tenant, [one.id for one in changes if one.stored is Stored.PROPOSED])
+        await self._refuse(tenant, [one.change for one in changes if one.stored is not Stored.UNCHANGED])
         await self._parts.memories.forget(tenant, [one.id for one in written])
         for one in written:
             if one.change.target is not None and one.change.kind is not ChangeKind.ADD:
                 await self._reopen(tenant, one.change.target)
-        for one in receipt.changes:
+        for one in changes:
             if one.stored is Stored.REPLACED:
                 await take_back(self._parts.memories, tenant, one.change)
-        undone = tuple(one.model_copy(update={"stored": Stored.UNDONE}) for one in receipt.changes)
-        final = receipt.model_copy(update={"state": CaptureState.UNDONE, "changes": undone})
-        await self._parts.captures.change(final)
-        return final
 
     async def _waiting(self, tenant: str, proposal_id: str) -> Proposal:
         waiting = await self._parts.captures.proposals(tenant, self._parts.clock())
@@ -104,15 +122,33 @@ class CaptureReview:
         with suppress(NotFound):  # deleted meanwhile
             await self._parts.memories.update(tenant, memory_id, {"superseded_by": None, "superseded_at": None})
 
-    async def _decided(self, proposal: Proposal, stored: Stored, memory_id: str) -> None:
-        """Remove a proposal, and note in the receipt of its capture what became of it, if that is still kept."""
-        tenant = proposal.source.tenant
-        await self._parts.captures.take(tenant, [proposal.id])
+    async def _decided(self, proposal: Proposal, became: CapturedChange) -> bool:
+        """Remove a proposal, and note what became of it in the receipt of its capture, if that is still kept.
+
+        Return whether nobody else decided on it meanwhile.
+        """
+        first = await self._parts.captures.take(proposal.source.tenant, [proposal.id])
         with suppress(NotFound):
-            receipt = await self._parts.captures.read(tenant, proposal.capture)
-            update = {"stored": stored, "id": memory_id}
-            changes = tuple(one.model_copy(update=update) if one.id == proposal.id else one for one in receipt.changes)
-            await self._parts.captures.change(receipt.model_copy(update={"changes": changes}))
+            noted = partial(_noted, proposal.id, became)
+            receipt = await self._parts.captures.revise(proposal.source.tenant, proposal.capture, noted)
+            return first > 0 and receipt.state is not CaptureState.UNDONE
+        return first > 0
+
+
+def _noted(proposal_id: str, became: CapturedChange, receipt: CaptureReceipt) -> CaptureReceipt:
+    """Return the receipt with what became of a proposal, unless the capture was undone."""
+    if receipt.state is CaptureState.UNDONE:
+        return receipt
+    changes = tuple(became if one.id == proposal_id else one for one in receipt.changes)
+    return receipt.model_copy(update={"changes": changes})
+
+
+def _undone(known: CaptureReceipt, receipt: CaptureReceipt) -> CaptureReceipt:
+    """Return the receipt as undone, unless it is no more what was taken back."""
+    if receipt != known:
+        return receipt
+    changes = tuple(one.model_copy(update={"stored": Stored.UNDONE}) for one in receipt.changes)
+    return receipt.model_copy(update={"state": CaptureState.UNDONE, "changes": changes})
 
 
 def _refusal(change: Change, salt: str) -> Refusal:

@@ -4,6 +4,7 @@ A receipt with the changes is kept before the first of them is written, and ids 
 capture that was interrupted or is repeated writes nothing twice.
 """
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -59,13 +60,14 @@ class CaptureParts:
 class Captured:
     """The receipts of a capture, one for each window, and the number of the user's turns that were new.
 
-    `waiting` says whether a model reads them, too.
+    `waiting` says whether a model reads them, too. With `full`, later turns were not read, as enough proposals wait.
     """
 
     mode: CaptureMode
     new_turns: int = 0
     receipts: tuple[CaptureReceipt, ...] = ()
     waiting: bool = False
+    full: bool = False
 
 
 class CaptureService:
@@ -86,14 +88,20 @@ class CaptureService:
         wanted = mode or config.capture
         if wanted is CaptureMode.OFF:
             return Captured(wanted)
-        keys = [turn_key(source, turn) for turn in turns]
+        keys = await asyncio.to_thread(lambda: [turn_key(source, turn) for turn in turns])
         known = await self._parts.captures.captured(source, keys)
-        found = windows(source, turns, known, config.strip_patterns)
-        receipts, waiting = list[CaptureReceipt](), False
+        found = await asyncio.to_thread(windows, source, turns, known, config.strip_patterns)
+        receipts, waiting, full = list[CaptureReceipt](), False, False
         for window in found:
+            full = full or (wanted is CaptureMode.REVIEW and await self._has_enough_proposals(source))
+            if full:
+                break
             waiting = await self._enqueue(source, window, wanted, config) or waiting
             receipts.append(await self._explicit(source, window, wanted, config))
-        return Captured(wanted, sum(len(window.keys) for window in found), tuple(receipts), waiting)
+        return Captured(wanted, sum(len(window.keys) for window in found), tuple(receipts), waiting, full)
+
+    async def _has_enough_proposals(self, source: CaptureSource) -> bool:
+        return is_full(await self._parts.captures.proposals(source.tenant, self._parts.clock()), source)
 
     async def _explicit(
         self, source: CaptureSource, window: Window, mode: CaptureMode, config: InjectionConfig
@@ -120,6 +128,11 @@ class CaptureService:
         work = CaptureWork(id=work_id, source=source, mode=mode, window=rest.turns)
         await self._queue.put(work, self._parts.clock())
         return True
+
+
+def is_full(waiting: Sequence[Proposal], source: CaptureSource) -> bool:
+    """Return whether so many proposals of the source's user wait for review that no more are looked for."""
+    return sum(one.source.user == source.user for one in waiting) >= MOST_PROPOSALS
 
 
 async def checked_against_store(parts: CaptureParts, found: Found, source: CaptureSource, now: datetime) -> Found:
@@ -162,12 +175,9 @@ async def settle(parts: CaptureParts, receipt: CaptureReceipt) -> CaptureReceipt
 
 
 async def _proposed(parts: CaptureParts, receipt: CaptureReceipt, keep: ReceiptKeep) -> CaptureReceipt:
-    waiting = await parts.captures.proposals(receipt.source.tenant, receipt.at)
-    free = max(0, MOST_PROPOSALS - len(waiting))
     made = [_proposal(receipt, one.change) for one in receipt.changes]
-    over = [drop(DropReason.INBOX_FULL, one.change.memory.content) for one in made[free:]]
-    changes = [CapturedChange(change=one.change, stored=Stored.PROPOSED, id=one.id) for one in made[:free]]
-    return await _finished(parts, receipt, changes, [*receipt.drops, *over], made[:free], keep)
+    changes = [CapturedChange(change=one.change, stored=Stored.PROPOSED, id=one.id) for one in made]
+    return await _finished(parts, receipt, changes, receipt.drops, made, keep)
 
 
 async def _finished(

@@ -1,4 +1,4 @@
-"""Leave out what needs no model: requests that are kept already, small talk, short questions and commands. Pure."""
+"""Leave out what needs no model: requests that are kept already, small talk, commands and turns of few words. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,16 +6,13 @@ from dataclasses import replace
 from worker.domain.capture import WindowTurn
 from worker.domain.kinds import Language
 from worker.query.small_talk import small_talk
-from worker.text.lexicon import lexicon, tokens
+from worker.text.lexicon import is_unspaced, lexicon, tokens
 
 from .explicit import explicit_requests
 from .window import Window
 
 FEWEST_WORDS = 4
-"""Words of a turn that may say something to keep."""
-
-FEWEST_UNSPACED = 8
-"""Characters of a turn in a script without spaces that may say something to keep."""
+"""Words of a turn that may say something to keep; two characters of a script without spaces count as one."""
 
 
 def without_requests(window: Window, languages: Sequence[Language]) -> Window:
@@ -36,8 +33,5 @@ def is_worth_reading(window: Window, languages: Sequence[Language]) -> bool:
 
 
 def _may_say_something(text: str, languages: Sequence[Language]) -> bool:
-    words = tokens(text)
-    least = FEWEST_WORDS if text.isascii() or len(words) == len(text.split()) else FEWEST_UNSPACED
-    if len(words) < min(least, FEWEST_UNSPACED) or text.startswith("/"):
-        return False
-    return not small_talk(text, lexicon(tuple(languages)))
+    words = sum(0.5 if is_unspaced(word) else 1.0 for word in tokens(text))
+    return words >= FEWEST_WORDS and not text.startswith("/") and not small_talk(text, lexicon(tuple(languages)))

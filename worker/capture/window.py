@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from hooks.contract import as_utc
 from hooks.contract.capture import ConversationTurn
@@ -98,24 +99,36 @@ def typed(text: str, patterns: Sequence[str] = ()) -> str:
 def windows(
     source: CaptureSource, turns: Sequence[ConversationTurn], captured: Collection[str], patterns: Sequence[str] = ()
 ) -> tuple[Window, ...]:
-    """Return the windows that cover every new turn of the user; none if there is none."""
-    read = [_read(source, turn, captured, patterns) for turn in turns if turn.role in (USER, ASSISTANT)]
-    return tuple(_split([turn for turn in read if turn.text or turn.evidence]))
+    """Return the windows that cover every new turn of the user; none if there is none. Other turns are not read."""
+    spoken = [turn for turn in turns if turn.role in (USER, ASSISTANT)]
+    keys = [turn_key(source, turn) for turn in spoken]
+    new = [
+        place
+        for place, turn in enumerate(spoken)
+        if turn.role == USER and not turn.context and keys[place] not in captured
+    ]
+    if not new:
+        return ()
+
+    def read(place: int) -> WindowTurn:
+        return _read(spoken[place], keys[place], patterns, evidence=place in evidence)
+
+    evidence = frozenset(new)
+    before = (turn for turn in map(read, range(new[0] - 1, -1, -1)) if turn.text)
+    older = tuple(islice(before, OLDER))[::-1]
+    later = (turn for turn in map(read, range(new[0], new[-1] + 1)) if turn.text or turn.evidence)
+    return tuple(_split([*older, *later]))
 
 
-def _read(
-    source: CaptureSource, turn: ConversationTurn, captured: Collection[str], patterns: Sequence[str]
-) -> WindowTurn:
-    key = turn_key(source, turn)
-    own = turn.role == USER
+def _read(turn: ConversationTurn, key: str, patterns: Sequence[str], *, evidence: bool) -> WindowTurn:
     text = typed(turn.text, patterns)
     return WindowTurn(
         key=key,
         id=turn.id or key,
         role=turn.role,
-        text=text if own else shortened(" ".join(text.split()), ASSISTANT_CHARS),
+        text=text if turn.role == USER else shortened(" ".join(text.split()), ASSISTANT_CHARS),
         at=turn.at,
-        evidence=own and not turn.context and key not in captured,
+        evidence=evidence,
     )
 
 

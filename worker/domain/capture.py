@@ -12,7 +12,7 @@ from hooks.contract.capture import CaptureMode
 from .memory import DomainModel, Memory
 
 MOST_PROPOSALS = 20
-"""Maximum proposals of a tenant that wait for review."""
+"""Proposals of a user that wait for review, from which on nothing more is read."""
 
 PROPOSAL_DAYS = 14
 """Days after which a proposal that nobody looked at expires."""
@@ -182,7 +182,7 @@ class TranscriptWork(DomainModel):
 
 
 class CaptureReading(DomainModel):
-    """What a model read: changes to write, what was left out, and what the call took."""
+    """What a model read: changes to write, what was left out, the memories it saw, and what the call took."""
 
     changes: tuple[Change, ...] = ()
     drops: tuple[Drop, ...] = ()
@@ -190,6 +190,7 @@ class CaptureReading(DomainModel):
     prompt: Key
     input_tokens: int = 0
     output_tokens: int = 0
+    candidates: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from worker.capture.deleted_texts import memories_of, without_texts_of
 from worker.capture.model_capture import ModelCapture
 from worker.capture.review import CaptureReview
 from worker.capture.service import Captured, CaptureParts, CaptureService, settle
-from worker.domain.capture import CaptureReading, CaptureReceipt, CaptureSource, CaptureWork
+from worker.domain.capture import CaptureReading, CaptureReceipt, CaptureSource, CaptureWork, DropReason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import OperationError
 from worker.domain.operation import AnyHandler
@@ -103,18 +103,19 @@ def unavailable() -> tuple[AnyHandler, ...]:
 
 def result_of(captured: Captured) -> CaptureResult:
     """Return the answer for a capture."""
+    full = [LeftOutChange(reason=DropReason.INBOX_FULL.value)] if captured.full else []
     return CaptureResult(
         mode=captured.mode.value,
         new_turns=captured.new_turns,
         waiting=captured.waiting,
         captures=tuple(receipt.id for receipt in captured.receipts),
         changes=tuple(chain.from_iterable(map(_changes, captured.receipts))),
-        left_out=tuple(
-            LeftOutChange(reason=one.reason.value, text=one.text)
-            for receipt in captured.receipts
-            for one in receipt.drops
-        ),
+        left_out=tuple(chain(chain.from_iterable(map(_left_out, captured.receipts)), full)),
     )
+
+
+def _left_out(receipt: CaptureReceipt) -> Sequence[LeftOutChange]:
+    return [LeftOutChange(reason=one.reason.value, text=one.text) for one in receipt.drops]
 
 
 def _changes(receipt: CaptureReceipt) -> Sequence[CapturedChange]:
@@ -125,6 +126,7 @@ def _changes(receipt: CaptureReceipt) -> Sequence[CapturedChange]:
             stored=one.stored.value,
             text=one.change.memory.content,
             target=one.change.target,
+            capture=receipt.id,
         )
         for one in receipt.changes
     ]

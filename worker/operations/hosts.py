@@ -102,7 +102,7 @@ class HostOperations:
         try:
             scope = await self._scope(event, request.scope, deadline)
             answer = await self._answered(host, event, _understood(host, event, scope, request), deadline)
-            await self._noted(host, event, scope)
+            await self._noted(host, event, scope, deadline)
         except (MeeseeksError, TimeoutError) as error:
             log.warning("host_hook_failed", host=host.name, error=type(error).__name__)
             answer = _Answer(dict(host.nothing), f"no memory: {error or type(error).__name__}")
@@ -111,11 +111,11 @@ class HostOperations:
             output = JsonObject({"output": answer.output, "explanation": answer.explanation})
         return Undelivered(output, answer.commit) if answer.commit else output
 
-    async def _noted(self, host: HostProfile, event: dict[str, Any], scope: Scope) -> None:
+    async def _noted(self, host: HostProfile, event: dict[str, Any], scope: Scope, deadline: Deadline) -> None:
         """Note that the transcript of a session has grown, to capture from it later."""
         source = source_of(host, event, scope)
         if self._notes is not None and source is not None and not source.session_id.startswith(DOCTOR_SESSION):
-            await self._notes.note(host, event, source)
+            await self._notes.note(host, event, source, deadline)
 
     async def _scope(self, event: dict[str, Any], given: HostScope, deadline: Deadline) -> Scope:
         """Return the scope of an event, with the name of the project that its folder belongs to."""

@@ -12,7 +12,7 @@ from worker.domain.memory import Memory
 from worker.domain.operation import AnyHandler
 from worker.ports.state import DeletedMemories, UsageStore
 from worker.store.memories import MemoryService
-from worker.transfer.entries import memory_from
+from worker.transfer.entries import changed, memory_from
 
 from . import registry
 from .requests import (
@@ -92,7 +92,18 @@ class MemoryOperations:
         )
 
     async def update(self, request: UpdateRequest, deadline: Deadline) -> MemoryResult:
+        if {"content", "scope"} & request.changes.keys():
+            await self._check_change(request)
         return MemoryResult(memory=await self._memories.update(request.tenant, request.id, request.changes))
+
+    async def _check_change(self, request: UpdateRequest) -> None:
+        """Raise `MemoryRejected` if a memory would say what was refused, unless it is wanted again."""
+        for known in await self._memories.get(request.tenant, [request.id]):
+            memory = changed(known, request.changes)
+            if request.again:
+                await self._refusals.allow(request.tenant, [memory])
+            elif (memory.content, memory.scope) != (known.content, known.scope):
+                await self._refusals.check(request.tenant, memory)
 
     async def add_cues(self, request: AddCuesRequest, deadline: Deadline) -> AddCuesResult:
         added = [

@@ -54,9 +54,10 @@ class PutRequest(TenantRequest):
 
 
 class UpdateRequest(IdRequest):
-    """Fields of a memory and their new values."""
+    """Fields of a memory and their new values; `again` also stores what was rejected, or deleted after its capture."""
 
     changes: dict[str, Any] = Field(min_length=1)
+    again: bool = False
 
 
 class RelateRequest(TenantRequest):

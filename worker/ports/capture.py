@@ -1,6 +1,7 @@
 """The protocol for what is kept about captures."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
@@ -15,6 +16,7 @@ from worker.domain.capture import (
 )
 
 WorkT = TypeVar("WorkT")
+Revision = Callable[[CaptureReceipt], CaptureReceipt]
 
 
 class CaptureStore(Protocol):
@@ -32,8 +34,8 @@ class CaptureStore(Protocol):
         """Keep the final receipt and the proposals, and mark the turns as captured, all or nothing."""
         ...
 
-    async def change(self, receipt: CaptureReceipt) -> None:
-        """Replace a kept receipt."""
+    async def revise(self, tenant: str, capture_id: str, revised: Revision) -> CaptureReceipt:
+        """Replace a kept receipt by what is made of it, from anew if another did so meanwhile. Raise `NotFound`."""
         ...
 
     async def read(self, tenant: str, capture_id: str) -> CaptureReceipt:
@@ -48,8 +50,8 @@ class CaptureStore(Protocol):
         """Return the proposals that wait, oldest first; expired ones are removed."""
         ...
 
-    async def take(self, tenant: str, proposal_ids: Collection[str]) -> None:
-        """Remove these proposals."""
+    async def take(self, tenant: str, proposal_ids: Collection[str]) -> int:
+        """Remove these proposals; return how many there were."""
         ...
 
     async def refuse(self, tenant: str, refusals: Sequence[Refusal]) -> None: ...
@@ -88,6 +90,14 @@ class DueQueue(Protocol[WorkT]):
 TranscriptQueue = DueQueue[TranscriptWork]
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A call that was counted `at` a time, with its estimated tokens."""
+
+    at: datetime
+    tokens: int
+
+
 class CaptureQueue(DueQueue[CaptureWork], Protocol):
     """What models read later, counted by day."""
 
@@ -97,6 +107,9 @@ class CaptureQueue(DueQueue[CaptureWork], Protocol):
 
     async def read(self, now: datetime) -> CaptureProgress: ...
 
-    async def ended(self, now: datetime, *, memories: int, fault: str | None) -> None:
-        """Count what a call led to, and note its failure."""
+    async def ended(self, taken: Taken, *, used: int | None, memories: int, fault: str | None = None) -> None:
+        """Count the tokens that a call `used` instead of the estimate, and what it led to, and note its failure.
+
+        `None` says that there was no call after all.
+        """
         ...

@@ -106,6 +106,11 @@ def fold(text: str) -> str:
     return text.lower() if text.isascii() else "".join(map(_fold_character, text))
 
 
+def is_unspaced(token: str) -> bool:
+    """Return whether a token is a character of a script without spaces."""
+    return _UNSPACED_CHARACTER.match(token) is not None
+
+
 def tokens(text: str) -> list[str]:
     """Return words, numbers, and single characters of scripts without spaces.
 

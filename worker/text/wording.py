@@ -82,10 +82,14 @@ def _shared_words(first: Marks, second: Marks) -> float:
     return sum(_has_word(many, word) for word in few) / len(few) if few else 1.0
 
 
+def stem(word: str) -> str:
+    """Return a word without its ending, as far as most languages have short ones."""
+    return word[: max(4, len(word) - 2)]
+
+
 def _has_word(words: frozenset[str], word: str) -> bool:
     """Return whether `words` contain `word`, possibly with another ending."""
-    stem = word[: max(4, len(word) - 2)]
-    return word in words or (len(word) >= len(stem) > 3 and any(other.startswith(stem) for other in words))
+    return word in words or (len(word) > 3 and any(other.startswith(stem(word)) for other in words))
 
 
 def _names_differ(first: Marks, second: Marks) -> bool:

@@ -23,6 +23,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, NotFound
 from worker.domain.ledger import LedgerEntry, LedgerKey
 from worker.domain.memory import Memory
+from worker.ports.capture import Revision
 from worker.ports.state import Ledger
 from worker.settings.injection import InjectionConfig
 from worker.store.memories import MemoryService
@@ -62,14 +63,14 @@ class CaptureRunner:
         if self.reader is None or not is_worth_reading(rest, languages):
             return run
         model = ModelCapture(self.parts, self._opened, self.ledger)
-        near = run.near | {memory.id for memory in await model.candidates(rest, frame)}
-        run = replace(run, near=near, calls=run.calls + 1)
+        run = replace(run, calls=run.calls + 1)
         work = CaptureWork(id=frame.capture, source=source, mode=CaptureMode.REVIEW, window=rest.turns)
         try:
             reading = await model.read(work, Deadline.after(CALL_S))
         except ModelError as error:
             return replace(run, failed=str(error))
-        run = replace(run, tokens=run.tokens + reading.input_tokens + reading.output_tokens)
+        tokens = run.tokens + reading.input_tokens + reading.output_tokens
+        run = replace(run, tokens=tokens, near=run.near | set(reading.candidates))
         return _with(run, Found(reading.changes, reading.drops))
 
     async def _opened(self) -> CaptureReader:
@@ -115,7 +116,8 @@ class _NoCaptures:
 
     async def finish(self, receipt: CaptureReceipt, proposals: Sequence[Proposal]) -> None: ...
 
-    async def change(self, receipt: CaptureReceipt) -> None: ...
+    async def revise(self, tenant: str, capture_id: str, revised: Revision) -> CaptureReceipt:
+        raise NotFound(capture_id)
 
     async def read(self, tenant: str, capture_id: str) -> CaptureReceipt:
         raise NotFound(capture_id)
@@ -126,7 +128,8 @@ class _NoCaptures:
     async def proposals(self, tenant: str, now: datetime) -> list[Proposal]:
         return []
 
-    async def take(self, tenant: str, proposal_ids: Collection[str]) -> None: ...
+    async def take(self, tenant: str, proposal_ids: Collection[str]) -> int:
+        return 0
 
     async def refuse(self, tenant: str, refusals: Sequence[Refusal]) -> None: ...
 

@@ -1,5 +1,6 @@
 """Captures in a service: what people ask to remember is stored once, undone, reviewed, and stays gone."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,7 +12,9 @@ from hooks.queue import connect
 from tests.support.valkey import forget
 from worker.adapters.redis.captures import RedisCaptures
 from worker.bootstrap.core import open_core
+from worker.capture.fingerprints import refusal_of
 from worker.domain.errors import MemoryRejected, NotFound, OperationError, QueueError
+from worker.domain.memory import Memory
 from worker.operations.client import OperationClient
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import (
@@ -28,6 +31,7 @@ from worker.operations.registry import (
     REMEMBER,
     SHOW,
     UNDO,
+    UPDATE,
 )
 from worker.settings.injection import load_settings
 
@@ -186,9 +190,38 @@ async def test_what_was_rejected_comes_back_on_no_way(client: OperationClient) -
         await client.call(REMEMBER, {"memory": memory})
     imported = await client.call(PUT, {"memories": [{**memory, "id": "a"}, {"id": "b", "content": "tea at four"}]})
     assert (imported["created"], imported["rejected_before"]) == (1, 1)
+    changes = {"tenant": "default", "id": "b", "changes": {"content": f"{TEXT}!", "scope": {"user": "hana"}}}
+    with pytest.raises(MemoryRejected, match="rejected or deleted before"):
+        await client.call(UPDATE, changes)
+    assert {one["content"] for one in await stored(client)} == {"tea at four"}
     await client.call(REMEMBER, {"memory": memory, "again": True})
     await client.call(REMEMBER, {"memory": memory})
     assert len(await stored(client)) == 2
+
+
+async def test_a_person_may_change_a_memory_to_what_was_rejected(client: OperationClient) -> None:
+    done = await captured(client, SISTER, mode="review")
+    await client.call(PROPOSAL_REJECT, {"id": done["changes"][0]["id"]})
+    await client.call(REMEMBER, {"memory": {"id": "b", "content": "tea at four", "scope": {"user": "hana"}}})
+    changed = await client.call(UPDATE, {"id": "b", "changes": {"content": TEXT}, "again": True})
+    assert changed["memory"]["content"] == TEXT
+
+
+async def test_refusals_are_read_again_only_after_a_change_by_any_worker(valkey: str) -> None:
+    redis = connect(valkey)
+    one, other = RedisCaptures(redis, 60), RedisCaptures(redis, 60)
+    mine = [refusal_of(Memory(id="a", content=TEXT), "salt", lasting=True)]
+    theirs = [refusal_of(Memory(id="b", content="tea at four"), "salt", lasting=True)]
+    assert await one.refusals("default") == []
+    await other.refuse("default", mine)
+    first = await one.refusals("default")
+    assert (first, await one.refusals("default") is first) == (mine, True)
+    await other.refuse("default", theirs)
+    assert len(await one.refusals("default")) == 2
+    await other.allow("default", mine)
+    assert (await one.refusals("default"), await one.refusals("acme")) == (theirs, [])
+    await redis.aclose()
+    forget(valkey)
 
 
 async def test_a_deleted_capture_stays_gone_until_the_deletion_is_undone(client: OperationClient) -> None:
@@ -209,13 +242,44 @@ async def test_a_memory_of_ones_own_can_be_stored_again_after_it_was_deleted(cli
     assert (await captured(client, SISTER))["left_out"][0]["reason"] == "rejected_before"
 
 
-async def test_at_most_twenty_proposals_wait(client: OperationClient) -> None:
-    texts = [
-        f"remember that shelf {number} holds {['nuts', 'bolts', 'nails', 'rope'][number % 4]}" for number in range(22)
-    ]
-    done = await captured(client, *texts, mode="review")
-    assert sum(one["stored"] == "proposed" for one in done["changes"]) == 20
-    assert [one["reason"] for one in done["left_out"]] == ["inbox_full", "inbox_full"]
+async def test_while_twenty_proposals_wait_no_more_turns_are_read_and_none_are_lost(client: OperationClient) -> None:
+    shelves = [f"remember that shelf {number} holds nails" for number in range(22)]
+    done = await captured(client, *shelves[:20], mode="review")
+    assert [one["stored"] for one in done["changes"]] == ["proposed"] * 20
+    for _ in range(2):
+        more = await captured(client, *shelves, mode="review")
+        assert (more["new_turns"], more["changes"]) == (2, [])
+        assert more["left_out"] == [{"reason": "inbox_full", "text": ""}]
+    others = await captured(client, shelves[20], mode="review", user="bo")
+    assert [one["stored"] for one in others["changes"]] == ["proposed"]
+    await client.call(PROPOSAL_REJECT, {"id": done["changes"][0]["id"]})
+    more = await captured(client, *shelves, mode="review")
+    assert [one["text"] for one in more["changes"]] == ["shelf 20 holds nails", "shelf 21 holds nails"]
+
+
+async def test_decisions_at_the_same_time_are_all_kept(client: OperationClient) -> None:
+    shelves = [f"remember that shelf {number} holds nails" for number in range(8)]
+    done = await captured(client, *shelves, mode="review")
+    ids = [one["id"] for one in done["changes"]]
+    accepted = await asyncio.gather(*(client.call(PROPOSAL_ACCEPT, {"id": key}) for key in ids))
+    assert {one["stored"] for one in accepted} == {"created"}
+    receipt = await client.call(CAPTURE_SHOW, {"id": done["captures"][0]})
+    assert sorted(one["id"] for one in receipt["changes"]) == sorted(one["id"] for one in accepted)
+    await client.call(CAPTURE_UNDO, {"id": receipt["id"]})
+    assert await stored(client) == []
+
+
+async def test_an_edited_proposal_is_undone_as_it_was_edited_and_keeps_its_place(client: OperationClient) -> None:
+    done = await captured(client, SISTER, mode="review")
+    later = await captured(client, "remember that the nightly backup runs at 4", mode="review")
+    edited = "Mia and her parrot Coco live in Zürich"
+    await client.call(PROPOSAL_ACCEPT, {"id": done["changes"][0]["id"], "text": edited})
+    newest = [one["id"] for one in (await client.call(CAPTURES, {}))["captures"]]
+    assert newest == [later["captures"][0], done["captures"][0]]
+    undone = await client.call(CAPTURE_UNDO, {"id": done["captures"][0]})
+    assert [one["change"]["memory"]["content"] for one in undone["changes"]] == [edited]
+    with pytest.raises(MemoryRejected):
+        await client.call(REMEMBER, {"memory": {"content": edited, "scope": {"user": "hana"}}})
 
 
 async def test_a_tenant_sees_only_its_own(client: OperationClient) -> None:

@@ -12,16 +12,26 @@ from typing import Any
 import pytest
 
 from hooks.queue import connect
-from tests.support.upstream import Answer, last_text
+from tests.support.upstream import Answer, Mode, last_text
 from tests.support.upstream_thread import upstream_thread
 from tests.support.valkey import forget
 from worker.bootstrap import capturing
 from worker.bootstrap.core import open_core
-from worker.operations.background_capture import CapturePace
+from worker.operations.background_capture import MOST_ATTEMPTS, CapturePace
 from worker.operations.background_cues import Pace
 from worker.operations.client import OperationClient
 from worker.operations.local_client import LocalOperationClient
-from worker.operations.registry import CAPTURE, CAPTURE_UNDO, CAPTURES, EXPORT, HEALTH, PUT
+from worker.operations.registry import (
+    CAPTURE,
+    CAPTURE_UNDO,
+    CAPTURES,
+    EXPORT,
+    HEALTH,
+    PROPOSAL_REJECT,
+    PROPOSALS,
+    PUT,
+)
+from worker.operations.retrying import Pause
 from worker.settings.injection import load_settings
 
 AT = "2026-03-04T09:12:00+01:00"
@@ -53,7 +63,9 @@ class Reader:
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch, valkey: str) -> Iterator[None]:
-    monkeypatch.setattr(capturing, "CAPTURE_PACE", CapturePace(every=0.02, again=0.05, lease=1.0))
+    monkeypatch.setattr(
+        capturing, "CAPTURE_PACE", CapturePace(every=0.02, again=Pause(0.02, 0.05), lease=1.0, full=0.05)
+    )
     monkeypatch.setattr(capturing, "PACE", Pace(quiet=0.0))
     yield
     forget(valkey)
@@ -123,6 +135,7 @@ async def test_a_model_adds_and_supersedes_and_says_on_what_it_rests(valkey: str
             assert ([one["reason"] for one in receipt["drops"]], receipt["calls"]) == (["unsupported"], 1)
             spent = await progress(client)
             assert (spent["calls"], spent["memories"], spent["failures"]) == (1, 2, 0)
+            assert spent["tokens"] == receipt["input_tokens"] + receipt["output_tokens"] > 0
             assert len(model.shown) == 1
             assert '[1] "Mia lives in Zürich"' in model.shown[0]
             await client.call(CAPTURE_UNDO, {"id": receipt["id"]})
@@ -152,6 +165,45 @@ async def test_a_failure_is_repeated_and_given_up_at_last(valkey: str, tmp_path:
             await read(client)
             assert set(await contents(client)) == {"Tom moves to Oslo"}
             assert (len(model.shown), (await progress(client))["failures"]) == (3, 0)
+
+
+@pytest.mark.parametrize("mode", [Mode.ERROR_500, Mode.DISCONNECT])
+async def test_while_the_model_is_away_work_waits_for_as_long_as_it_takes(
+    valkey: str, tmp_path: Path, mode: Mode
+) -> None:
+    with upstream_thread(Reader(Oslo={"text": "Tom moves to Oslo"}, Rome={"text": "Kim moves to Rome"})) as upstream:
+        async with service(valkey, tmp_path, upstream.url) as client:
+
+            async def failed_often() -> bool:
+                return bool((await progress(client))["failures"] > 2 * MOST_ATTEMPTS)
+
+            upstream.mode = mode
+            await captured(client, "my brother Tom moves to Oslo")
+            await captured(client, "and my sister Kim moves to Rome", session_id="s2")
+            await until(failed_often)
+            away = await progress(client)
+            assert away["calls"] == (away["failures"] if mode is Mode.ERROR_500 else 0)
+            upstream.mode = Mode.OK
+            await read(client)
+            assert set(await contents(client)) == {"Tom moves to Oslo", "Kim moves to Rome"}
+
+
+async def test_turns_wait_while_enough_proposals_do(valkey: str, tmp_path: Path) -> None:
+    model = Reader(Oslo={"text": "Tom moves to Oslo"})
+    with upstream_thread(model) as upstream:
+        async with service(valkey, tmp_path, upstream.url) as client:
+            upstream.mode = Mode.ERROR_500
+            await captured(client, "my brother Tom moves to Oslo", mode="review")
+            shelves = [f"remember that shelf {number} holds nails" for number in range(20)]
+            assert len((await captured(client, *shelves, mode="review"))["changes"]) == 20
+            upstream.mode = Mode.OK
+            await asyncio.sleep(0.3)
+            assert ((await progress(client))["waiting"], model.shown) == (1, [])
+            first = (await client.call(PROPOSALS, {}))["proposals"][0]
+            await client.call(PROPOSAL_REJECT, {"id": first["id"]})
+            await read(client)
+            found = (await client.call(PROPOSALS, {}))["proposals"]
+            assert "Tom moves to Oslo" in [one["change"]["memory"]["content"] for one in found]
 
 
 async def test_the_limit_of_the_day_stops_and_the_work_waits(valkey: str, tmp_path: Path) -> None:

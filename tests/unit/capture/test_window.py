@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from hooks.contract.capture import ConversationTurn
+from worker.capture import window
 from worker.capture.window import MOST_WINDOW, turn_key, typed, windows
 from worker.domain.capture import CaptureSource
 
@@ -45,6 +46,16 @@ def test_older_turns_and_answers_only_explain() -> None:
     assert [(one.role, one.evidence) for one in window.turns] == [("user", False), ("assistant", False), ("user", True)]
     assert len(window.turns[1].text) <= 300
     assert window.keys == (turn_key(SOURCE, turns[3]),)
+
+
+def test_turns_that_were_captured_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(window, "typed", lambda text, patterns: read.append(text) or text)
+    turns = [turn(f"turn {number}") for number in range(1_000)] + [turn("```x```"), turn("the new one")]
+    known = {turn_key(SOURCE, one) for one in turns[:-1]}
+    (found,) = windows(SOURCE, turns, known)
+    assert len(found.turns) == 3
+    assert sorted(read) == ["```x```", "the new one", "turn 999"]
 
 
 def test_nothing_new_is_no_window() -> None:

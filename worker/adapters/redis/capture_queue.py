@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from worker.domain.capture import CaptureProgress, CaptureWork
+from worker.ports.capture import Taken
 
 from .due_work import TIMEOUT_S, DueWork
 from .faults import redis_errors
@@ -40,10 +41,13 @@ class RedisCaptureQueue(DueWork[CaptureWork]):
         async with redis_errors(TIMEOUT_S):
             return bool(await self._redis.eval(TAKE, 1, _day(now), *limits))
 
-    async def ended(self, now: datetime, *, memories: int, fault: str | None) -> None:
+    async def ended(self, taken: Taken, *, used: int | None, memories: int, fault: str | None = None) -> None:
+        day = _day(taken.at)
         async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
-            pipe.hincrby(_day(now), "memories", memories)
-            pipe.expire(_day(now), DAY_KEPT_S)
+            pipe.hincrby(day, "memories", memories)
+            pipe.hincrby(day, "tokens", (used or 0) - taken.tokens)
+            pipe.hincrby(day, "calls", -1 if used is None else 0)
+            pipe.expire(day, DAY_KEPT_S)
             pipe.hset(LAST_KEY, "fault", fault or "")
             pipe.hincrby(LAST_KEY, "failures", 1) if fault else pipe.hset(LAST_KEY, "failures", 0)
             pipe.expire(LAST_KEY, WORK_KEPT_S)

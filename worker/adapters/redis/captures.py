@@ -5,6 +5,7 @@
 - `meeseeks:captured:<hash of tenant and user>`: a sorted set of turns by the time of their capture
 - `meeseeks:proposals:<tenant>`: a hash of proposals as JSON
 - `meeseeks:refusals:<tenant>`: a hash of refusals as JSON, permanent
+- `meeseeks:refusals-state:<tenant>`: a random text that is dropped with every change of the refusals
 - `meeseeks:capture-salt`: the key of fingerprints, permanent
 """
 
@@ -16,8 +17,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from worker.domain.capture import PROPOSAL_DAYS, CaptureReceipt, CaptureSource, CaptureState, Proposal, Refusal
+from worker.domain.capture import PROPOSAL_DAYS, CaptureReceipt, CaptureSource, Proposal, Refusal
 from worker.domain.errors import NotFound
+from worker.ports.capture import Revision
 
 from .faults import redis_errors
 
@@ -26,13 +28,24 @@ RECENT_PREFIX = "meeseeks:captures:"
 TURNS_PREFIX = "meeseeks:captured:"
 PROPOSALS_PREFIX = "meeseeks:proposals:"
 REFUSALS_PREFIX = "meeseeks:refusals:"
+REFUSALS_STATE_PREFIX = "meeseeks:refusals-state:"
 SALT_KEY = "meeseeks:capture-salt"
 KEPT_RECENT = 200
 KEPT_TURNS = 50_000
 """Turns of a user that are known to be captured, the latest."""
 
+MOST_TENANTS = 100
+"""Tenants whose refusals are kept in memory."""
+
 TURNS_KEPT_S = 90 * 86_400
 TIMEOUT_S = 2.0
+
+REPLACE = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
+return 1
+"""
+"""KEYS: receipt. ARGV: what it was, what it becomes, seconds."""
 
 
 class RedisCaptures:
@@ -41,6 +54,7 @@ class RedisCaptures:
     def __init__(self, redis: Any, ttl_s: int) -> None:
         self._redis = redis
         self._ttl_s = ttl_s
+        self._refusals: dict[str, tuple[bytes | None, list[Refusal]]] = {}
 
     async def captured(self, source: CaptureSource, keys: Sequence[str]) -> frozenset[str]:
         if not keys:
@@ -59,7 +73,9 @@ class RedisCaptures:
     async def finish(self, receipt: CaptureReceipt, proposals: Sequence[Proposal]) -> None:
         tenant, turns, at = receipt.source.tenant, _turns_key(receipt.source), receipt.at.timestamp()
         async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
-            self._keep(pipe, receipt)
+            pipe.set(_receipt_key(tenant, receipt.id), receipt.model_dump_json(), ex=self._ttl_s)
+            if receipt.changes or receipt.drops:
+                self._list(pipe, receipt)
             if receipt.turns:
                 pipe.zadd(turns, dict.fromkeys(receipt.turns, at))
                 pipe.zremrangebyrank(turns, 0, -KEPT_TURNS - 1)
@@ -70,20 +86,23 @@ class RedisCaptures:
                 pipe.expire(waiting, PROPOSAL_DAYS * 86_400)
             await pipe.execute()
 
-    async def change(self, receipt: CaptureReceipt) -> None:
-        async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
-            self._keep(pipe, receipt)
-            await pipe.execute()
+    def _list(self, pipe: Any, receipt: CaptureReceipt) -> None:
+        recent = RECENT_PREFIX + quote(receipt.source.tenant, safe="")
+        pipe.lrem(recent, 1, receipt.id)
+        pipe.lpush(recent, receipt.id)
+        pipe.ltrim(recent, 0, KEPT_RECENT - 1)
+        pipe.expire(recent, self._ttl_s)
 
-    def _keep(self, pipe: Any, receipt: CaptureReceipt) -> None:
-        tenant = receipt.source.tenant
-        pipe.set(_receipt_key(tenant, receipt.id), receipt.model_dump_json(), ex=self._ttl_s)
-        if receipt.state is CaptureState.DONE and (receipt.changes or receipt.drops):
-            recent = RECENT_PREFIX + quote(tenant, safe="")
-            pipe.lrem(recent, 1, receipt.id)
-            pipe.lpush(recent, receipt.id)
-            pipe.ltrim(recent, 0, KEPT_RECENT - 1)
-            pipe.expire(recent, self._ttl_s)
+    async def revise(self, tenant: str, capture_id: str, revised: Revision) -> CaptureReceipt:
+        key = _receipt_key(tenant, capture_id)
+        async with redis_errors(TIMEOUT_S):
+            while True:
+                stored = await self._redis.get(key)
+                if stored is None:
+                    raise NotFound(f"there is no capture {capture_id}")
+                receipt = revised(CaptureReceipt.model_validate_json(stored))
+                if await self._redis.eval(REPLACE, 1, key, stored, receipt.model_dump_json(), self._ttl_s):
+                    return receipt
 
     async def read(self, tenant: str, capture_id: str) -> CaptureReceipt:
         async with redis_errors(TIMEOUT_S):
@@ -108,29 +127,48 @@ class RedisCaptures:
                 await self._redis.hdel(key, *expired)
         return sorted((one for one in found if one.expires_at > now), key=lambda one: (one.at, one.id))
 
-    async def take(self, tenant: str, proposal_ids: Collection[str]) -> None:
-        if proposal_ids:
-            async with redis_errors(TIMEOUT_S):
-                await self._redis.hdel(PROPOSALS_PREFIX + quote(tenant, safe=""), *proposal_ids)
+    async def take(self, tenant: str, proposal_ids: Collection[str]) -> int:
+        if not proposal_ids:
+            return 0
+        async with redis_errors(TIMEOUT_S):
+            return int(await self._redis.hdel(PROPOSALS_PREFIX + quote(tenant, safe=""), *proposal_ids))
 
     async def refuse(self, tenant: str, refusals: Sequence[Refusal]) -> None:
         if not refusals:
             return
-        values = {one.owner + one.exact: one.model_dump_json() for one in refusals}
-        async with redis_errors(TIMEOUT_S):
-            await self._redis.hset(REFUSALS_PREFIX + quote(tenant, safe=""), mapping=values)
+        values = {_field(one): one.model_dump_json() for one in refusals}
+        async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hset(_refusals_key(tenant), mapping=values)
+            pipe.delete(_state_key(tenant))
+            await pipe.execute()
 
     async def allow(self, tenant: str, refusals: Sequence[Refusal]) -> None:
         if not refusals:
             return
-        async with redis_errors(TIMEOUT_S):
-            fields = [one.owner + one.exact for one in refusals]
-            await self._redis.hdel(REFUSALS_PREFIX + quote(tenant, safe=""), *fields)
+        async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hdel(_refusals_key(tenant), *map(_field, refusals))
+            pipe.delete(_state_key(tenant))
+            await pipe.execute()
 
     async def refusals(self, tenant: str) -> list[Refusal]:
+        """Return the refusals, which are read again only after another one was added or removed."""
         async with redis_errors(TIMEOUT_S):
-            found = await self._redis.hvals(REFUSALS_PREFIX + quote(tenant, safe=""))
-        return [Refusal.model_validate_json(raw) for raw in found]
+            state = await self._redis.get(_state_key(tenant))
+            known, refusals = self._refusals.get(tenant, (None, []))
+            if state is None or state != known:
+                state, refusals = await self._read_refusals(tenant)
+        if len(self._refusals) >= MOST_TENANTS:
+            self._refusals.clear()
+        self._refusals[tenant] = state, refusals
+        return refusals
+
+    async def _read_refusals(self, tenant: str) -> tuple[bytes, list[Refusal]]:
+        key = _state_key(tenant)
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.set(key, secrets.token_hex(8), nx=True, ex=TURNS_KEPT_S)
+            pipe.get(key).hvals(_refusals_key(tenant))
+            _, state, found = await pipe.execute()
+        return state, [Refusal.model_validate_json(raw) for raw in found]
 
     async def salt(self) -> str:
         async with redis_errors(TIMEOUT_S):
@@ -141,6 +179,18 @@ class RedisCaptures:
 
 def _receipt_key(tenant: str, capture_id: str) -> str:
     return f"{RECEIPT_PREFIX}{quote(tenant, safe='')}:{quote(capture_id, safe='')}"
+
+
+def _refusals_key(tenant: str) -> str:
+    return REFUSALS_PREFIX + quote(tenant, safe="")
+
+
+def _state_key(tenant: str) -> str:
+    return REFUSALS_STATE_PREFIX + quote(tenant, safe="")
+
+
+def _field(refusal: Refusal) -> str:
+    return refusal.owner + refusal.exact
 
 
 def _turns_key(source: CaptureSource) -> str:

@@ -87,7 +87,8 @@ def _add_single(app: FastAPI, executor: OperationExecutor, path: str, place: Any
     @app.patch(path, tags=TAGS, operation_id=f"update_memory{suffix}", response_model=UPDATE.result)
     async def update(request: Request, memory_id: Annotated[Key, place], body: UpdateBody) -> Response:
         """Change fields of a memory. New content creates its next version."""
-        payload = {"tenant": tenant_of(request, body.tenant), "id": memory_id, "changes": _changes(body.changes)}
+        payload = {"tenant": tenant_of(request, body.tenant), "id": memory_id, "again": body.again}
+        payload["changes"] = _changes(body.changes)
         return await executor.answer(request, UPDATE, payload)
 
     @app.delete(path, tags=TAGS, operation_id=f"forget{suffix}", response_model=FORGET.result)

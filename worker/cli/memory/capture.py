@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hooks.contract.capture import MOST_TURNS, CaptureMode, ConversationTurn
+from hooks.contract.capture import CaptureMode, ConversationTurn
 from worker.cli.backend import call
 from worker.cli.options import Agent, Project, Tenant, User
 from worker.cli.output import answer, fail, note, print_json, printed_as_json, say, wants_json
@@ -86,8 +86,9 @@ def _sent(
     context: typer.Context, source: Mapping[str, Any], turns: tuple[ConversationTurn, ...], mode: CaptureMode | None
 ) -> dict[str, Any]:
     """Send the turns in batches, and return the results as one."""
-    total: dict[str, Any] = {"mode": "", "new_turns": 0, "captures": [], "changes": [], "left_out": []}
-    for start in range(0, len(turns), min(BATCH, MOST_TURNS)):
+    total: dict[str, Any] = {"mode": "", "new_turns": 0, "waiting": False}
+    total |= {"captures": [], "changes": [], "left_out": []}
+    for start in range(0, len(turns), BATCH):
         batch = [turn.model_dump(mode="json") for turn in turns[start : start + BATCH]]
         payload = {**source, "turns": batch, "mode": mode.value if mode else None}
         done = call(context, CAPTURE, payload, budget=CAPTURE_S)
@@ -96,6 +97,7 @@ def _sent(
             done = call(context, CAPTURE, {**payload, "mode": mode.value}, budget=CAPTURE_S)
         total["mode"] = done["mode"]
         total["new_turns"] += done["new_turns"]
+        total["waiting"] = total["waiting"] or done["waiting"]
         for name in ("captures", "changes", "left_out"):
             total[name] += done[name]
     return total
@@ -103,18 +105,17 @@ def _sent(
 
 def _show(done: Mapping[str, Any], transcript: Transcript) -> None:
     read = f"{len(transcript.turns)} turns, {done['new_turns']} of them new from the user"
-    if not done["changes"] and not done["left_out"]:
-        say(f"nothing to remember in {read}")
-        return
     for change in done["changes"]:
         say(f"{change['stored']} {change['id']}: {change['text']}")
     for one in done["left_out"]:
-        note(f"left out, {WHY.get(one['reason'], one['reason'])}: {one['text']}")
-    say(read)
-    stored = [change for change in done["changes"] if change["stored"] == "created"]
-    if stored:
-        say(f"undo with: meeseeks review --undo {done['captures'][-1]}")
-    if any(change["stored"] == "proposed" for change in done["changes"]):
+        note(f"left out, {WHY.get(one['reason'], one['reason'])}" + (f": {one['text']}" if one["text"] else ""))
+    say(read if done["changes"] or done["left_out"] else f"nothing that was asked to be remembered in {read}")
+    if done["waiting"]:
+        say("the model reads the rest in the background; `meeseeks status` shows what waits")
+    stored = [change["capture"] for change in done["changes"] if change["stored"] == "created"]
+    for key in dict.fromkeys(stored):
+        say(f"undo with: meeseeks review --undo {key}")
+    if done["waiting"] or any(change["stored"] == "proposed" for change in done["changes"]):
         say("decide with: meeseeks review")
 
 

@@ -122,7 +122,7 @@ def update(
         changes["valid_until"] = None
     if not changes:
         fail("nothing to change; give a new text or an option")
-    done = call(context, UPDATE, {"tenant": tenant, "id": memory_id, "changes": changes})
+    done = call(context, UPDATE, {"tenant": tenant, "id": memory_id, "changes": changes, "again": True})
     memory = done["memory"]
     answer(done, f"updated: {memory['id']}, version {memory.get('version', 1)}")
 
