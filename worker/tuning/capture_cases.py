@@ -1,10 +1,11 @@
 """Labelled conversations for capture, and measures of what was found in them. Pure but for reading the files.
 
-A ratio comes with its 95 % interval (Wilson 1927, "Probable inference").
+A ratio comes with its 95 % interval (Wilson 1927, "Probable inference"), a mean with that of a normal distribution.
 """
 
 import json
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -19,6 +20,8 @@ from worker.domain.capture import ChangeKind
 from worker.domain.errors import SettingsError
 from worker.domain.memory import DomainModel, MemoryType
 from worker.domain.validation import describe_faults
+
+from .evals.resampling import Estimate
 
 Z = 1.959964
 """Quantile of the normal distribution for 95 %."""
@@ -121,7 +124,8 @@ class Ratio:
 class CaptureMeasures:
     """`precision` is the share of operations that are labelled, with their target; `lenient` without looking at it.
 
-    `near` is the share of the memories to change that the model saw. Counts are over all cases.
+    `near` is the share of the memories to change that the model saw, `leaked` that of the conversations with texts that
+    must not be kept. A session is a conversation. Counts are over all cases.
     """
 
     precision: Ratio
@@ -129,6 +133,12 @@ class CaptureMeasures:
     recall: Ratio
     left_alone: Ratio
     near: Ratio
+    duplicates_per_turn: Ratio
+    wrong_of_dated: Ratio
+    unsupported_of_all: Ratio
+    leaked: Ratio
+    calls_per_session: Estimate
+    tokens_per_session: Estimate
     duplicates: int
     wrong_dates: int
     missing_dates: int
@@ -179,18 +189,28 @@ def measures(runs: Sequence[CaptureRun]) -> CaptureMeasures:
     for reason in (reason for run in runs for reason in run.drops):
         drops[reason] = drops.get(reason, 0) + 1
     operations = sum(len(run.found) for run in runs)
+    user_turns = sum(turn.role == "user" and not turn.context for run in runs for turn in run.case.turns)
+    duplicates, wrong = sum(one.duplicates for one in scored), sum(one.wrong_dates for one in scored)
+    unsupported = operations - sum(one.lenient for one in scored) - duplicates
+    leaks = [one.leaks for one, run in zip(scored, runs, strict=True) if run.case.must_not]
     return CaptureMeasures(
         precision=Ratio(sum(one.strict for one in scored), operations),
         lenient=Ratio(sum(one.lenient for one in scored), operations),
         recall=Ratio(sum(one.recalled for one in scored), sum(len(run.case.must) for run in runs)),
         left_alone=Ratio(sum(not run.found for run in nothing), len(nothing)),
         near=_near(runs),
-        duplicates=sum(one.duplicates for one in scored),
-        wrong_dates=sum(one.wrong_dates for one in scored),
+        duplicates_per_turn=Ratio(duplicates, user_turns),
+        wrong_of_dated=Ratio(wrong, sum(found.day is not None for run in runs for found in run.found)),
+        unsupported_of_all=Ratio(unsupported, operations),
+        leaked=Ratio(sum(map(bool, leaks)), len(leaks)),
+        calls_per_session=_mean([run.calls for run in runs]),
+        tokens_per_session=_mean([run.tokens for run in runs]),
+        duplicates=duplicates,
+        wrong_dates=wrong,
         missing_dates=sum(one.missing_dates for one in scored),
-        unsupported=operations - sum(one.lenient for one in scored) - sum(one.duplicates for one in scored),
-        leaks=sum(one.leaks for one in scored),
-        user_turns=sum(turn.role == "user" and not turn.context for run in runs for turn in run.case.turns),
+        unsupported=unsupported,
+        leaks=sum(leaks),
+        user_turns=user_turns,
         calls=sum(run.calls for run in runs),
         tokens=sum(run.tokens for run in runs),
         failed=sum(run.failed is not None for run in runs),
@@ -198,8 +218,23 @@ def measures(runs: Sequence[CaptureRun]) -> CaptureMeasures:
     )
 
 
+def _mean(values: Sequence[int]) -> Estimate:
+    """Return the mean and its interval, from the spread of the values."""
+    if not values:
+        return Estimate(0.0, 0.0, 0.0)
+    mean = statistics.fmean(values)
+    error = Z * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return Estimate(mean, max(0.0, mean - error), mean + error)
+
+
 def _near(runs: Iterable[CaptureRun]) -> Ratio:
-    wanted = [(label.target in run.near) for run in runs if run.calls for label in run.case.must if label.target]
+    wanted = [
+        (label.target in run.near)
+        for run in runs
+        if run.calls and not run.failed
+        for label in run.case.must
+        if label.target
+    ]
     return Ratio(sum(wanted), len(wanted))
 
 

@@ -22,6 +22,7 @@ from worker.tuning.capture_cases import (
     measures,
     read_capture_cases,
 )
+from worker.tuning.capture_noise import with_chatter
 from worker.tuning.capture_runs import CaptureRunner, open_capture_runner
 
 CASES = read_capture_cases(default_prompts_dir() / "cases" / "capture")
@@ -83,6 +84,18 @@ async def test_the_labels_as_an_answer_are_mostly_kept_or_dropped_but_hardly_eve
     assert (done.wrong_dates, done.leaks, done.duplicates, done.failed) == (0, 0, 0, 0)
     assert done.calls < done.user_turns
     assert done.tokens > 0
+
+
+async def test_ten_times_the_chatter_leads_to_hardly_more_writes(runner: CaptureRunner) -> None:
+    """Chatter changes which turns are read together and what explains them, and must not change what is kept."""
+    writes = {1: 0, 10: 0}
+    for case in CASES[::12]:
+        for times in writes:
+            noisy = with_chatter(case, CASES, times)
+            noisy = noisy.model_copy(update={"id": f"{noisy.id}-{times}"})
+            run = await run_with(runner, noisy, partial(operations_for, noisy))
+            writes[times] += len(run.found)
+    assert 0 < writes[10] <= 1.05 * writes[1]
 
 
 async def test_a_model_that_makes_things_up_gets_nothing_stored(runner: CaptureRunner) -> None:

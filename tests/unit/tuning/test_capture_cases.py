@@ -21,6 +21,7 @@ from worker.tuning.capture_cases import (
     measures,
     read_capture_cases,
 )
+from worker.tuning.capture_noise import with_chatter
 
 CASES = default_prompts_dir() / "cases" / "capture"
 
@@ -116,12 +117,33 @@ def test_nothing_is_left_alone_and_failures_and_drops_are_counted() -> None:
     runs = [
         CaptureRun(case(NOTHING), drops=("known", "known")),
         CaptureRun(case(NOTHING), (found("thanks", ChangeKind.ADD, None),)),
-        CaptureRun(case(MOVE), near=frozenset({"m1"}), calls=1, tokens=90, failed="timeout"),
+        CaptureRun(case(MOVE), near=frozenset({"m1"}), calls=1, tokens=90),
+        CaptureRun(case(MOVE), calls=1, failed="timeout"),
     ]
     done = measures(runs)
     assert (done.left_alone, done.near) == (Ratio(1, 2), Ratio(1, 1))
-    assert (done.failed, done.calls, done.tokens, done.user_turns) == (1, 1, 90, 3)
+    assert (done.failed, done.calls, done.tokens, done.user_turns) == (1, 2, 90, 4)
+    assert (done.calls_per_session.value, done.tokens_per_session.value) == (0.5, 22.5)
+    assert 0.0 == done.tokens_per_session.low < 22.5 < done.tokens_per_session.high
     assert done.drops == {"known": 2}
+
+
+def test_faults_are_shares_with_intervals() -> None:
+    good, again = found("Mia lives in Bern", day="2026-03-06"), found("Mia lives in Bern now", day="2026-03-07")
+    bad = found("Mia left Zurich", day="2026-03-08")
+    done = measures([CaptureRun(case(MOVE), (good, again, bad)), CaptureRun(case(NOTHING))])
+    assert (done.duplicates_per_turn, done.unsupported_of_all) == (Ratio(1, 2), Ratio(1, 3))
+    assert (done.wrong_of_dated, done.leaked) == (Ratio(0, 3), Ratio(1, 1))
+
+
+def test_chatter_is_mixed_in_and_labels_still_name_their_turns() -> None:
+    other = case(NOTHING, id="x-3", turns=[{"role": "user", "text": "why?"}, {"role": "assistant", "text": "so"}])
+    noisy = with_chatter(case(MOVE), [case(MOVE), other, case(NOTHING, language="de")], 10)
+    assert (len(noisy.turns), noisy.turns[noisy.must[0].turns[0]].text) == (22, "Mia moved to Bern on Friday")
+    assert {turn.text for turn in noisy.turns[:10]} == {"why?", "so"}
+    assert len({turn.id for turn in noisy.turns[:10]}) == 10
+    with pytest.raises(SettingsError, match="nothing to keep in the language en"):
+        with_chatter(case(MOVE), [case(MOVE)], 10)
 
 
 def test_intervals_hold_the_value() -> None:

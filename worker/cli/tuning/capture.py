@@ -16,7 +16,15 @@ from worker.cli.output import printed_as_json, say, show, table
 from worker.cli.progress import progress_bar
 from worker.settings.injection import Settings
 from worker.triage.prompt_files import default_prompts_dir
-from worker.tuning.capture_cases import CaptureMeasures, CaptureRun, Ratio, measures, read_capture_cases
+from worker.tuning.capture_cases import (
+    CaptureCase,
+    CaptureMeasures,
+    CaptureRun,
+    Ratio,
+    measures,
+    read_capture_cases,
+)
+from worker.tuning.capture_noise import with_chatter
 from worker.tuning.capture_runs import open_capture_runner
 from worker.tuning.evals.plan import CASES
 
@@ -24,12 +32,17 @@ from .evaluate import ApiBase, Model
 
 NO_MODEL = "none"
 RATIOS = ("precision", "lenient", "recall", "left_alone", "near")
+FAULTS = ("duplicates_per_turn", "wrong_of_dated", "unsupported_of_all", "leaked")
 NAMES = {
     "precision": "operations that are right",
     "lenient": "the same, whatever their kind, target and date",
     "recall": "expected operations that were found",
     "left_alone": "conversations with nothing to keep that were left alone",
-    "near": "memories to change that the model saw",
+    "near": "memories to change that the model saw, of ten",
+    "duplicates_per_turn": "duplicates for a turn of the user",
+    "wrong_of_dated": "wrong dates, of those that were computed",
+    "unsupported_of_all": "operations that no label supports",
+    "leaked": "conversations of which a text that must not be kept was",
 }
 
 
@@ -41,6 +54,9 @@ def eval_capture(
         Path | None, typer.Option(help="File or folder of labelled conversations; default: the shipped ones.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many conversations, evenly chosen.")] = None,
+    noise: Annotated[
+        int | None, typer.Option(min=1, max=100, help="Read them once more, with so many times as much chatter.")
+    ] = None,
 ) -> None:
     """Measure what capture finds in labelled conversations, on a temporary store.
 
@@ -52,15 +68,20 @@ def eval_capture(
         settings = Settings(service, settings.memory_injection)
     every = read_capture_cases(cases or default_prompts_dir() / CASES / "capture")
     chosen = every[:: max(1, -(-len(every) // limit))] if limit else every
-    name, runs = asyncio.run(_run(settings, model, chosen))
-    found = measures(runs)
-    if not printed_as_json({"model": name, "cases": len(runs), **_fields(found)}):
-        _show(name, runs, found)
-    if found.failed:
+    noisy = [with_chatter(case, every, noise) for case in chosen] if noise else []
+    name, runs = asyncio.run(_run(settings, model, [*chosen, *noisy]))
+    found, again = measures(runs[: len(chosen)]), measures(runs[len(chosen) :]) if noise else None
+    fields = {"model": name, "cases": len(chosen), **_fields(found)}
+    if not printed_as_json(fields if again is None else {**fields, "noisy": {"times": noise, **_fields(again)}}):
+        _show(name, len(chosen), found)
+        if again is not None:
+            say(f"\nwith {noise} times as much chatter: {_writes(again)} operations instead of {_writes(found)}")
+            _show(name, len(noisy), again)
+    if found.failed or (again is not None and again.failed):
         raise typer.Exit(1)
 
 
-async def _run(settings: Settings, model: str | None, cases: Sequence[Any]) -> tuple[str, list[CaptureRun]]:
+async def _run(settings: Settings, model: str | None, cases: Sequence[CaptureCase]) -> tuple[str, list[CaptureRun]]:
     async with AsyncExitStack() as stack:
         wanted = model or settings.service.model or NO_MODEL
         reader = None if wanted == NO_MODEL else await open_capture_reader(settings.service, stack, model)
@@ -75,18 +96,22 @@ async def _run(settings: Settings, model: str | None, cases: Sequence[Any]) -> t
         return (reader.model if reader else NO_MODEL), runs
 
 
+def _writes(found: CaptureMeasures) -> int:
+    return found.precision.total
+
+
 def _fields(found: CaptureMeasures) -> dict[str, Any]:
-    return {**asdict(found), **{name: getattr(found, name).fields() for name in RATIOS}}
+    return {**asdict(found), **{name: getattr(found, name).fields() for name in (*RATIOS, *FAULTS)}}
 
 
-def _show(name: str, runs: Sequence[CaptureRun], found: CaptureMeasures) -> None:
-    say(f"{len(runs)} conversations with {found.user_turns} turns of the user, model {name}: {found.calls} calls,")
+def _show(name: str, cases: int, found: CaptureMeasures) -> None:
+    say(f"{cases} conversations with {found.user_turns} turns of the user, model {name}: {found.calls} calls,")
     say(f"{found.tokens:,} tokens, {found.failed} without an answer\n")
-    rows = [[NAMES[one], *_row(getattr(found, one))] for one in RATIOS if getattr(found, one).total]
+    rows = [[NAMES[one], *_row(getattr(found, one))] for one in (*RATIOS, *FAULTS) if getattr(found, one).total]
     show(table(None, ["", "share", "95 %", "of"], rows))
-    per_hundred = 100 * found.duplicates / max(1, found.user_turns)
-    say(f"duplicates {found.duplicates} ({per_hundred:.1f} per 100 turns), unsupported {found.unsupported},")
-    say(f"leaks {found.leaks}, dates wrong {found.wrong_dates}, dates missing {found.missing_dates}")
+    for what, mean in (("calls", found.calls_per_session), ("tokens", found.tokens_per_session)):
+        say(f"{what} in a conversation {mean.value:,.1f} ({mean.low:,.1f} to {mean.high:,.1f})")
+    say(f"duplicates in 100 turns {100 * found.duplicates_per_turn.value:.1f}, dates missing {found.missing_dates}")
     say("left out: " + (", ".join(f"{reason} {number}" for reason, number in sorted(found.drops.items())) or "nothing"))
 
 

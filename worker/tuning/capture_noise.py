@@ -1,0 +1,50 @@
+"""Mix chatter into labelled conversations, to see that it leads to no more memories. Pure.
+
+The chatter is what people say in the conversations with nothing to keep, in the same language.
+"""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from itertools import count, cycle, islice
+
+from hooks.contract.capture import ConversationTurn
+from worker.domain.errors import SettingsError
+
+from .capture_cases import CaptureCase, CaseKind, LabelledOperation
+
+USER = "user"
+
+
+def with_chatter(case: CaptureCase, others: Sequence[CaptureCase], times: int) -> CaptureCase:
+    """Return a case with `times` as many turns of chatter from other cases. Raise `SettingsError` if there are none."""
+    pool = [
+        turn
+        for other in others
+        if other.kind is CaseKind.NOTHING and other.language == case.language and other.id != case.id
+        for turn in other.turns
+    ]
+    if not pool:
+        raise SettingsError(f"there is no conversation with nothing to keep in the language {case.language}")
+    chatter = islice(cycle(pool), zlib.crc32(case.id.encode()) % len(pool), None)
+    turns: list[ConversationTurn] = []
+    places: list[int] = []
+    for turn in case.turns:
+        turns.extend(_before(turn, chatter, times, start=len(turns)))
+        places.append(len(turns))
+        turns.append(turn)
+    moved = {name: tuple(_moved(one, places) for one in getattr(case, name)) for name in ("must", "may")}
+    return case.model_copy(update={"id": f"{case.id}-noisy", "turns": tuple(turns), **moved})
+
+
+def _before(
+    turn: ConversationTurn, chatter: Iterator[ConversationTurn], times: int, *, start: int
+) -> Iterator[ConversationTurn]:
+    """Return chatter at the time of a turn, with ids of its own as the same may be said again."""
+    for place, said in zip(count(start), islice(chatter, times), strict=False):
+        at = turn.at - timedelta(seconds=start + times - place) if turn.at is not None else None
+        yield said.model_copy(update={"id": f"chatter-{place}", "at": at, "context": turn.context})
+
+
+def _moved(label: LabelledOperation, places: Sequence[int]) -> LabelledOperation:
+    return label.model_copy(update={"turns": tuple(places[turn] for turn in label.turns)})
