@@ -1,6 +1,6 @@
 """Mix chatter into labelled conversations, to see that it leads to no more memories. Pure.
 
-The chatter is what people say in the conversations with nothing to keep, in the same language.
+The chatter is what people say in the conversations with nothing to keep, in the same language if there are any.
 """
 
 import zlib
@@ -18,14 +18,11 @@ USER = "user"
 
 def with_chatter(case: CaptureCase, others: Sequence[CaptureCase], times: int) -> CaptureCase:
     """Return a case with `times` as many turns of chatter from other cases. Raise `SettingsError` if there are none."""
-    pool = [
-        turn
-        for other in others
-        if other.kind is CaseKind.NOTHING and other.language == case.language and other.id != case.id
-        for turn in other.turns
-    ]
+    idle = [other for other in others if _is_chatter(other) and other.id != case.id]
+    own = [other for other in idle if other.language == case.language]
+    pool = [turn for other in own or idle for turn in other.turns]
     if not pool:
-        raise SettingsError(f"there is no conversation with nothing to keep in the language {case.language}")
+        raise SettingsError("chatter is taken from conversations of kind `nothing` without memories; there are none")
     chatter = islice(cycle(pool), zlib.crc32(case.id.encode()) % len(pool), None)
     turns: list[ConversationTurn] = []
     places: list[int] = []
@@ -35,6 +32,11 @@ def with_chatter(case: CaptureCase, others: Sequence[CaptureCase], times: int) -
         turns.append(turn)
     moved = {name: tuple(_moved(one, places) for one in getattr(case, name)) for name in ("must", "may")}
     return case.model_copy(update={"id": f"{case.id}-noisy", "turns": tuple(turns), **moved})
+
+
+def _is_chatter(case: CaptureCase) -> bool:
+    """Return whether nothing is to be kept of a case whatever is stored already."""
+    return case.kind is CaseKind.NOTHING and not (case.memories or case.shown)
 
 
 def _before(

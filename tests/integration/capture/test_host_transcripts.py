@@ -34,7 +34,7 @@ from worker.settings.injection import load_settings
 
 TRANSCRIPT = ROOT / "tests" / "data" / "transcripts" / "claude-code.jsonl"
 RULE = "we release on Thursdays"
-QUESTION = "On which day do we release?"
+QUESTION = "On which day do we release, Thursdays or Fridays?"
 
 
 @pytest.fixture

@@ -138,11 +138,12 @@ def test_faults_are_shares_with_intervals() -> None:
 
 def test_chatter_is_mixed_in_and_labels_still_name_their_turns() -> None:
     other = case(NOTHING, id="x-3", turns=[{"role": "user", "text": "why?"}, {"role": "assistant", "text": "so"}])
-    noisy = with_chatter(case(MOVE), [case(MOVE), other, case(NOTHING, language="de")], 10)
+    known = case(NOTHING, id="x-4", memories=MOVE["memories"])
+    noisy = with_chatter(case(MOVE), [case(MOVE), other, known, case(NOTHING, language="de")], 10)
     assert (len(noisy.turns), noisy.turns[noisy.must[0].turns[0]].text) == (22, "Mia moved to Bern on Friday")
     assert {turn.text for turn in noisy.turns[:10]} == {"why?", "so"}
     assert len({turn.id for turn in noisy.turns[:10]}) == 10
-    with pytest.raises(SettingsError, match="nothing to keep in the language en"):
+    with pytest.raises(SettingsError, match="kind `nothing`"):
         with_chatter(case(MOVE), [case(MOVE)], 10)
 
 
