@@ -81,19 +81,21 @@ class CaptureReview:
             receipt = await self._parts.captures.read(tenant, capture_id)
             if receipt.state is CaptureState.UNDONE:
                 return receipt
-            await self._take_back(tenant, receipt.changes)
+            changes = receipt.changes
+            await self._parts.captures.take(tenant, [one.id for one in changes if one.stored is Stored.PROPOSED])
+            await self._refuse(tenant, [one.change for one in changes if one.stored is not Stored.UNCHANGED])
+            await self._take_back(tenant, changes)
             final = await self._parts.captures.revise(tenant, capture_id, partial(_undone, receipt))
             if final.state is CaptureState.UNDONE:
                 return final
 
     async def _take_back(self, tenant: str, changes: Sequence[CapturedChange]) -> None:
+        """Delete what was written, and make current what it replaced."""
         written = [one for one in changes if one.stored is Stored.CREATED]
-        await self._parts.captures.take(tenant, [one.id for one in changes if one.stored is Stored.PROPOSED])
-        await self._refuse(tenant, [one.change for one in changes if one.stored is not Stored.UNCHANGED])
         await self._parts.memories.forget(tenant, [one.id for one in written])
         for one in written:
             if one.change.target is not None and one.change.kind is not ChangeKind.ADD:
-                await self._reopen(tenant, one.change.target)
+                await self._reopen(tenant, one.change.target, one.id)
         for one in changes:
             if one.stored is Stored.REPLACED:
                 await take_back(self._parts.memories, tenant, one.change)
@@ -118,9 +120,13 @@ class CaptureReview:
         salt = await self._parts.captures.salt()
         await self._parts.captures.refuse(tenant, [_refusal(change, salt) for change in changes])
 
-    async def _reopen(self, tenant: str, memory_id: str) -> None:
-        with suppress(NotFound):  # deleted meanwhile
-            await self._parts.memories.update(tenant, memory_id, {"superseded_by": None, "superseded_at": None})
+    async def _reopen(self, tenant: str, memory_id: str, replaced_by: str) -> None:
+        """Make a memory current again, unless another one than `replaced_by` has replaced it."""
+        for present in await self._parts.memories.get(tenant, [memory_id]):
+            if present.superseded_by in (None, replaced_by):
+                with suppress(NotFound):  # deleted meanwhile
+                    changes = {"superseded_by": None, "superseded_at": None}
+                    await self._parts.memories.update(tenant, memory_id, changes)
 
     async def _decided(self, proposal: Proposal, became: CapturedChange) -> bool:
         """Remove a proposal, and note what became of it in the receipt of its capture, if that is still kept.
