@@ -137,35 +137,20 @@ async def test_commands_open_the_store_themselves_where_no_service_runs(tmp_path
 
 
 BAD_INPUT: tuple[tuple[tuple[str, ...], dict[str, str], str], ...] = (
-    (("recall", ""), {}, "query"),
     (("remember", "   "), {}, "content: must not be blank"),
-    (("inject", "hello", "--mode", "sometimes"), {}, "mode"),
-    (("receipt", "nothing-like-that"), {}, "nothing-like-that"),
     (("up",), {"MEESEEKS_MAX_JOBS": "many"}, "max_jobs"),
-    (("up",), {"MEESEEKS_EMBEDDER": "magic"}, "use minilm"),
-    (("up",), {"MEESEEKS_REDIS_URL": "http://example.org"}, "URL of Redis must start with"),
-    (("worker",), {}, "meeseeks up"),
-    (("doctor",), {"MEESEEKS_REDIS_URL": "redis://127.0.0.1:1"}, "cannot be reached"),
 )
+"""More of it is in `tests/integration/cli/test_bad_input.py`."""
 
 
-async def test_bad_input_is_named(tmp_path: Path) -> None:
-    slots = asyncio.Semaphore(3)
-
-    async def run(number: int, arguments: tuple[str, ...], variables: dict[str, str]) -> Any:
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        settings = {**DIRECT, "MEESEEKS_EMBEDDER": "none", **variables}
-        async with slots:
-            return await asyncio.to_thread(command, folder, *arguments, variables=settings)
-
-    answers = await asyncio.gather(*(run(number, *case[:2]) for number, case in enumerate(BAD_INPUT)))
-    for ran, (_, _, words) in zip(answers, BAD_INPUT, strict=True):
-        told = " ".join((ran.stdout + ran.stderr).split())
-        assert ran.returncode == 1, told
-        assert words in told
-        assert "Traceback" not in told
-        assert len(told) < 600
+@pytest.mark.parametrize(("arguments", "variables", "words"), BAD_INPUT)
+def test_bad_input_is_named(tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], words: str) -> None:
+    ran = command(tmp_path, *arguments, variables={**DIRECT, "MEESEEKS_EMBEDDER": "none", **variables})
+    told = " ".join((ran.stdout + ran.stderr).split())
+    assert ran.returncode == 1, told
+    assert words in told
+    assert "Traceback" not in told
+    assert len(told) < 600
 
 
 def test_nothing_is_written_outside_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

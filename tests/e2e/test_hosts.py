@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.command_line import command_line
 from tests.support.hosts import event_of
 from tests.support.stack import FACTS, Stack, command, environment, free_port, put, running_stack
 from worker.cli.hosts.host_setup import command_path
@@ -25,11 +26,20 @@ class Desk:
     home: Path
     stack: Stack
 
+    @property
+    def variables(self) -> dict[str, str]:
+        return {**self.stack.variables, "MEESEEKS_EMBEDDER": "minilm", "HOME": str(self.home), "SHELL": "/bin/sh"}
+
     def meeseeks(self, *arguments: str, status: int | None = 0, **variables: str) -> Any:
-        """What a command prints as JSON."""
-        known = {**self.stack.variables, "HOME": str(self.home), "SHELL": "/bin/sh", **variables}
-        done = command(self.stack.folder, *arguments, "--json", variables=known)
-        assert status in (None, done.returncode), done.stdout + done.stderr
+        """What a command prints as JSON, in this process: that spares loading it."""
+        done = command_line(self.stack.folder, **{**self.variables, **variables}).run(*arguments, "--json")
+        assert status in (None, done.exit_code), done.output
+        return json.loads(done.stdout)
+
+    def process(self, *arguments: str) -> Any:
+        """What a command prints as JSON, in a process of its own."""
+        done = command(self.stack.folder, *arguments, "--json", variables=self.variables)
+        assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)
 
     def findings(self, *arguments: str, status: int = 0, **variables: str) -> dict[str, tuple[bool, str]]:
@@ -83,7 +93,7 @@ def run(line: str, event: dict[str, Any], home: Path) -> "subprocess.CompletedPr
 @pytest.mark.parametrize(("host", "file"), [("claude-code", ".claude/settings.json"), ("codex", ".codex/hooks.json")])
 async def test_what_is_installed_injects(desk: Desk, host: str, file: str) -> None:
     await put(desk.stack.url, FACTS, tenant="default")
-    desk.meeseeks("install", host)
+    await asyncio.to_thread(desk.process, "install", host)
     line = desk.hooks(file)["UserPromptSubmit"][0]["hooks"][0]["command"]
     event = event_of(f"{host}/user-prompt-submit.minimal")
     for session, expected in (("a", True), ("a", False), ("b", True)):
@@ -104,7 +114,7 @@ def injects(line: str, event: dict[str, Any], home: Path, *, again: bool) -> boo
 def test_the_doctor_finds_a_host_in_good_health(desk: Desk, host: str) -> None:
     if host in ("claude-code", "codex"):
         desk.meeseeks("install", host)
-        assert desk.findings(host, "--quick")["installed"][0]
+        assert _by_name(desk.process("doctor", host, "--quick"))["installed"][0]
     found = desk.healthy(host)
     ok, told = found["command"]
     assert ok

@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from hooks.contract import InjectionRequest
+from tests.support.hostile_files import HOSTILE_FILES
 from tests.support.stack import FACTS, HTTP, Stack, put, running_stack
 from worker.api.access import QUIET
 from worker.api.app import document
@@ -27,7 +28,8 @@ from worker.transfer.formats import Format
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "0"))
 EXAMPLES = 4
 """Examples of each endpoint where no time is given: their number, unlike a time, means the same on a busy machine.
-Without a time, every second hostile value is sent."""
+Without a time, every third hostile request is sent, which are some of every endpoint, and every fourth pair of file and
+format: `tests/unit/transfer/test_round_trip.py` has all."""
 
 TOKEN = "a-token-for-the-fuzzer"
 
@@ -72,12 +74,6 @@ WORDS = [
 ]
 WORDS += ["../../etc/passwd", "\r\n\t", "\U0001f600" * 200, "*", "[a]", "a:b", 1, 1.5, None, [], {}, True]
 NUMBERS = [0, -1, 10**30, -(10**30), 1.5, 1e300, "5", True, None, [], "x", 2**31, 2**63, 2**64]
-FILES = [b"", b"\0", b"\xff\xfe\0", b"[" * 5000, b"{}\n" * 10, b'{"content":' * 500, b"a,b\n" * 5, b'"', b"\r\n" * 99]
-FILES += [
-    b"content,created_at\nx,0001-01-01T00:00:00+14:00\n",
-    b'{"content":"z","created_at":"9999-12-31T23:59:59-14:00"}',
-]
-
 HEADS = ("id: 2001-99-99", "id: !!bool x", "id: !!int x", "id: !!timestamp x", "[" * 5000)
 """Front matter of prompts that YAML, or what reads its values, stumbles over."""
 
@@ -158,8 +154,8 @@ def test_no_value_breaks_the_service(stack: Stack) -> None:
             answer = client.request(method, path, content=json.dumps(body).encode(), headers=kind)
             broken.extend([(*sent, answer.text)] if answer.status_code in {500, 502, 503} else [])
 
-        list(threads.map(send, [*itertools.islice(hostile(), 0, None, 1 if SECONDS else 2), *prompts()]))
-        for content, known in itertools.product(FILES, Format):
+        list(threads.map(send, [*itertools.islice(hostile(), 0, None, 1 if SECONDS else 3), *prompts()]))
+        for content, known in itertools.islice(itertools.product(HOSTILE_FILES, Format), 0, None, 1 if SECONDS else 4):
             raw = {"Content-Type": "application/octet-stream"}
             answer = client.post(f"/v1/memories/import?format={known.value}", content=content, headers=raw)
             broken += [(known, content, answer.text)] if answer.status_code not in {200, 422} else []

@@ -13,6 +13,7 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
+from tests.support.command_line import command_line
 from tests.support.mcp import call
 from tests.support.stack import HTTP, Stack, running_stack
 from tests.support.valkey import sync_redis
@@ -153,21 +154,18 @@ async def by_mcp(url: str, secrets: Secrets) -> list[str]:
 
 def by_command(stack: Stack, secrets: Secrets, folder: Path) -> list[str]:
     fields = secrets.fields("cli")
-    said = [
-        stack.command(
-            "remember", fields["content"], "--id", "cli", "--entity", fields["entities"][0], "--cue", fields["cues"][0]
-        )
-    ]
+    given = ("--id", "cli", "--entity", fields["entities"][0], "--cue", fields["cues"][0])
+    said = [stack.command("remember", fields["content"], *given)]
     said.append(stack.command("update", "cli", f"The key is now {secrets('cli update')}"))
     for name, text in files(secrets).items():
         (folder / name).write_text(text, encoding="utf-8")
     said.append(stack.command("import", str(folder)))
-    said.append(stack.command("import", str(folder), "--dry-run"))
-    lines = (["list"], ["show", "cli"], ["export"], ["receipt"], ["recall", "deploy key"], ["why", "deploy key of cli"])
-    said += [stack.command(*line) for line in lines]
-    said.append(stack.command("store", "backup", str(stack.folder / "backup.tar.gz")))
-    assert said[-1].returncode == 0, said[-1].stderr
-    return [done.stdout + done.stderr for done in said]
+    shell = command_line(stack.folder, **VARIABLES)  # the others in this process: that spares loading them
+    lines = [["import", str(folder), "--dry-run"], ["list"], ["show", "cli"], ["export"], ["receipt"]]
+    lines += [["recall", "deploy key"], ["why", "deploy key of cli"]]
+    printed = [shell.run(*line).output for line in lines]
+    shell.ok("store", "backup", str(stack.folder / "backup.tar.gz"))
+    return [*(done.stdout + done.stderr for done in said), *printed]
 
 
 def in_redis(url: str, secrets: Secrets) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.command_line import command_line
 from tests.support.service_managers import ScriptedManager
 from tests.support.stack import command, environment
 
@@ -21,10 +22,20 @@ FACT = "Login sessions expire after 30 minutes of inactivity"
 QUESTION = "The login page needs a session timeout warning. After how many minutes of inactivity?"
 
 
-def run(folder: Path, *arguments: str, exit_code: int = 0) -> dict[str, Any]:
+def variables_of(folder: Path) -> dict[str, str]:
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    variables = {"HOME": str(folder / "home"), "PATH": path, "MEESEEKS_MODEL": "none"}
-    done = command(folder, *arguments, "--json", variables=variables, seconds=120)
+    return {"HOME": str(folder / "home"), "PATH": path, "MEESEEKS_MODEL": "none"}
+
+
+def look(folder: Path, *arguments: str, exit_code: int = 0) -> Any:
+    """Run a command that sets nothing up, in this process: that spares loading it."""
+    return command_line(folder, MEESEEKS_EMBEDDER="minilm", **variables_of(folder)).json(
+        *arguments, exit_code=exit_code
+    )
+
+
+def run(folder: Path, *arguments: str, exit_code: int = 0) -> dict[str, Any]:
+    done = command(folder, *arguments, "--json", variables=variables_of(folder), seconds=120)
     assert done.returncode == exit_code, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -85,7 +96,7 @@ def test_a_newcomer_gets_memory_and_can_leave(tmp_path: Path) -> None:
         assert "MEESEEKS_MODEL=none" in unit.read_text(encoding="utf-8")
         assert (done["kept_by"], systemd.running) == ("systemd", [unit.name])
         assert (done["notes"], done["imported"]) == ([str(home / ".claude/CLAUDE.md")], None)
-        assert run(tmp_path, "list")["memories"] == []
+        assert look(tmp_path, "list")["memories"] == []
         server = json.loads((home / ".claude.json").read_text(encoding="utf-8"))["mcpServers"]["meeseeks"]
         assert server["args"] == ["--data-dir", str(tmp_path / "data"), "mcp"]
 
@@ -94,9 +105,9 @@ def test_a_newcomer_gets_memory_and_can_leave(tmp_path: Path) -> None:
         assert again["imported"].startswith("1 created")
         assert run(tmp_path, "setup", "--yes", "--import")["imported"] is None
 
-        run(tmp_path, "remember", FACT)
+        look(tmp_path, "remember", FACT)
         assert FACT in prompt(tmp_path, QUESTION)
-        why = run(tmp_path, "why", "session timeout")
+        why = look(tmp_path, "why", "session timeout")
         assert why["near"][0].startswith(f"{FACT} - injected")
 
         alone = run(tmp_path, "setup", "--yes", "--background")
@@ -106,8 +117,8 @@ def test_a_newcomer_gets_memory_and_can_leave(tmp_path: Path) -> None:
     assert (left["disconnected"], left["stopped"]) == (["claude-code"], alone["pid"])
     assert tree(home) == before
     assert left["kept"] == str(tmp_path / "data")
-    run(tmp_path, "status", exit_code=1)
-    assert FACT in [one["content"] for one in run(tmp_path, "list")["memories"]]
+    look(tmp_path, "status", exit_code=1)
+    assert FACT in [one["content"] for one in look(tmp_path, "list")["memories"]]
     gone = run(tmp_path, "setup", "--uninstall", "--delete-memories", "--yes")
     assert (gone["kept"], (tmp_path / "data").exists()) == (None, False)
 

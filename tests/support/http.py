@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -16,9 +17,17 @@ from worker.api.app import create_app
 from worker.api.execution import OperationExecutor
 from worker.api.tokens import Client, Token, Tokens, read_tokens
 from worker.domain.deadline import Deadline
-from worker.domain.operation import AnyHandler, Handlers, JsonObject, Operation, Undelivered
+from worker.domain.operation import (
+    AnyHandler,
+    AnyOperation,
+    Handlers,
+    JsonObject,
+    Operation,
+    OperationAnswer,
+    Undelivered,
+)
 from worker.injection.capacity import Capacity
-from worker.operations.client import QueueState
+from worker.operations.client import ACK_S, BUDGET_S, OperationClient, QueueState
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.metrics import Metrics
 from worker.settings.service import ServiceSettings
@@ -72,14 +81,47 @@ def make_app(
     at_once: int = 20,
     **policy: Any,
 ) -> FastAPI:
-    """Create the application; `policy` are further fields of `Policy`."""
+    """Create the application; `policy` are further fields of `Policy`.
+
+    With nothing but tokens it is one that tests share, and asks the recorder that was given last.
+    """
+    backend = LocalOperationClient(recorder.handlers, recorder.commit, capacity=Capacity(at_once))
+    if mounts is None and metrics is None and queue is None and not policy:
+        app, asked = _usual_app(tokens or Tokens())
+        asked.client = backend
+        return app
 
     async def look() -> QueueState | None:
         return queue
 
-    backend = LocalOperationClient(recorder.handlers, recorder.commit, capacity=Capacity(at_once))
     executor = OperationExecutor(backend, metrics or Metrics(), look)
     return create_app(executor, Policy(tokens=tokens or Tokens(), **policy), mounts=mounts)
+
+
+class _Changeable(OperationClient):
+    """Asks the client that it was given last."""
+
+    where = "this process"
+    client: OperationClient
+
+    async def ask(
+        self, operation: AnyOperation, payload: dict[str, Any], *, budget: float = BUDGET_S, ack: float = ACK_S
+    ) -> OperationAnswer:
+        return await self.client.ask(operation, payload, budget=budget, ack=ack)
+
+    async def commit(self, delivered: tuple[str, str]) -> bool:
+        return await self.client.commit(delivered)
+
+
+@lru_cache(maxsize=4)
+def _usual_app(tokens: Tokens) -> tuple[FastAPI, _Changeable]:
+    """Create it once: that takes longer than most tests of it."""
+
+    async def look() -> None:
+        return None
+
+    asked = _Changeable()
+    return create_app(OperationExecutor(asked, Metrics(), look), Policy(tokens=tokens)), asked
 
 
 def both_tokens() -> Tokens:

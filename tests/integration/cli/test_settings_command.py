@@ -6,22 +6,23 @@ from typing import Any
 
 import pytest
 
-from tests.support.stack import command
+from tests.support.command_line import command_line
 from tests.support.valkey import running_valkey
 
 FILE = '[memory_injection]\nmax_total = 8\n[[agents]]\nid = "courier"\nenabled = false\n'
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "meeseeks.toml").write_text(FILE, encoding="utf-8")
     return tmp_path
 
 
 def settings(folder: Path, *arguments: str, **variables: str) -> dict[str, Any]:
-    done = command(folder, "settings", *arguments, "--json", variables=variables)
+    done = command_line(folder, **variables).run("settings", *arguments, "--json")
     told: dict[str, Any] = json.loads(done.stdout)
-    return {**told, "status": done.returncode}
+    return {**told, "status": done.exit_code}
 
 
 def test_without_a_service_the_file_counts_and_nothing_can_be_saved(folder: Path) -> None:
@@ -41,9 +42,8 @@ def test_a_file_that_is_wrong_is_an_error_where_nothing_runs(folder: Path) -> No
     told = settings(folder)
     assert told["status"] == 1
     assert told["error"].endswith("meeseeks.toml:2: memory_injection.max_totl: unknown key; did you mean max_total?")
-    done = command(folder, "doctor", "--json", variables={"MEESEEKS_MODEL": "none", "MEESEEKS_EMBEDDER": "none"})
-    assert done.returncode == 1
-    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    told = command_line(folder).json("doctor", exit_code=1)
+    found = {check["name"]: check for check in told["checks"]}
     assert not found["settings file"]["ok"]
     assert found["store"]["ok"]
 
@@ -52,13 +52,14 @@ def test_with_redis_and_no_worker_settings_are_saved_all_the_same(folder: Path) 
     with running_valkey() as valkey:
         saved = settings(folder, "set", "max_total", "5", MEESEEKS_REDIS_URL=valkey.url)
         variables = {"MEESEEKS_REDIS_URL": valkey.url}
-        said = command(folder, "settings", "set", "max_total", "5", variables=variables).stdout
-        assert said.splitlines() == ["max_total = 5 (override), for all agents"]
-        got = command(folder, "settings", "get", "max_total", variables=variables).stdout
-        assert got.splitlines() == ["max_total = 5 (override)"]
+        shell = command_line(folder, **variables)
+        assert shell.ok("settings", "set", "max_total", "5").splitlines() == [
+            "max_total = 5 (override), for all agents"
+        ]
+        assert shell.ok("settings", "get", "max_total").splitlines() == ["max_total = 5 (override)"]
         assert settings(folder, "get", "http_port", **variables)["key"] == "http_port"
-        unknown = command(folder, "settings", "get", "max_totl", variables=variables)
-        assert (unknown.returncode, "did you mean max_total?" in unknown.stderr) == (1, True)
+        unknown = shell.run("settings", "get", "max_totl")
+        assert (unknown.exit_code, "did you mean max_total?" in unknown.stderr) == (1, True)
         assert saved["memory_injection"]["max_total"]["origin"] == "override"
         shown = settings(folder, MEESEEKS_REDIS_URL=valkey.url)
         assert shown["memory_injection"]["max_total"]["value"] == 5

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooks.contract import (
@@ -140,6 +140,7 @@ def test_every_host_and_every_event_has_fixtures_full_and_minimal() -> None:
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=str)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_a_wrong_or_missing_field_never_raises(fixture: Fixture, data: st.DataObject) -> None:
     event = spoilt(fixture.event, data)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.hostile_files import HOSTILE_FILES
 from worker.domain.cues import Cue, CueOrigin
 from worker.domain.errors import MemoryRejected
 from worker.domain.evidence import Evidence
@@ -217,13 +218,25 @@ pieces = st.lists(
 @given(pieces, st.sampled_from(Format))
 def test_no_file_breaks_a_reader(text: str, kind: Format) -> None:
     with stored(text, "x") as source:
-        started = time.monotonic()
-        try:
-            for entry in Source(source.path, "x", kind).entries():
-                if isinstance(entry, Memory):
-                    assert entry.content.strip()
-                else:
-                    assert entry.reason
-        except MemoryRejected:  # the format is unclear
-            pass
-        assert time.monotonic() - started < 5
+        assert_readable(source.path, kind)
+
+
+@pytest.mark.parametrize("kind", Format)
+def test_no_hostile_file_breaks_a_reader(tmp_path: Path, kind: Format) -> None:
+    for number, content in enumerate(HOSTILE_FILES):
+        path = tmp_path / str(number)
+        path.write_bytes(content)
+        assert_readable(path, kind)
+
+
+def assert_readable(path: Path, kind: Format) -> None:
+    started = time.monotonic()
+    try:
+        for entry in Source(path, "x", kind).entries():
+            if isinstance(entry, Memory):
+                assert entry.content.strip()
+            else:
+                assert entry.reason
+    except MemoryRejected:  # the format is unclear
+        pass
+    assert time.monotonic() - started < 5
