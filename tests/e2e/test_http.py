@@ -17,6 +17,8 @@ import httpx
 import pytest
 
 from hooks.contract import InjectionResult
+from tests.support.monitoring import EXPRESSIONS, whatever_came_of_it
+from tests.support.promql import page_of, result
 from tests.support.stack import (
     FACTS,
     HTTP,
@@ -149,6 +151,13 @@ async def test_the_metrics_tell_of_it(client: httpx.AsyncClient) -> None:
     assert [
         line for line in lines if line.startswith('meeseeks_operation_seconds_count{operation="inject",result="done"')
     ]
+
+
+async def test_the_dashboard_and_the_alerts_read_what_it_publishes(client: httpx.AsyncClient) -> None:
+    await inject(client)
+    page = page_of((await client.get("/metrics")).text)
+    empty = [name for name, expression in EXPRESSIONS.items() if not result(whatever_came_of_it(expression), page)]
+    assert empty == ["MeeseeksNotScraped"]
 
 
 async def test_the_store_of_another_tenant_is_out_of_reach(tmp_path: Path) -> None:
