@@ -17,7 +17,7 @@ lock() {
 }
 
 # dev first, so that the service gets the versions that the tests use.
-lock dev pyproject.toml --extra dev --extra fastembed
+lock dev pyproject.toml --extra dev --extra fastembed --extra otel
 lock service pyproject.toml --constraint requirements/dev.txt
 lock build requirements/build.in --constraint requirements/dev.txt
 lock local-llm requirements/local-llm.in --no-deps

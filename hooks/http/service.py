@@ -15,6 +15,7 @@ from pydantic_core import to_json
 from ..breaker import CircuitBreaker
 from ..contract import Reason
 from ..faults import AccessDenied, BadReply, BadRequest, ClientError, DeadlinePassed, ServiceUnavailable
+from ..tracing import current_traceparent
 
 DEFAULT_URL = "http://127.0.0.1:8787"
 
@@ -89,6 +90,8 @@ class HttpService:
             raise ServiceUnavailable(Reason.SERVICE_UNAVAILABLE, "it failed several times in a row; calls are paused")
         content = b"" if body is None else to_json(body, exclude_none=True)
         headers = self._headers | {"X-Deadline-Ms": str(max(1, int(budget * 1000)))}
+        if (traceparent := current_traceparent()) is not None:
+            headers["traceparent"] = traceparent
         try:
             async with asyncio.timeout(budget):
                 status, answer = await self._exchange(method, path, content, headers, retry)

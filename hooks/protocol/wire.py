@@ -113,10 +113,16 @@ _SAFE_SOCKET_BYTES = 100
 """A Unix socket's address holds 108 bytes on Linux and 104 on macOS."""
 
 
-def job_json(function: str, payload: bytes, budget_ms: int, enqueued_ms: int) -> bytes:
-    """Return a job in the layout of arq, with `payload`, a JSON object, inserted unparsed."""
+def job_json(
+    function: str, payload: bytes, budget_ms: int, enqueued_ms: int, traceparent: "str | None" = None
+) -> bytes:
+    """Return a job in the layout of arq, with `payload`, a JSON object, inserted unparsed.
+
+    `traceparent` names the caller's span, as W3C Trace Context defines it.
+    """
     head = b'{"t":null,"f":"%s","a":[],"k":{"payload":' % function.encode()
-    return b'%s%s,"budget_ms":%d},"et":%d}' % (head, payload, budget_ms, enqueued_ms)
+    trace = b',"traceparent":"%s"' % traceparent.encode() if traceparent else b""
+    return b'%s%s,"budget_ms":%d%s},"et":%d}' % (head, payload, budget_ms, trace, enqueued_ms)
 
 
 def enqueue_keys(job_id: str) -> tuple[str, str, str, str]:

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from ..contract import Reason
 from ..faults import HookError
 from ..protocol import wire
+from ..tracing import current_traceparent
 from .address import RedisAddressError, open_pool
 from .explain import explain
 
@@ -174,7 +175,7 @@ class _Job:
         budget_ms = int((self.end - time.monotonic()) * 1000)
         if budget_ms <= 0:
             raise QueueFault(Reason.DEADLINE)
-        body = wire.job_json(self._function, self._payload, budget_ms, int(time.time() * 1000))
+        body = wire.job_json(self._function, self._payload, budget_ms, int(time.time() * 1000), current_traceparent())
         arguments = (self.job_id, body, budget_ms, wire.MAX_WAITING, wire.WAKE_TTL_MS)
         status = await _eval(self.client, wire.ENQUEUE, wire.enqueue_keys(self.job_id), arguments)
         if status != b"OK":

@@ -30,6 +30,7 @@ from worker.injection.capacity import Capacity
 from worker.operations.client import ACK_S, BUDGET_S, OperationClient, QueueState
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.metrics import Metrics
+from worker.ports.tracing import NO_TRACER, Tracer
 from worker.settings.service import ServiceSettings
 
 TOKEN = "a-token-for-every-tenant"
@@ -79,6 +80,7 @@ def make_app(
     metrics: Metrics | None = None,
     queue: QueueState | None = None,
     at_once: int = 20,
+    tracer: Tracer = NO_TRACER,
     **policy: Any,
 ) -> FastAPI:
     """Create the application; `policy` are further fields of `Policy`.
@@ -95,7 +97,7 @@ def make_app(
         return queue
 
     executor = OperationExecutor(backend, metrics or Metrics(), look)
-    return create_app(executor, Policy(tokens=tokens or Tokens(), **policy), mounts=mounts)
+    return create_app(executor, Policy(tokens=tokens or Tokens(), **policy), mounts=mounts, tracer=tracer)
 
 
 class _Changeable(OperationClient):

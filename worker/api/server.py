@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from worker.domain.errors import SettingsError
 from worker.operations.client import OperationClient
 from worker.operations.metrics import Metrics
+from worker.ports.tracing import NO_TRACER, Tracer
 from worker.settings.service import ServiceSettings
 
 from .access import Policy, grant_of
@@ -40,8 +41,9 @@ log = structlog.get_logger()
 class HttpServer:
     """Serves HTTP. Raises `SettingsError` on construction if the settings are wrong."""
 
-    def __init__(self, service: ServiceSettings) -> None:
+    def __init__(self, service: ServiceSettings, tracer: Tracer = NO_TRACER) -> None:
         self._service = service
+        self._tracer = tracer
         tokens = read_tokens(service)
         check_address(service.http_host, tokens)
         self.metrics = Metrics()
@@ -93,7 +95,7 @@ class HttpServer:
         If the address is in use, raise `SettingsError` if the process does nothing else (`alone`); otherwise retry.
         """
         executor = OperationExecutor(backend, self.metrics, look, self._service.mask_secrets_at_write, counts=alone)
-        app = create_app(executor, self.policy, mounts=mounts, pages=pages)
+        app = create_app(executor, self.policy, mounts=mounts, pages=pages, tracer=self._tracer)
         try:
             listener: socket.socket | None = listen(self._service.http_host, self._service.http_port)
         except SettingsError as error:

@@ -17,6 +17,7 @@ from worker.capture.refusals import Refusals
 from worker.domain.errors import StoreError
 from worker.domain.model_profile import ModelKind, kind_of
 from worker.domain.operation import AnyHandler, by_name
+from worker.domain.timings import Stages
 from worker.injection.capacity import Capacity
 from worker.injection.search_only import SearchOnlySelector
 from worker.injection.service import InjectionParts, InjectionService
@@ -33,6 +34,7 @@ from worker.operations.usage import UsageOperations
 from worker.ports.models import Embedder, Selector
 from worker.ports.state import DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import Recipe, StoreEngine, StoreGenerations, WholeStore
+from worker.ports.tracing import NO_TRACER, Tracer
 from worker.recall.recall import Recall
 from worker.recall.standing import Standings
 from worker.recall.thresholds import read_calibration, without_thresholds
@@ -87,6 +89,11 @@ class Parts:
     captures: CaptureMaking
     upkeep: UpkeepMaking
     capacity: Capacity
+    tracer: Tracer
+
+    def stages(self) -> Stages:
+        """Return what measures the stages of a request; each is a span too, if anything is traced."""
+        return Stages() if self.tracer is NO_TRACER else Stages(self.tracer.span)
 
 
 async def _assemble(
@@ -114,12 +121,13 @@ async def _assemble(
         answered=parts.answered,
         chosen=parts.cues.learning if parts.cues else None,
         capacity=parts.capacity,
+        stages=parts.stages,
     )
     injection = InjectionService(injecting)
     stack.push_async_callback(injection.drain)
     states = parts.models.states if parts.models else tuple
     handlers = (
-        *InjectionOperations(injection, recall, parts.live.for_agent, utc_now, ledger_key).handlers(),
+        *InjectionOperations(injection, recall, parts.live.for_agent, utc_now, ledger_key, parts.stages).handlers(),
         *SessionOperations(SessionService(parts.ledger, parts.live.for_agent), store).handlers(),
         *_memories(service, parts, store, usable),
         *_receipts(service, parts, store, injecting, usable).handlers(),

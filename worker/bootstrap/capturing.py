@@ -24,6 +24,7 @@ from worker.ports.capture import CaptureQueue, CaptureStore, TranscriptQueue
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.state import Ledger
 from worker.ports.store import StoreEngine
+from worker.ports.tracing import Tracer
 from worker.settings.live import LiveSettings
 from worker.settings.service import ServiceSettings
 from worker.store.memories import MemoryService
@@ -41,6 +42,7 @@ class CaptureMaking:
     transcripts: TranscriptQueue | None
     ledger: Ledger
     stack: AsyncExitStack
+    tracer: Tracer
     _reader: CaptureReader | None = field(default=None, init=False)
 
     def handlers(
@@ -61,7 +63,7 @@ class CaptureMaking:
 
     async def _open_reader(self) -> CaptureReader:
         if self._reader is None:
-            self._reader = await open_capture_reader(self.service, self.stack)
+            self._reader = await open_capture_reader(self.service, self.stack, tracer=self.tracer)
         return self._reader
 
     def notes(self, live: LiveSettings) -> TranscriptNotes | None:

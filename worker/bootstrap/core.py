@@ -26,9 +26,11 @@ from worker.operations.hosts import HostOperations, OwnHandlers
 from worker.operations.learning import CueLearning
 from worker.operations.registry import INJECT, SESSION_EVENT
 from worker.operations.store import StoreOperations
+from worker.operations.tracing import traced
 from worker.ports.models import Embedder
 from worker.ports.state import Ledger
 from worker.ports.store import StoreEngine
+from worker.ports.tracing import NO_TRACER, Tracer
 from worker.query.warm_up import warm_up
 from worker.settings.injection import Settings
 from worker.settings.live import LiveSettings
@@ -94,10 +96,11 @@ async def open_core(
     redis: "Redis | None" = None,
     with_model: bool = True,
     answered: Callable[[InjectionResult], None] | None = None,
+    tracer: Tracer = NO_TRACER,
 ) -> AsyncIterator[Core]:
     """Open a service. Without `redis`, it is a command's: it keeps sessions and receipts locally, and is not warmed up.
 
-    `answered` is called with every injection result.
+    `answered` is called with every injection result; `tracer` records operations, their stages and calls of models.
     """
     async with AsyncExitStack() as stack:
         service = settings.service
@@ -109,18 +112,17 @@ async def open_core(
         stack.push_async_callback(store.aclose)
         live, prompts = await _open_live(settings, redis, stack)
         relevance_model = await open_relevance_model(service, embedder, stack)
-        models = await open_models(service, _named_models(settings), stack) if with_model else None
+        models = await open_models(service, _named_models(settings), stack, tracer) if with_model else None
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
-        log = open_cue_log(service, redis) if with_model else None
-        cues = CueMaking(CueLearning(), Activity(), log) if redis is not None else None  # a command ends at once
+        cues = _open_cues(service, redis, tracer, with_model=with_model)
         journal, noted = ChangeLog(), cues.noting(answered) if cues else answered
         usage = open_usage(service, redis)
         state = ledger, receipts, open_erasing(service, redis, receipts, stack), journal, noted, usage
-        captures = _open_capturing(service, redis, ledger, stack, with_model=with_model)
+        captures = _open_capturing(service, redis, ledger, stack, tracer, with_model=with_model)
         injections = _capacity(service, embedded=not generation_store.shared)
         upkeep = UpkeepMaking.of(service, redis, captures.captures, usage, live)
         more = open_deleted(redis, shared=generation_store.shared), cues, captures, upkeep, injections
-        parts = Parts(sparse, models, relevance_model, live, prompts, *state, *more)
+        parts = Parts(sparse, models, relevance_model, live, prompts, *state, *more, tracer)
         assemble = partial(_assemble, service, parts, stack)
         host = LiveCore(await assemble(generation_store.live_name, store, embedder), assemble, sparse)
         stack.push_async_callback(host.aclose)
@@ -128,14 +130,14 @@ async def open_core(
             host.keep_fitting(CHECK_S)
         jobs = _store_jobs(_maintenance_context(service, generation_store, host, parts, embedder, stack), stack)
         about = _about(service, generation_store.live_name, embedder, parts)
-        handlers = host.handlers() | by_name(jobs.handlers())
-        handlers |= by_name(upkeep.start(handlers, host, stack))
+        handlers = traced(host.handlers() | by_name(jobs.handlers()), tracer)
+        handlers |= traced(by_name(upkeep.start(handlers, host, stack)), tracer)
         if cues is not None:
             cues.start(service, handlers, host.store, journal, stack)
             captures.start(handlers, cues.activity, live)
         await _share_block_key(redis)
         hosts = _host_operations(service, handlers, redis, live, captures)
-        operations, others = handlers | by_name(hosts.handlers()), Capacity(service.max_jobs)
+        operations, others = handlers | traced(by_name(hosts.handlers()), tracer), Capacity(service.max_jobs)
         yield Core(operations, store, embedder, models, about, injections, others)
 
 
@@ -153,12 +155,27 @@ def _store_jobs(context: MaintenanceContext, stack: AsyncExitStack) -> StoreOper
     return jobs
 
 
+def _open_cues(
+    service: ServiceSettings, redis: "Redis | None", tracer: Tracer, *, with_model: bool
+) -> CueMaking | None:
+    """Return what makes cues; `None` for a command, which ends at once."""
+    if redis is None:
+        return None
+    return CueMaking(CueLearning(), Activity(), open_cue_log(service, redis) if with_model else None, tracer)
+
+
 def _open_capturing(
-    service: ServiceSettings, redis: "Redis | None", ledger: Ledger, stack: AsyncExitStack, *, with_model: bool
+    service: ServiceSettings,
+    redis: "Redis | None",
+    ledger: Ledger,
+    stack: AsyncExitStack,
+    tracer: Tracer,
+    *,
+    with_model: bool,
 ) -> CaptureMaking:
     queue = open_capture_queue(service, redis) if with_model else None
     transcripts = open_transcripts(redis)
-    return CaptureMaking(service, open_captures(service, redis), queue, transcripts, ledger, stack)
+    return CaptureMaking(service, open_captures(service, redis), queue, transcripts, ledger, stack, tracer)
 
 
 def _capacity(service: ServiceSettings, *, embedded: bool) -> Capacity:

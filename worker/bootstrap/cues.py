@@ -12,6 +12,7 @@ from worker.operations.learning import CueLearning
 from worker.operations.local_client import LocalOperationClient
 from worker.ports.state import CueLog
 from worker.ports.store import WholeStore
+from worker.ports.tracing import Tracer
 from worker.settings.service import ServiceSettings
 from worker.store.copying import ChangeLog
 
@@ -25,6 +26,7 @@ class CueMaking:
     learning: CueLearning
     activity: Activity
     log: CueLog | None
+    tracer: Tracer
 
     def noting(self, answered: Callable[[InjectionResult], None] | None) -> Callable[[InjectionResult], None]:
         """Return what is called with every answer: it puts off calls of the model."""
@@ -49,6 +51,6 @@ class CueMaking:
         self.learning.start(client)
         stack.push_async_callback(self.learning.aclose)
         if self.log is not None:
-            writer = partial(open_cue_writer, service, None, stack)
+            writer = partial(open_cue_writer, service, None, stack, self.tracer)
             known = self.log, self.activity, lambda: journal.writes, utc_now
             stack.push_async_callback(BackgroundCues(BackgroundCueParts(client, store, writer, *known, PACE)).aclose)

@@ -30,6 +30,7 @@ from worker.adapters.models.litellm_process import prepare_environment
 from worker.adapters.models.minilm import MiniLmEmbedder
 from worker.adapters.models.ollama import find_chat_model
 from worker.adapters.models.relevance_file import RelevanceProcess, find_folder, read_relevance_model
+from worker.adapters.models.traced import traced_chat, traced_decision
 from worker.adapters.qdrant.edge.generations import EdgeGenerations, live_folder
 from worker.adapters.redis.capture_queue import RedisCaptureQueue
 from worker.adapters.redis.captures import RedisCaptures
@@ -52,6 +53,7 @@ from worker.ports.capture import CaptureQueue, CaptureStore, TranscriptQueue
 from worker.ports.models import ChatModel, DecisionModel, Embedder
 from worker.ports.state import CueLog, DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import StoreGenerations
+from worker.ports.tracing import NO_TRACER, Tracer
 from worker.relevance.adjustment import fitted_to_another, read_adjustment
 from worker.relevance.model import Adjustment
 from worker.settings.service import ServiceSettings
@@ -92,9 +94,9 @@ def store_path(service: ServiceSettings) -> Path:
     return live_folder(service.home)
 
 
-def http_server(service: ServiceSettings) -> "HttpServer":
+def http_server(service: ServiceSettings, tracer: Tracer = NO_TRACER) -> "HttpServer":
     """Create the HTTP server without starting it. Raise `SettingsError` if its settings are invalid."""
-    server: HttpServer = import_module("worker.api.server").HttpServer(service)
+    server: HttpServer = import_module("worker.api.server").HttpServer(service, tracer)
     return server
 
 
@@ -264,14 +266,16 @@ class ConfiguredModels:
         await self.decision.warmed()
 
 
-async def open_models(service: ServiceSettings, named: Iterable[str], stack: AsyncExitStack) -> ConfiguredModels:
+async def open_models(
+    service: ServiceSettings, named: Iterable[str], stack: AsyncExitStack, tracer: Tracer = NO_TRACER
+) -> ConfiguredModels:
     """Open the default model and those `named`, which keep warming up in the background.
 
     Raise `SettingsError` if one cannot be opened.
     """
     names = ModelNames(service, await choose_model(service))
-    chat = ModelPool[ChatModel](partial(_load_model, service), service.profile)
-    decision = ModelPool[DecisionModel](partial(_load_decision_model, service), service.profile)
+    chat = ModelPool[ChatModel](partial(_load_model, service, tracer), service.profile)
+    decision = ModelPool[DecisionModel](partial(_load_decision_model, service, tracer), service.profile)
     stack.push_async_callback(chat.aclose)
     stack.push_async_callback(decision.aclose)
     models = ConfiguredModels(names, chat, decision)
@@ -294,10 +298,11 @@ async def _find_model_later(service: ServiceSettings, models: ConfiguredModels) 
             log.info("local_model_found", model=name)
 
 
-def _load_model(service: ServiceSettings, profile: ModelProfile) -> ChatModel:
+def _load_model(service: ServiceSettings, tracer: Tracer, profile: ModelProfile) -> ChatModel:
+    api_base = _api_base(service, profile)
     model: ChatModel = _slow_adapter("models.litellm_chat").LiteLLMModel(
         profile.name,
-        api_base=_api_base(service, profile),
+        api_base=api_base,
         api_key=_api_key(service, profile),
         num_ctx=profile.context or service.model_context,
         max_concurrent=profile.concurrent,
@@ -306,35 +311,34 @@ def _load_model(service: ServiceSettings, profile: ModelProfile) -> ChatModel:
         may_only_veto=only_vetoes(profile),
         stream=profile.stream,
     )
-    return model
+    return traced_chat(model, tracer, api_base)
 
 
 async def open_cue_writer(
-    service: ServiceSettings, name: str | None, stack: AsyncExitStack
+    service: ServiceSettings, name: str | None, stack: AsyncExitStack, tracer: Tracer = NO_TRACER
 ) -> tuple[CueWriter, Price | None]:
     """Open a model to write cues, the configured one by default, and return its price, if known.
 
     Raise `SettingsError` if there is none, or it is no chat model.
     """
-    model = await _open_chat_model(service, name, "write cues", stack)
+    model = await _open_chat_model(service, name, "write cues", stack, tracer)
     prices = _slow_adapter("models.litellm_chat").price_of(model.name)
-    return CueWriter(model, cues_prompt(service)), None if prices is None else Price(*prices)
+    return CueWriter(model, prompt_of(service, CUES_PROMPT)), None if prices is None else Price(*prices)
 
 
 async def open_capture_reader(
-    service: ServiceSettings, stack: AsyncExitStack, name: str | None = None
+    service: ServiceSettings, stack: AsyncExitStack, name: str | None = None, tracer: Tracer = NO_TRACER
 ) -> CaptureReader:
     """Open a model to read conversations, the configured one by default.
 
     Raise `SettingsError` if there is none or it is no chat model, or `PromptError` if its prompt is invalid.
     """
-    return CaptureReader(
-        await _open_chat_model(service, name, "read conversations", stack), prompt_of(service, CAPTURE_PROMPT)
-    )
+    model = await _open_chat_model(service, name, "read conversations", stack, tracer)
+    return CaptureReader(model, prompt_of(service, CAPTURE_PROMPT))
 
 
 async def _open_chat_model(
-    service: ServiceSettings, name: str | None, purpose: str, stack: AsyncExitStack
+    service: ServiceSettings, name: str | None, purpose: str, stack: AsyncExitStack, tracer: Tracer
 ) -> ChatModel:
     chosen = name or await choose_model(service)
     if chosen is None:
@@ -342,13 +346,9 @@ async def _open_chat_model(
     profile = service.profile(chosen)
     if kind_of(profile) is not ModelKind.CHAT:
         raise SettingsError(f"{chosen} cannot {purpose}: use a chat model, with --model")
-    model = await asyncio.to_thread(_load_model, service, profile)
+    model = await asyncio.to_thread(_load_model, service, tracer, profile)
     stack.push_async_callback(model.aclose)
     return model
-
-
-def cues_prompt(service: ServiceSettings) -> Prompt:
-    return prompt_of(service, CUES_PROMPT)
 
 
 def prompt_of(service: ServiceSettings, prompt_id: str) -> Prompt:
@@ -357,19 +357,20 @@ def prompt_of(service: ServiceSettings, prompt_id: str) -> Prompt:
     return own.get(prompt_id) or load_prompts(default_prompts_dir())[prompt_id]
 
 
-def _load_decision_model(service: ServiceSettings, profile: ModelProfile) -> DecisionModel:
+def _load_decision_model(service: ServiceSettings, tracer: Tracer, profile: ModelProfile) -> DecisionModel:
+    api_base = _api_base(service, profile)
     model: DecisionModel = _slow_adapter("models.litellm_decision").LiteLLMDecisionModel(
         profile.name,
-        api_base=_api_base(service, profile),
+        api_base=api_base,
         api_key=_api_key(service, profile),
         max_concurrent=profile.concurrent,
     )
-    return model
+    return traced_decision(model, tracer, api_base)
 
 
 def make_decision_model(service: ServiceSettings, name: str) -> DecisionModel:
     """Create a decision model with its configured profile. Block while the SDK is imported."""
-    return _load_decision_model(service, service.profile(name))
+    return _load_decision_model(service, NO_TRACER, service.profile(name))
 
 
 def _api_base(service: ServiceSettings, profile: ModelProfile) -> str | None:

@@ -21,6 +21,7 @@ from worker.bootstrap.embedded import embedded_is_up, embedded_redis_url
 from worker.bootstrap.logs import configure_logging
 from worker.bootstrap.opening import http_server
 from worker.bootstrap.process_memory import give_back_freed_memory
+from worker.bootstrap.tracing import open_tracer
 from worker.domain.errors import MeeseeksError, QueueError
 from worker.domain.operation import Handlers
 from worker.domain.tasks import ended
@@ -147,12 +148,12 @@ def worker(
 async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
     """Serve jobs and optionally HTTP until SIGTERM or SIGINT; print a line when ready."""
     give_back_freed_memory()
-    server = http_server(settings.service) if with_http else None
     redis = connected(redis_url)
     try:
-        async with AsyncExitStack() as stack:
+        async with open_tracer(os.environ) as tracer, AsyncExitStack() as stack:
+            server = http_server(settings.service, tracer) if with_http else None
             answered = server.metrics.injected if server else None
-            core = await stack.enter_async_context(open_core(settings, redis=redis, answered=answered))
+            core = await stack.enter_async_context(open_core(settings, redis=redis, answered=answered, tracer=tracer))
             # A full collection over all objects made at start-up would stop every request for over a second.
             gc.freeze()
             about = core.about | {"redis": without_password(redis_url)}
@@ -170,6 +171,7 @@ async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
                 max_jobs=settings.service.max_jobs,
                 capacity=core.others,
                 on_serving=partial(_announce, about),
+                tracer=tracer,
             ).serve()
     finally:
         await redis.aclose()
@@ -199,16 +201,17 @@ def http(context: typer.Context, host: Host = None, port: Port = None) -> None:
 
 
 async def _http(settings: Settings) -> None:
-    server = http_server(settings.service)
     redis_url = settings.service.redis_url or embedded_redis_url(settings.service)
     redis, client = connected(redis_url), QueueClient(redis_url)
     try:
-        backend = QueueOperationClient(client, redis_url)
-        tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
-        pages = console_of(server, backend)
-        async with server.serving(backend, look, mounts=tools, pages=pages, alone=True) as url:
-            _announce_http(url, redis_url)
-            await _until_stopped()
+        async with open_tracer(os.environ) as tracer:
+            server = http_server(settings.service, tracer)
+            backend = QueueOperationClient(client, redis_url)
+            tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
+            pages = console_of(server, backend)
+            async with server.serving(backend, look, mounts=tools, pages=pages, alone=True) as url:
+                _announce_http(url, redis_url)
+                await _until_stopped()
     finally:
         await client.aclose()
         await redis.aclose()

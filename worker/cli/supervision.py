@@ -16,6 +16,9 @@ from .common import Common
 from .options import portable_options
 
 LOG_FILE = "service.log"
+TRACING = "OTEL_"
+"""What the names of variables that say where traces are sent begin with."""
+
 NAME = "meeseeks"
 
 
@@ -91,19 +94,20 @@ def secrets_left_out(settings: Settings) -> list[str]:
 
 
 def _variables(settings: Settings) -> Mapping[str, str]:
-    """Return the variables that hold settings of the service; their paths hold in any folder."""
+    """Return the variables that hold settings of the service, whose paths hold in any folder, or are about traces."""
     found: dict[str, str] = {}
     for field in ServiceSettings.model_fields:
         value = os.environ.get(ENV_PREFIX + field.upper())
         if value and field != "data_dir":
             typed = getattr(settings.service, field)
             found[ENV_PREFIX + field.upper()] = str(typed.expanduser().absolute()) if isinstance(typed, Path) else value
-    return found
+    return found | {name: value for name, value in os.environ.items() if name.startswith(TRACING) and value}
 
 
 def _is_secret(name: str, value: str) -> bool:
-    field = ServiceSettings.model_fields[name.removeprefix(ENV_PREFIX).lower()]
-    return not field.repr or mask_secrets(value) != value
+    field = ServiceSettings.model_fields.get(name.removeprefix(ENV_PREFIX).lower())
+    hidden = name.endswith("_HEADERS") if field is None else not field.repr
+    return hidden or mask_secrets(value) != value
 
 
 def log_file(settings: Settings) -> Path:

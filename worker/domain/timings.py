@@ -1,17 +1,22 @@
 """Time per stage of one request, in milliseconds."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+Around = Callable[[str], AbstractContextManager[object]]
+"""Returns a context to run a stage in, by the stage's name."""
 
 
 class Stages:
     """Add up the time spent in each named stage; `started` is monotonic time in seconds.
 
-    Stages may overlap, and one may begin several times: only its first beginning is kept.
+    Stages may overlap, and one may begin several times: only its first beginning is kept. Each runs within `around`,
+    if given.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, around: Around | None = None) -> None:
+        self._around = around
         self.started = time.perf_counter()
         self._spent: dict[str, float] = {}
         self._began: dict[str, float] = {}
@@ -21,7 +26,11 @@ class Stages:
         started = time.perf_counter()
         self._began.setdefault(name, (started - self.started) * 1000.0)
         try:
-            yield
+            if self._around is None:
+                yield
+                return
+            with self._around(name):
+                yield
         finally:
             self._spent[name] = self._spent.get(name, 0.0) + (time.perf_counter() - started) * 1000.0
 

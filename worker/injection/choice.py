@@ -42,7 +42,8 @@ Pause = Callable[[], AbstractContextManager[None]]
 
 async def choose(turn: Turn, plan: SelectionPlan, recalled: Recalled, tool: RecallTool, pause: Pause) -> Choice:
     """Return the choice that `plan` makes among what was recalled, before the turn's deadline."""
-    settled = await plan.settles.select(turn.task, recalled, tool, turn.config, turn.deadline)
+    with turn.stages("relevance"):
+        settled = await plan.settles.select(turn.task, recalled, tool, turn.config, turn.deadline)
     if plan.note:
         settled = replace(settled, notes=(*settled.notes, plan.note))
     if plan.improves is None:

@@ -17,6 +17,7 @@ from worker.domain.fair_line import Caller
 from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView
 from worker.domain.memory import Candidate, Dropped, EmbedderProfile, Recalled, RecallQuery, Selection
 from worker.domain.receipt import Receipt
+from worker.domain.timings import Stages
 from worker.domain.visibility import visible_to
 from worker.ports.state import Ledger, ReceiptStore
 from worker.query.skipping import effective_mode, skip_reason
@@ -79,7 +80,8 @@ class InjectionParts:
     """What the service needs.
 
     `profile` is the embedder's, `None` if vectors are not used. `answered` is called with every new result, `chosen`
-    with what a chat model chose. `logs` writes a log line per answer; replays turn it off.
+    with what a chat model chose. `logs` writes a log line per answer; replays turn it off. `stages` makes what measures
+    the stages of a request.
     """
 
     recall: Recall
@@ -93,6 +95,7 @@ class InjectionParts:
     chosen: NoteUse | None = None
     logs: bool = True
     capacity: Capacity = field(default_factory=Capacity)
+    stages: Callable[[], Stages] = Stages
 
 
 class InjectionService:
@@ -109,7 +112,7 @@ class InjectionService:
         """
         config = limited(self._parts.config_for(request.agent_id), request)
         now = request.now or self._parts.clock()
-        turn = read_turn(request, config, now, deadline, uuid.uuid4().hex)
+        turn = read_turn(request, config, now, deadline, uuid.uuid4().hex, self._parts.stages())
         skipped = skip_reason(request, config)
         if skipped is not None:
             return await self._skip(turn, skipped)

@@ -75,10 +75,16 @@ def effective_retention(request: InjectionRequest, history_cap: int) -> Retentio
 
 
 def read_turn(
-    request: InjectionRequest, config: InjectionConfig, now: datetime, deadline: Deadline, receipt_id: str
+    request: InjectionRequest,
+    config: InjectionConfig,
+    now: datetime,
+    deadline: Deadline,
+    receipt_id: str,
+    stages: Stages,
 ) -> Turn:
     """Return the turn that `request` begins, with the query for its first recall."""
-    query = first_query(request, focus(request, config), config)
+    with stages("query"):
+        query = first_query(request, focus(request, config), config)
     notes: tuple[str, ...] = ()
     try:
         zone = zone_of(request.tz or config.time_zone)
@@ -86,7 +92,7 @@ def read_turn(
         zone = zone_of(config.time_zone)
         notes = (f"tz: {error}; {config.time_zone} was used",)
     local, until = seen_in(now, zone), deadline.within(config.deadline_ms / 1000)
-    return Turn(request, config, query, local, until, Stages(), receipt_id, notes)
+    return Turn(request, config, query, local, until, stages, receipt_id, notes)
 
 
 def text_of(memory: Memory, turn: Turn) -> str:

@@ -39,12 +39,14 @@ class InjectionOperations:
         config_for: Callable[[str], InjectionConfig],
         clock: Callable[[], datetime],
         ledger_name: Callable[[LedgerKey], str],
+        stages: Callable[[], Stages] = Stages,
     ) -> None:
         self._injection = injection
         self._recall = recall
         self._config_for = config_for
         self._clock = clock
         self._ledger_name = ledger_name
+        self._stages = stages
 
     def handlers(self) -> tuple[AnyHandler, ...]:
         return INJECT.bind(self.inject), RECALL.bind(self.recall)
@@ -60,7 +62,7 @@ class InjectionOperations:
         config = self._config_for(request.agent_id)
         limits = {"search_limit": max(config.search_limit, request.limit)}
         config = config.model_copy(update=limits | _thresholds(request))
-        stages, scope = Stages(), self._scope(request, config)
+        stages, scope = self._stages(), self._scope(request, config)
         query = _query(request, scope.now, config)
         recalled = await self._recall(query, scope, config, deadline, stages)
         return RecallResult(

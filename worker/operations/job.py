@@ -31,6 +31,9 @@ from worker.domain.fair_line import Caller
 from worker.domain.operation import AnyHandler, HandlerResult, OperationAnswer, split_commit
 from worker.domain.validation import describe_faults
 from worker.injection.capacity import Capacity
+from worker.ports.tracing import NO_TRACER, SpanKind, Tracer
+
+from .registry import HEALTH
 
 RESERVE_SHARE = 0.1
 MOST_RESERVE = 0.15
@@ -68,17 +71,34 @@ class JobChannel(Protocol):
         ...
 
 
-def job_function(handler: AnyHandler, channel: JobChannel, capacity: Capacity) -> JobFunction:
-    """Return the job that runs `handler`; without a valid `budget_ms` it uses the contract's default."""
+def job_function(
+    handler: AnyHandler, channel: JobChannel, capacity: Capacity, tracer: Tracer = NO_TRACER
+) -> JobFunction:
+    """Return the job that runs `handler`; without a valid `budget_ms` it uses the contract's default.
+
+    Its span begins when the job was put into the queue, below the caller's, which `traceparent` names.
+    """
+    name = handler.operation.name
+    tracer = NO_TRACER if handler.operation is HEALTH else tracer
+    attributes = {"messaging.operation.type": "process", "messaging.system": "redis", "meeseeks.operation": name}
 
     async def run(
-        context: dict[str, Any], payload: object = None, budget_ms: object = None, *_: object, **__: object
+        context: dict[str, Any],
+        payload: object = None,
+        budget_ms: object = None,
+        *_: object,
+        traceparent: object = None,
+        **__: object,
     ) -> None:
         job_id = context["job_id"]
-        budget = _seconds(budget_ms)
-        deadline = Deadline(channel.enqueued_at(job_id) + budget)
-        if deadline.remaining() > 0:
-            await channel.send(job_id, await answer(handler, payload, deadline, budget, capacity))
+        enqueued, budget = channel.enqueued_at(job_id), _seconds(budget_ms)
+        deadline, parent = Deadline(enqueued + budget), traceparent if isinstance(traceparent, str) else None
+        kind = SpanKind.CONSUMER
+        with tracer.span(f"process {name}", kind, parent=parent, since=enqueued, attributes=attributes) as span:
+            if deadline.remaining() > 0:
+                await channel.send(job_id, await answer(handler, payload, deadline, budget, capacity))
+            else:
+                span.fail(Reason.DEADLINE.value)
 
     return run
 

@@ -43,6 +43,16 @@ def test_it_runs_with_the_settings_of_the_command_in_any_folder(
     assert told.folder == tmp_path
 
 
+def test_it_sends_traces_where_the_command_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=blue")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://me:Gk3s9vQ2xTz7@traces.example")
+    settings = load_settings()
+    assert managed_service(HERE, settings).variables == {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+    left_out = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
+    assert sorted(secrets_left_out(settings)) == left_out
+
+
 def test_secrets_are_named_and_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEESEEKS_MODEL", "openai/gpt-5")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef0123")

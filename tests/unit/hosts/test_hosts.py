@@ -228,7 +228,7 @@ def test_no_store_content_breaks_a_hosts_rules(host: HostProfile, contents: list
 def test_the_format_of_the_settings_reaches_every_host(host: HostProfile, style: BlockFormat) -> None:
     fixture = next(fixture for fixture in fixtures("with_block") if fixture.host is host)
     deadline, now = Deadline.after(3), datetime(2026, 3, 1, tzinfo=UTC)
-    turn = read_turn(request_of(fixture), InjectionConfig(format=style), now, deadline, "receipt")
+    turn = read_turn(request_of(fixture), InjectionConfig(format=style), now, deadline, "receipt", Stages())
     chosen = Candidate(Memory(id="m1", content="Tyler builds Nexus"), 0.5, 1.0, 0.5, 0.5)
     result = result_of(turn, conclude_selection(turn, Selection((chosen,), Engine.DETERMINISTIC), (), None))
     output = host.output(fixture.event, result)

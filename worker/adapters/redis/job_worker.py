@@ -28,6 +28,7 @@ from worker.domain.errors import QueueError
 from worker.domain.operation import AnyHandler, Handlers
 from worker.injection.capacity import AT_ONCE, MOST_WAITING, Capacity
 from worker.operations.job import error_answer, job_function
+from worker.ports.tracing import NO_TRACER, Tracer
 
 UPKEEP_S = 0.5
 ALIVE_MS = 2_000
@@ -116,7 +117,9 @@ class MeeseeksWorker(Worker):
         on_serving: Callable[[], None] | None = None,
         on_shutdown: Lifecycle | None = None,
         handle_signals: bool = True,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
+        self._tracer = tracer
         try:
             pool = connect(redis_url)
         except RedisAddressError as error:
@@ -223,7 +226,7 @@ class MeeseeksWorker(Worker):
             _log.warning("answer_lost", error=type(error).__name__)
 
     def _function(self, handler: AnyHandler) -> Function:
-        run = cast("WorkerCoroutine", job_function(handler, self, self._capacity))
+        run = cast("WorkerCoroutine", job_function(handler, self, self._capacity, self._tracer))
         return func(run, name=handler.operation.name, timeout=JOB_TIMEOUT_S)
 
     async def _take_turn(self) -> None:

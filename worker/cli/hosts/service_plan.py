@@ -72,8 +72,8 @@ def plan_service(context: typer.Context, settings: Settings, *, background: bool
     managed = None if supervisor is None else managed_service(context.obj, settings)
     if managed is not None and (left_out := secrets_left_out(settings)):
         warn(
-            f"the service does not get {', '.join(left_out)}, because the file that starts it would show it; put the"
-            " key into a settings file (model_api_key of [service]) and name that with --config"
+            f"the service does not get {', '.join(left_out)}, because the file that starts it would show it; put a"
+            " model's key into a settings file (model_api_key of [service]) and name that with --config"
         )
     return ServicePlan(former is None and embedded_is_up(settings.service), supervisor, managed, former)
 
