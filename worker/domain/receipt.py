@@ -1,5 +1,6 @@
 """The receipt of one request: its candidates, what was chosen and why, and how long it took."""
 
+import re
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
@@ -11,6 +12,9 @@ from hooks.contract import Engine, InjectionRequest, ItemSource, Outcome, Reason
 from .kinds import ReceiptKeep, SearchKind
 from .memory import CandidateVerdict, DomainModel, MemoryType
 from .model_calls import ModelAttempt
+
+_IDS = re.compile(rb'"id":("(?:[^"\\]|\\.)*")')
+"""Ids in a stored receipt, as JSON."""
 
 
 class ConsideredMemory(DomainModel):
@@ -118,7 +122,7 @@ def without_texts_of(receipt: Receipt, gone: AbstractSet[str]) -> Receipt:
 
 def erased_json(stored: bytes, gone: AbstractSet[str]) -> str | None:
     """Return a stored receipt without texts of deleted memories; `None` if it has none, or cannot be read. Pure."""
-    if not any(to_json(one) in stored for one in gone):  # most receipts need not be parsed
+    if {to_json(one) for one in gone}.isdisjoint(_IDS.findall(stored)):  # most receipts need not be parsed
         return None
     try:
         receipt = Receipt.model_validate_json(stored)

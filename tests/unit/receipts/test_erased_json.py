@@ -1,0 +1,34 @@
+"""Texts of deleted memories are found in stored receipts, whatever their ids are."""
+
+import time
+
+import pytest
+
+from tests.support.receipts import showing
+from worker.domain.receipt import Receipt, erased_json
+
+
+@pytest.mark.parametrize("odd", ["m1", 'a"b', "back\\slash", "\u00e9\U0001f600", "\n\x01", '"id":"m2"', " "])
+def test_the_texts_of_any_id_are_found(odd: str) -> None:
+    receipt = showing(1, odd, "m2")
+    erased = erased_json(receipt.model_dump_json().encode(), {odd})
+    assert erased is not None
+    found = Receipt.model_validate_json(erased)
+    assert [(one.text, one.deleted) for one in found.considered] == [("", True), ("text of m2", False)]
+    assert erased_json(erased.encode(), {odd}) is None
+
+
+def test_others_stay_as_they_are() -> None:
+    stored = showing(1, "m1", "m2").model_dump_json().encode()
+    assert erased_json(stored, {"m", "text of m1", "r"}) is None
+    assert erased_json(b"not a receipt", {"m1"}) is None
+    assert erased_json(b'{"id":"m1"}', {"m1"}) is None
+
+
+def test_many_ids_are_looked_for_at_once() -> None:
+    receipt = showing(1, *(f"m{number}" for number in range(50)))
+    stored = receipt.model_copy(update={"query": "x" * 30_000}).model_dump_json().encode()
+    gone = {f"gone{number}" for number in range(500)}
+    started = time.perf_counter()
+    assert all(erased_json(stored, gone) is None for _ in range(20))
+    assert time.perf_counter() - started < 1.0
