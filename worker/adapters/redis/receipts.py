@@ -133,7 +133,8 @@ class RedisReceipts:
             await self._take_over(tenant)
         while True:
             async with redis_errors(TIMEOUT_S):
-                listed = await self._redis.zrange(listing, begin, begin + ERASED_TOGETHER - 1, withscores=True)
+                here = begin, begin + ERASED_TOGETHER - 1  # the newest first: the oldest expire meanwhile
+                listed = await self._redis.zrange(listing, *here, desc=True, withscores=True)
                 erased += await self._erase(tenant, [(raw.decode(), written) for raw, written in listed], gone)
             begin += len(listed)
             if len(listed) < ERASED_TOGETHER:
