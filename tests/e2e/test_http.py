@@ -130,6 +130,32 @@ async def test_who_left_before_the_answer_was_shown_nothing(
     assert ids(await inject(client, session_id=session)) == ["alembic"]
 
 
+async def test_settings_are_changed_from_what_was_read_and_taken_back(client: httpx.AsyncClient) -> None:
+    async def change(tag: str, value: int) -> httpx.Response:
+        body = {"values": {"max_items": value}}
+        return await client.patch("/v1/agents/two%2Feditors/settings", json=body, headers={"If-Match": tag})
+
+    read = (await client.get("/v1/agents/two%2Feditors/settings")).headers["etag"]
+    saved, late = sorted(await asyncio.gather(change(read, 2), change(read, 3)), key=lambda one: one.status_code)
+    assert (saved.status_code, late.status_code) == (200, 412)
+    version = saved.json()["saved_version"]
+    expected = f"since version {version - 1} (max_items; by local); read them again, then repeat your change"
+    assert expected in late.json()["detail"]
+    value = saved.json()["memory_injection"]["max_items"]["value"]
+    assert (await client.get("/v1/agents/two%2Feditors/settings")).headers["etag"] == f'"{version}"'
+
+    (made,) = (await client.get("/v1/settings/changes", params={"agent_id": "two/editors"})).json()["changes"]
+    assert (made["version"], made["author"], made["not_undoable"]) == (version, {"name": "local", "via": "http"}, None)
+    assert made["keys"][0]["new"] == {"value": value, "saved": True, "hidden": False}
+    undo = f"/v1/settings/changes/{version}/undo"
+    assert not (await client.post(undo)).json()["memory_injection_overridden"]
+    again = await client.post(undo)
+    assert (again.status_code, again.json()["reason"]) == (412, "conflict")
+    assert "undone already" in again.json()["detail"]
+    assert (await client.post("/v1/settings/changes/999/undo")).status_code == 404
+    assert (await client.request("DELETE", "/v1/settings", headers={"If-Match": read})).status_code == 412
+
+
 async def test_a_deadline_that_is_over_brings_no_block_and_no_error(client: httpx.AsyncClient) -> None:
     answer = await client.post("/v1/inject", json=request(), headers={"X-Deadline-Ms": "1"})
     assert answer.status_code == 200

@@ -44,7 +44,7 @@ REFUSALS: dict[str, str] = {
     "403": "The token does not allow this.",
     "404": "Not found.",
     "408": "The body did not arrive in time.",
-    "412": "Others have changed it since the version that the request names.",
+    "412": "Others have changed it since the version that the request names, or would undo.",
     "413": "The body is too long.",
     "415": "The Content-Type is not supported.",
     "421": "The service does not answer to this host name.",

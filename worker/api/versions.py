@@ -14,6 +14,11 @@ IfMatch = Annotated[
     Header(alias="If-Match", description="The ETag of what you have read; refused with 412 if it has changed since."),
 ]
 
+VERSIONED: dict[int | str, dict[str, Any]] = {
+    200: {"headers": {"ETag": {"description": "Version of the saved settings.", "schema": {"type": "string"}}}}
+}
+"""Description of an answer with a version."""
+
 _TAG = re.compile(r'(?:W/)?("?)([0-9]{1,18})\1')
 """One version. Some proxies make an ETag weak, so both kinds are accepted."""
 

@@ -12,7 +12,7 @@ from worker.api.execution import OperationExecutor, only_for_all
 from worker.api.json_bodies import JsonAnswer
 from worker.api.problems import Problem
 from worker.api.schemas import ServiceStatus
-from worker.api.versions import IfMatch, etag, version_of
+from worker.api.versions import VERSIONED, IfMatch, etag, version_of
 from worker.domain.errors import MeeseeksError
 from worker.domain.operation import AnyOperation
 from worker.operations.job import reason_of
@@ -62,18 +62,24 @@ def _change(request: Request, body: SettingsChange, if_match: str | None) -> dic
 
 
 def _add_settings(app: FastAPI, executor: OperationExecutor) -> None:
-    @app.get(ALL, tags=["settings"], operation_id="get_settings", response_model=SETTINGS_GET.result)
+    @app.get(
+        ALL, tags=["settings"], operation_id="get_settings", response_model=SETTINGS_GET.result, responses=VERSIONED
+    )
     async def get(request: Request) -> Response:
         """List the settings of all agents with their sources, without secrets."""
         return await _answer(executor, request, SETTINGS_GET, {"agent_id": None})
 
-    @app.patch(ALL, tags=["settings"], operation_id="patch_settings", response_model=SETTINGS_PATCH.result)
+    @app.patch(
+        ALL, tags=["settings"], operation_id="patch_settings", response_model=SETTINGS_PATCH.result, responses=VERSIONED
+    )
     async def patch(request: Request, body: SettingsChange, if_match: IfMatch = None) -> Response:
         """Save settings of all agents, or remove saved ones. Every worker uses them from the next request on."""
         payload = {**_change(request, body, if_match), "agent_id": None}
         return await _answer(executor, request, SETTINGS_PATCH, payload)
 
-    @app.delete(ALL, tags=["settings"], operation_id="reset_settings", response_model=SETTINGS_RESET.result)
+    @app.delete(
+        ALL, tags=["settings"], operation_id="reset_settings", response_model=SETTINGS_RESET.result, responses=VERSIONED
+    )
     async def reset(request: Request, if_match: IfMatch = None) -> Response:
         """Remove the saved settings of all agents; those of single agents remain."""
         payload = {"agent_id": None, "version": version_of(if_match), "author": _author(request)}
@@ -81,18 +87,36 @@ def _add_settings(app: FastAPI, executor: OperationExecutor) -> None:
 
 
 def _add_agent_settings(app: FastAPI, executor: OperationExecutor) -> None:
-    @app.get(ONE, tags=["settings"], operation_id="get_agent_settings", response_model=SETTINGS_GET.result)
+    @app.get(
+        ONE,
+        tags=["settings"],
+        operation_id="get_agent_settings",
+        response_model=SETTINGS_GET.result,
+        responses=VERSIONED,
+    )
     async def get(request: Request, agent_id: AgentId) -> Response:
         """List the settings of one agent with their sources."""
         return await _answer(executor, request, SETTINGS_GET, {"agent_id": agent_id})
 
-    @app.patch(ONE, tags=["settings"], operation_id="patch_agent_settings", response_model=SETTINGS_PATCH.result)
+    @app.patch(
+        ONE,
+        tags=["settings"],
+        operation_id="patch_agent_settings",
+        response_model=SETTINGS_PATCH.result,
+        responses=VERSIONED,
+    )
     async def patch(request: Request, agent_id: AgentId, body: SettingsChange, if_match: IfMatch = None) -> Response:
         """Save settings of one agent, or remove saved ones."""
         payload = {**_change(request, body, if_match), "agent_id": agent_id}
         return await _answer(executor, request, SETTINGS_PATCH, payload)
 
-    @app.delete(ONE, tags=["settings"], operation_id="reset_agent_settings", response_model=SETTINGS_RESET.result)
+    @app.delete(
+        ONE,
+        tags=["settings"],
+        operation_id="reset_agent_settings",
+        response_model=SETTINGS_RESET.result,
+        responses=VERSIONED,
+    )
     async def reset(request: Request, agent_id: AgentId, if_match: IfMatch = None) -> Response:
         """Remove the saved settings of one agent."""
         payload = {"agent_id": agent_id, "version": version_of(if_match), "author": _author(request)}
@@ -110,7 +134,13 @@ def _add_settings_history(app: FastAPI, executor: OperationExecutor) -> None:
 
     undo_path = path + "/{change}/undo"
 
-    @app.post(undo_path, tags=["settings"], operation_id="undo_settings_change", response_model=SETTINGS_UNDO.result)
+    @app.post(
+        undo_path,
+        tags=["settings"],
+        operation_id="undo_settings_change",
+        response_model=SETTINGS_UNDO.result,
+        responses=VERSIONED,
+    )
     async def undo(request: Request, change: Annotated[int, Path(ge=1, description="Version it made.")]) -> Response:
         """Take a change back, which is a change itself. Refused with 412 if one of its values has changed since."""
         return await _answer(executor, request, SETTINGS_UNDO, {"change": change, "author": _author(request)})

@@ -1,6 +1,7 @@
 """Saved settings in a real Valkey: they reach every worker, survive restarts and lose no change."""
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -16,7 +17,8 @@ from tests.support.valkey import running_valkey, sync_redis
 from worker.adapters.local.config_watcher import ASK_S, ConfigWatcher
 from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 from worker.adapters.redis.overrides import KEY, RedisOverrides
-from worker.domain.errors import QueueError, SettingsError
+from worker.bootstrap.core import open_settings
+from worker.domain.errors import QueueError, SettingsConflict, SettingsError
 from worker.settings.injection import Settings
 from worker.settings.live import LiveSettings
 from worker.settings.saved import Author, SavedSettings
@@ -98,6 +100,30 @@ async def test_changes_by_many_at_once_are_all_kept() -> None:
             assert saved is not None
             assert (saved.version, saved.general) == (4, keys)
             assert sorted(change.keys[0].key for change in saved.history) == sorted(keys)
+
+
+async def test_of_two_changes_based_on_one_version_one_is_refused() -> None:
+    with running_valkey() as server:
+        async with client(server.url) as redis, watched(redis) as one, watched(redis) as other:
+            changes = (live.patch(None, {"max_total": 2 + n}, version=0) for n, live in enumerate((one, other)))
+            done = await asyncio.gather(*changes, return_exceptions=True)
+            assert sorted(type(result) for result in done if result != []) == [SettingsConflict]
+            saved = await RedisOverrides(redis).read(0)
+            assert saved is not None
+            assert (saved.version, len(saved.history)) == (1, 1)
+
+
+async def test_redis_keeps_no_secret_that_was_replaced() -> None:
+    secret = "sk-proj-Zx81hG5dkQ92mvTnYpLw3RbC7uEaJfSi"
+    with running_valkey() as server:
+        async with client(server.url) as redis:
+            live = await open_settings(Settings(), redis)
+            await live.patch(None, {"models": [f"openai/gpt?key={secret}"]})
+            await live.patch(None, {"models": ["openai/gpt"]})
+            with sync_redis(server.url) as look:
+                kept = look.hgetall(KEY)
+            assert secret.encode() not in b"".join(kept.values())
+            assert len(json.loads(kept[b"history"])) == 2
 
 
 async def test_one_worker_undoes_what_the_other_has_changed() -> None:
