@@ -88,6 +88,9 @@ async def test_a_value_is_saved_for_one_agent_and_reverted(client: httpx.AsyncCl
     assert live.for_agent("other").max_total == 25
     page = (await client.get("/settings?agent=planner")).text
     assert "saved for this agent; without it 25 (built in)" in page
+    assert f">Override</span> 1 of {len(FIELDS)} settings ·" in page
+    other = (await client.get("/settings?agent=other")).text
+    assert re.search(r">Using Default</span> ·\s+<a href=\"/settings\">All agents", other)
     assert "1 agent differs" in (await client.get("/settings")).text
     assert (await send(client, "/settings?agent=planner", page, revert="max_total")).status_code == 303
     assert live.for_agent("planner").max_total == 25
@@ -197,7 +200,8 @@ async def test_an_undo_is_refused_on_the_history_page(client: httpx.AsyncClient,
     assert "nothing was undone: max_total changed again since: change 2 by oscar" in answer.text
     assert live.for_agent("a").max_total == 4
     assert (await undo(client, page, 9)).status_code == 404
-    assert (await undo(client, page, 2)).headers["location"] == "/settings/history"
+    answer = await undo(client, page, 2, key="max_total", agent=" ")
+    assert answer.headers["location"] == "/settings/history?key=max_total"
     assert live.for_agent("a").max_total == 3
 
 

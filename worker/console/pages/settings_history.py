@@ -1,6 +1,7 @@
 """Who changed which saved settings, and taking a change back."""
 
 from enum import StrEnum
+from urllib.parse import urlencode
 
 from pydantic import BaseModel, Field
 from starlette.responses import Response
@@ -54,8 +55,12 @@ class Origin(StrEnum):
 
 
 class Undoing(BaseModel):
+    """The change to undo, and what the history was showing."""
+
     change: int = Field(ge=1)
     on: Origin = Origin.HISTORY
+    agent: KeyName | None = None
+    key: Text | None = None
 
 
 def routes(console: Console) -> list[Route]:
@@ -69,14 +74,16 @@ async def show(visit: Visit) -> Shown:
 async def undo(visit: Visit) -> Shown | Response:
     """Take a change back and return to where that was asked for; say on the history why it was refused."""
     asked = visit.posted(Undoing)
+    query = HistoryQuery(agent=asked.agent, key=asked.key)
     try:
         view = await visit.ask_service(SETTINGS_UNDO, {"change": asked.change, "author": visit.author})
     except MeeseeksError as error:
         if reason_of(error) not in REFUSALS:
             raise
-        return await _shown(visit, HistoryQuery(), status_of(error), str(error))
+        return await _shown(visit, query, status_of(error), str(error))
     if asked.on is Origin.HISTORY:
-        return redirect(PATH)
+        given = urlencode(query.model_dump(exclude_none=True))
+        return redirect(f"{PATH}?{given}" if given else PATH)
     return redirect("/settings" if view.agent is None else f"/settings?agent={in_address(view.agent)}")
 
 
