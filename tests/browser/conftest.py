@@ -15,6 +15,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.paths import ROOT
 from tests.support.stack import HTTP, Stack, put, running_stack
+from tests.support.upstream import keeping
+from tests.support.upstream_thread import upstream_thread
 
 NAMES = ("chromium", "chromium-browser")
 PROGRAM = next((path for name in NAMES if (path := shutil.which(name))), None)
@@ -44,6 +46,21 @@ MEMORIES: list[dict[str, Any]] = [
     },
 ]
 
+SETTINGS = """
+[memory_injection]
+strategy = "deterministic"
+learn_cues = false
+
+[[agents]]
+id = "planner"
+models = ["openai/scripted"]
+
+[[service.models]]
+name = "openai/scripted"
+api_base = "{url}/v1"
+"""
+"""Only the agent `planner` has a model."""
+
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
@@ -51,11 +68,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         pytest.skip("Chromium is not installed: apt-get install chromium")
     folder = tmp_path_factory.mktemp("console")
     settings = folder / "settings.toml"
-    settings.write_text('[memory_injection]\nstrategy = "deterministic"\nlearn_cues = false\n', encoding="utf-8")
     variables = {"MEESEEKS_MODEL": "none", "MEESEEKS_CONFIG": str(settings)}
-    with running_stack(folder, "up", **variables, **HTTP) as stack:
-        asyncio.run(put(stack.url, MEMORIES, "default"))
-        yield stack
+    with upstream_thread(keeping(["lapse after 12"])) as model:
+        settings.write_text(SETTINGS.format(url=model.url), encoding="utf-8")
+        with running_stack(folder, "up", **variables, **HTTP) as stack:
+            asyncio.run(put(stack.url, MEMORIES, "default"))
+            yield stack
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ JSON = ".json"
 class Pages:
     """An application of pages, and the first segments of its paths; that of `/` is empty.
 
-    `open` ones need no session. Those in `harmless` change nothing but the browser's own cookies, so tokens that only
-    read may post to them. `stop` ends streams when the service stops.
+    `open` ones need no session. Those in `harmless` change at most the browser's own cookies, so tokens that only read
+    may post to them. `stop` ends streams when the service stops.
     """
 
     app: Starlette

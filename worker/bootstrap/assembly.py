@@ -15,6 +15,7 @@ from worker.adapters.qdrant.edge.generations import EdgeGenerations
 from worker.adapters.redis.ledger import ledger_key
 from worker.capture.refusals import Refusals
 from worker.domain.errors import StoreError
+from worker.domain.memory import EmbedderProfile
 from worker.domain.model_profile import ModelKind, kind_of
 from worker.domain.operation import AnyHandler, by_name
 from worker.domain.timings import Stages
@@ -30,6 +31,7 @@ from worker.operations.memories import MemoryOperations
 from worker.operations.receipts import ReceiptOperations
 from worker.operations.sessions import SessionOperations
 from worker.operations.settings import SettingsOperations
+from worker.operations.trials import TrialOperations
 from worker.operations.usage import UsageOperations
 from worker.ports.models import Embedder, Selector
 from worker.ports.state import DeletedMemories, Ledger, ReceiptStore, UsageStore
@@ -40,8 +42,10 @@ from worker.recall.standing import Standings
 from worker.recall.thresholds import read_calibration, without_thresholds
 from worker.receipts.answer_usage import AnswerUsage, AnswerUsageParts
 from worker.receipts.asking import MemoryQuestions
+from worker.receipts.dry_runs import DryRuns
 from worker.receipts.erasing import ReceiptErasing
-from worker.receipts.replay import Build, Replayer, ReplayParts
+from worker.receipts.replay import Replayer, ReplayParts
+from worker.receipts.trials import TrialParts, Trials
 from worker.relevance.selector import RelevanceSelector
 from worker.settings.injection import InjectionConfig
 from worker.settings.live import LiveSettings
@@ -130,7 +134,7 @@ async def _assemble(
         *InjectionOperations(injection, recall, parts.live.for_agent, utc_now, ledger_key, parts.stages).handlers(),
         *SessionOperations(SessionService(parts.ledger, parts.live.for_agent), store).handlers(),
         *_memories(service, parts, store, usable),
-        *_receipts(service, parts, store, injecting, usable).handlers(),
+        *_receipts(service, parts, store, _dry_runs(service, parts, usable, injecting), injecting.profile, usable),
         *_usage(parts, store).handlers(),
         *SettingsOperations(parts.live).handlers(),
         health_handler(store, states, parts.live, _about(service, name, embedder, parts), _progress(parts)),
@@ -146,8 +150,8 @@ def _progress(parts: Parts) -> Progress:
     )
 
 
-def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, injecting: InjectionParts) -> Build:
-    """Return a factory of services that differ from the serving one only in what a replay changes."""
+def _dry_runs(service: ServiceSettings, parts: Parts, usable: Embedder | None, injecting: InjectionParts) -> DryRuns:
+    """Return dry runs on services that differ from the serving one only in what a replay or a trial changes."""
 
     async def build(
         config: InjectionConfig, prompt: Prompt | None, ledger: Ledger, receipts: ReceiptStore
@@ -158,7 +162,7 @@ def _building(service: ServiceSettings, parts: Parts, usable: Embedder | None, i
         own = replace(injecting, strategies=strategies, ledger=ledger, receipts=receipts)
         return InjectionService(replace(own, config_for=lambda _: config, answered=None, chosen=None, logs=False))
 
-    return build
+    return DryRuns(build, MemoryLedger)
 
 
 async def _open_models(service: ServiceSettings, parts: Parts, config: InjectionConfig) -> None:
@@ -172,15 +176,21 @@ async def _open_models(service: ServiceSettings, parts: Parts, config: Injection
 
 
 def _receipts(
-    service: ServiceSettings, parts: Parts, store: WholeStore, injecting: InjectionParts, usable: Embedder | None
-) -> ReceiptOperations:
-    build = _building(service, parts, usable, injecting)
-    standings = Standings(store, parts.sparse, usable, injecting.profile)
-    questions = MemoryQuestions(parts.receipts, store, parts.live.for_agent, standings)
-    prompts = service.prompts_dir or default_prompts_dir()
-    replay = ReplayParts(parts.receipts, store, parts.live.for_agent, build, MemoryLedger, prompts)
-    cases = service.home / CASES
-    return ReceiptOperations(parts.receipts, Replayer(replay), store, parts.live.for_agent, questions, cases)
+    service: ServiceSettings,
+    parts: Parts,
+    store: WholeStore,
+    runs: DryRuns,
+    profile: EmbedderProfile | None,
+    usable: Embedder | None,
+) -> tuple[AnyHandler, ...]:
+    standings = Standings(store, parts.sparse, usable, profile)
+    config_for, prompts = parts.live.for_agent, service.prompts_dir or default_prompts_dir()
+    questions = MemoryQuestions(parts.receipts, store, config_for, standings)
+    replayer = Replayer(ReplayParts(parts.receipts, store, config_for, runs, prompts))
+    own = ReceiptOperations(parts.receipts, replayer, store, config_for, questions, service.home / CASES)
+    model_of = parts.models.names.first if parts.models else lambda _: None
+    trials = Trials(TrialParts(runs, config_for, model_of, parts.prompts, prompts))
+    return *own.handlers(), *TrialOperations(trials).handlers()
 
 
 def _usage(parts: Parts, store: WholeStore) -> UsageOperations:

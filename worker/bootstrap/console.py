@@ -4,7 +4,7 @@ from worker.api.pages import Pages
 from worker.api.server import HttpServer
 from worker.console.app import make_app, make_console
 from worker.console.navigation import ENTRIES
-from worker.console.pages import all_routes
+from worker.console.pages import all_routes, playground
 from worker.console.pages.browser import HARMLESS, SIGN_IN
 from worker.console.pages.transfers import IMPORT
 from worker.console.static_files import SEGMENT as STATIC
@@ -23,7 +23,7 @@ def console_pages(server: HttpServer, backend: OperationClient) -> Pages:
         segments=frozenset(named | OTHERS | {STATIC}),
         static=STATIC,
         sign_in=SIGN_IN,
-        harmless=HARMLESS,
+        harmless=HARMLESS | playground.HARMLESS,
         large=frozenset({IMPORT}),
         refused=console.error,
         stop=console.live.stop,

@@ -17,6 +17,7 @@ ENTRIES = (
     Entry("/requests", "Requests", "r"),
     Entry("/memories", "Memories", "m"),
     Entry("/review", "Review", "v"),
+    Entry("/playground", "Playground", "p"),
     Entry("/settings", "Settings", "s"),
 )
 

@@ -175,13 +175,19 @@ def candidates_of(receipt: Receipt) -> list[CandidateRow]:
                 meaning=one.cosine,
                 words=one.keyword,
                 chance=one.probability,
-                why="given" if one.id in order else fate.why,
+                why=f"given{fate.numbers}" if one.id in order else fate.why,
                 remedy=fate.remedy,
                 other=one.duplicate_of,
                 cue=one.cue,
             )
         )
     return rows
+
+
+def tokens_of(receipt: Receipt) -> str | None:
+    """Return what a model read and wrote for the request."""
+    model = receipt.model
+    return f"{model.input_tokens:,} tokens in, {model.output_tokens:,} out" if model else None
 
 
 class Bar(BaseModel):

@@ -12,6 +12,7 @@ from worker.domain.upkeep import UpkeepRun
 from worker.receipts.absence import MemoryExplanation
 from worker.receipts.case_models import LabelledCase
 from worker.receipts.replay_models import Replay
+from worker.receipts.trial_models import PromptText
 
 from . import requests, results
 
@@ -53,6 +54,8 @@ REPLAY = Operation("replay", requests.ReplayReceiptRequest, Replay)
 LABEL = Operation("label", requests.LabelRequest, LabelledCase)
 KEEP_CASE = Operation("keep_case", requests.LabelRequest, results.KeptCase)
 EXPLAIN_MEMORY = Operation("explain_memory", requests.ExplainMemoryRequest, MemoryExplanation)
+TRY = Operation("try", requests.TryRequest, results.TryResult)
+PROMPT = Operation("prompt", requests.PromptRequest, PromptText)
 USAGE = Operation("usage", requests.UsageRequest, results.UsageList)
 SESSION_SHOW = Operation("session_show", requests.SessionRequest, results.SessionResult)
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from hooks.contract import MAX_DEADLINE_MS, Key, KeyName, LocalTime, Name, Scope, Text, UtcTime, memories
 from hooks.contract.dates import LastLocalMoment
+from hooks.contract.fields import LongText
 from worker.domain.cues import Cues
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.kinds import Budget
@@ -204,6 +205,29 @@ class ExplainMemoryRequest(IdRequest):
     """The receipt of a request, and the memory of which to say why it did not come."""
 
     memory_id: Key
+
+
+class TryRequest(TenantRequest):
+    """A message to try, and for whom.
+
+    Search scores and the relevance model choose; with `model`, the agent's model chooses, too, and with the text of a
+    `prompt` file once more with this prompt.
+    """
+
+    message: LongText
+    agent_id: KeyName = "main"
+    user: Name | None = None
+    project: Name | None = None
+    channel: Name | None = None
+    model: bool = False
+    prompt: Text | None = None
+
+
+class PromptRequest(TenantRequest):
+    """The prompt of an agent's model; `shipped` is the one that comes with the service."""
+
+    agent_id: KeyName = "main"
+    shipped: bool = False
 
 
 class UsageRequest(TenantRequest):

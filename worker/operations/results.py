@@ -14,6 +14,7 @@ from worker.domain.model_profile import ModelState
 from worker.domain.store_health import StoreHealth
 from worker.domain.upkeep import UpkeepRun, UpkeepStep
 from worker.domain.zones import DEFAULT_ZONE
+from worker.receipts.trial_models import Trial
 from worker.settings.saved import SavedChange
 from worker.transfer.fields import to_fields
 
@@ -156,6 +157,10 @@ class KeptCase(BaseModel):
     essential: int
     useful: int
     forbidden: int
+
+
+class TryResult(BaseModel):
+    trials: list[Trial]
 
 
 class MemoryUsage(UsageCounts):

@@ -74,10 +74,15 @@ HOPELESS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a considered memory, and what would change it."""
+    """What became of a considered memory, the numbers that decided, and what would change it."""
 
-    why: str
+    verdict: str
+    numbers: str
     remedy: str | None
+
+    @property
+    def why(self) -> str:
+        return self.verdict + self.numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ def explain(receipt: Receipt) -> Explanation:
 def fate_of(one: ConsideredMemory, receipt: Receipt) -> Fate:
     """Return in words what became of a considered memory."""
     remedy = None if one.verdict is _V.CHOSEN else _remedy(one.verdict, receipt)
-    return Fate(f"{_why(one.verdict, receipt)}{_numbers(one, receipt)}", remedy)
+    return Fate(_why(one.verdict, receipt), _numbers(one, receipt), remedy)
 
 
 def _result(receipt: Receipt) -> str:

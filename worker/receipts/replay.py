@@ -5,9 +5,8 @@ had already seen come from the receipt.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,26 +16,23 @@ from pydantic import ValidationError
 
 from hooks.contract import InjectionRequest, Mode, Reason, new_turn_id
 from worker.domain.deadline import Deadline
-from worker.domain.errors import NotFound, OperationError, PromptError, SettingsError
+from worker.domain.errors import OperationError, SettingsError
 from worker.domain.kinds import ReceiptKeep
-from worker.domain.ledger import LedgerEntry, LedgerKey
+from worker.domain.ledger import LedgerEntry
 from worker.domain.memory import CandidateVerdict, Memory
 from worker.domain.patterns import bounded_pattern
-from worker.domain.receipt import Receipt, ReceiptPage, TurnOf
-from worker.domain.receipt_summary import SummaryPage
-from worker.injection.service import InjectionService
-from worker.ports.state import Ledger, ReceiptStore
+from worker.domain.receipt import Receipt
+from worker.ports.state import ReceiptStore
 from worker.ports.store import StoreEngine
 from worker.settings.file import describe_errors
 from worker.settings.former_keys import current_keys
 from worker.settings.injection import InjectionConfig, Strategy
 from worker.settings.search import PATTERN_KEYS
-from worker.triage.chat_prompt import check_prompt
-from worker.triage.decision_selector import check_decision_prompt
 from worker.triage.live_selector import DECISION_PROMPT, TRIAGE_PROMPT
-from worker.triage.prompt_files import Prompt, parse_prompt
+from worker.triage.prompt_files import Prompt
 
 from .deleted_texts import read_shown
+from .dry_runs import DryRuns, prompt_of
 from .replay_models import (
     NO_MODEL,
     ChangedMemory,
@@ -50,22 +46,15 @@ from .replay_models import (
 
 log = structlog.get_logger()
 
-IN_A_REPLAY = {"receipt_keep": ReceiptKeep.EVERYTHING}
-"""Settings of every replay, so that its receipt can be compared in full."""
-
-Build = Callable[[InjectionConfig, Prompt | None, Ledger, ReceiptStore], Awaitable[InjectionService]]
-"""Builds a copy of the service with other settings, prompt, ledger and receipt store."""
-
 
 @dataclass(frozen=True, slots=True)
 class ReplayParts:
-    """Dependencies of replays; `ledger` creates an empty one, `prompts` is the folder of base prompts."""
+    """Dependencies of replays; `prompts` is the folder of base prompts."""
 
     receipts: ReceiptStore
     engine: StoreEngine
     config_for: Callable[[str], InjectionConfig]
-    build: Build
-    ledger: Callable[[], Ledger]
+    runs: DryRuns
     prompts: Path
 
 
@@ -90,66 +79,17 @@ class Replayer:
             known = self._parts.config_for(receipt.request.agent_id).model_dump(mode="json")
         prompt = await asyncio.to_thread(prompt_of, requested.prompt, self._parts.prompts)
         config, ignored = config_of(known, requested, prompt)
-        again = await self._again(receipt, config, prompt, requested, deadline)
+        request = request_of(receipt, requested)
+        again = await self._parts.runs.run(request, config, deadline, prompt, shown_then(receipt))
         memories = await self._parts.engine.tenant(tenant).get([one.id for one in receipt.considered])
         found = compared(receipt, again, memories, ignored)
         log.info("replayed", receipt=receipt_id, same=found.same, elapsed_ms=again.elapsed_ms)
         return found.model_copy(update={"tried": tried_of(prompt, known, again)})
 
-    async def _again(
-        self,
-        receipt: Receipt,
-        config: InjectionConfig,
-        prompt: Prompt | None,
-        requested: ReplayRequest,
-        deadline: Deadline,
-    ) -> Receipt:
-        request = request_of(receipt, requested)
-        ledger, capture = self._parts.ledger(), _ReceiptCapture()
-        key = LedgerKey(request.scope.tenant, request.session_id, request.agent_id)
-        await ledger.adopt(key, 1, shown_then(receipt))
-        service = await self._parts.build(config, prompt, ledger, capture)
-        await service.inject(request, deadline.within(request.deadline_ms / 1000))
-        await service.drain()
-        if capture.receipt is None:
-            raise OperationError(Reason.INTERNAL, "the replay wrote no receipt")
-        return capture.receipt
-
-
-class _ReceiptCapture:
-    """A `worker.ports.state.ReceiptStore` that keeps only the replay's receipt."""
-
-    def __init__(self) -> None:
-        self.receipt: Receipt | None = None
-
-    async def write(self, receipt: Receipt) -> None:
-        self.receipt = receipt
-
-    async def read(self, tenant: str, receipt_id: str) -> Receipt:
-        raise NotFound(f"there is no receipt {receipt_id}")
-
-    async def several(self, tenant: str, ids: Sequence[str]) -> list[Receipt]:
-        return []
-
-    async def recent(self, tenant: str, limit: int, *, offset: int = 0) -> ReceiptPage:
-        return ReceiptPage()
-
-    async def erase(self, tenant: str, gone: Mapping[str, datetime]) -> int:
-        return 0
-
-    async def summaries(self, tenant: str, limit: int, *, after: str | None = None) -> SummaryPage:
-        return SummaryPage()
-
-    async def beginning(self, tenant: str, prefix: str) -> list[str]:
-        return []
-
-    async def of_turn(self, turn: TurnOf) -> list[Receipt]:
-        return []
-
 
 def request_of(receipt: Receipt, requested: ReplayRequest) -> InjectionRequest:
     """Return the request to re-run: at its time, as a dry run, with a new turn id."""
-    changes: dict[str, Any] = {"now": receipt.at, "dry_run": True, "visible_blocks": None, "turn_id": new_turn_id()}
+    changes: dict[str, Any] = {"now": receipt.at, "visible_blocks": None, "turn_id": new_turn_id()}
     if requested.mode is not None or requested.model == NO_MODEL:
         changes["mode"] = requested.mode or Mode.DETERMINISTIC
     if requested.deadline_ms is not None:
@@ -165,7 +105,7 @@ def config_of(
     known = current_keys(known)
     values = {key: value for key, value in known.items() if key in InjectionConfig.model_fields and _runs(key, value)}
     unused = tuple(sorted(set(known) - set(values)))
-    values |= {**requested.settings, **IN_A_REPLAY}
+    values |= requested.settings
     if requested.model is not None and requested.model != NO_MODEL:
         values["models"] = [requested.model]
         values["strategy"] = requested.settings.get("strategy", Strategy.AUTO)
@@ -192,18 +132,6 @@ def shown_then(receipt: Receipt) -> dict[str, LedgerEntry]:
     """Return the considered memories that the session had already seen. Pure."""
     shown = (one for one in receipt.considered if one.verdict is CandidateVerdict.ALREADY_SHOWN)
     return {one.id: LedgerEntry(one.version, 0, "", lasting=True) for one in shown}
-
-
-def prompt_of(text: str | None, folder: Path) -> Prompt | None:
-    """Parse and check a prompt, which may extend one in `folder` or a shipped one. Blocks. Raise `OperationError`."""
-    if text is None:
-        return None
-    try:
-        prompt = parse_prompt(text, "the prompt", folder)
-        (check_decision_prompt if prompt.id == DECISION_PROMPT else check_prompt)(prompt)
-    except PromptError as error:
-        raise OperationError(Reason.BAD_REQUEST, f"not a prompt that selects memories: {error}") from error
-    return prompt
 
 
 def tried_of(prompt: Prompt | None, known: Mapping[str, object], again: Receipt) -> TriedPrompt | None:

@@ -176,7 +176,12 @@ class ModelNames:
 
     def strategy(self, config: InjectionConfig) -> Strategy | None:
         """Return the strategy that fits the first model, or `None` without a model."""
-        first = next(iter(self.of(config)), None)
-        if first is None:
+        first = self.first(config)
+        return first[1] if first else None
+
+    def first(self, config: InjectionConfig) -> tuple[str, Strategy] | None:
+        """Return the first model and the strategy that fits it, or `None` without a model."""
+        name = next(iter(self.of(config)), None)
+        if name is None:
             return None
-        return Strategy.DECISION if self.kind(first, config) is ModelKind.DECISION else Strategy.LLM
+        return name, Strategy.DECISION if self.kind(name, config) is ModelKind.DECISION else Strategy.LLM

@@ -142,16 +142,16 @@ def whole_prompt(path: Path, *folders: Path) -> tuple[Prompt, str]:
         return parse_prompt(text, str(path)), text
     named = [path.parent] if (path.parent / f"{front.extends}.md").is_file() else []
     prompt = parse_prompt(text, str(path), *named, *folders, default_prompts_dir(), path.parent)
-    return prompt, _whole_text(prompt, front.description)
+    return prompt, prompt_text(prompt, front.description)
 
 
-def _whole_text(prompt: Prompt, description: str) -> str:
+def prompt_text(prompt: Prompt, description: str = "") -> str:
     """Return the text of an equal prompt that extends nothing."""
     texts = {"system": prompt.system, "user": prompt.user, **prompt.sections}
     front = {
         "id": prompt.id,
         "version": prompt.version,
-        "description": description,
+        **({"description": description} if description else {}),
         "max_tokens": prompt.max_tokens,
         "temperature": prompt.temperature,
         "variables": sorted(_used(texts.values())),

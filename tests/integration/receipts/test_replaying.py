@@ -15,7 +15,6 @@ from hooks.contract import InjectionRequest, Outcome, Scope
 from tests.support.command_line import CommandLine, command_line
 from tests.support.stack import environment
 from worker.domain.errors import OperationError, SettingsError
-from worker.domain.kinds import ReceiptKeep
 from worker.domain.memory import CandidateVerdict, Memory, MemoryScope, MemoryType
 from worker.domain.receipt import ConsideredMemory, Receipt
 from worker.receipts.case_models import LabelledCase, Labels
@@ -247,7 +246,6 @@ def test_cases_that_are_added_at_the_same_time_are_all_there(tmp_path: Path) -> 
 def test_settings_of_a_replay() -> None:
     config, ignored = config_of({"max_items": 3, "gone": 1}, ReplayRequest(model="openai/x", deadline_ms=9000))
     assert (config.max_items, config.models, config.deadline_ms, ignored) == (3, ("openai/x",), 9000, ("gone",))
-    assert config.receipt_keep is ReceiptKeep.EVERYTHING
     with pytest.raises(SettingsError, match="max_items"):
         config_of({}, ReplayRequest(settings={"max_items": "many"}))
 

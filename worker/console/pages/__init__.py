@@ -10,6 +10,7 @@ from . import (
     memory,
     memory_form,
     overview,
+    playground,
     replay,
     request,
     requests,
@@ -22,7 +23,7 @@ from . import (
 
 PAGES = (
     *(overview, start, requests, request, replay, memories, memory, memory_form, transfers),
-    *(review, settings_history, settings, browser),
+    *(review, playground, settings_history, settings, browser),
 )
 
 

@@ -17,6 +17,7 @@ from worker.console.request_words import (
     Waterfall,
     candidates_of,
     mark_of,
+    tokens_of,
     waterfall_of,
 )
 from worker.console.visits import JSON, Visit
@@ -121,7 +122,6 @@ def _shown(page: RequestPage) -> Shown:
 async def page_of(visit: Visit, receipt: Receipt) -> RequestPage:
     newer, older = await _neighbours(visit, receipt.id)
     explanation, request, model = explain(receipt), receipt.request, receipt.model
-    tokens = f"{model.input_tokens:,} tokens in, {model.output_tokens:,} out" if model else None
     return RequestPage(
         id=receipt.id,
         at=receipt.at,
@@ -144,7 +144,7 @@ async def page_of(visit: Visit, receipt: Receipt) -> RequestPage:
         waterfall=waterfall_of(receipt),
         elapsed_ms=receipt.elapsed_ms,
         model=model.name if model else None,
-        tokens=tokens,
+        tokens=tokens_of(receipt),
         cost=model.cost if model else None,
         attempts=[_attempt(one.model, one.reason, one.elapsed_ms, cached=one.cached) for one in receipt.attempts],
         notes=list(receipt.notes),

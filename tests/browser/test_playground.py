@@ -1,0 +1,70 @@
+"""The playground: candidates and block as one types, another prompt beside the one in force, and no trace of it."""
+
+import httpx
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Watched
+from tests.support.stack import Stack
+
+MESSAGE = "How long do cabin holds in berth last before they lapse?"
+
+
+def requests_of(service: Stack) -> list[str]:
+    return [one["id"] for one in httpx.get(f"{service.http}/requests.json").json()["rows"]]
+
+
+def test_candidates_and_block_appear_as_one_types(watched: Watched, service: Stack) -> None:
+    before = requests_of(service)
+    page = watched.open("/")
+    page.keyboard.press("g")
+    page.keyboard.press("p")
+    expect(page.get_by_role("heading", name="Playground")).to_be_visible()
+    page.wait_for_load_state()  # or nothing listens to the keys yet
+    page.keyboard.press("/")
+    page.keyboard.type(MESSAGE)
+    scores = page.get_by_role("region", name="Search scores")
+    expect(scores.locator("pre")).to_contain_text("12 minutes")
+    expect(page.get_by_role("region", name="Relevance model")).to_contain_text("The built-in relevance model decided")
+    candidates = page.get_by_role("region", name="Candidates")
+    expect(candidates.locator("tbody tr").first).to_contain_text("given")
+    expect(candidates).to_contain_text("probability")
+    watched.assert_accessible()
+    page.get_by_label("User").fill("tyler")
+    page.get_by_label("Message").fill("What dessert may Tyler have?")
+    expect(candidates).to_contain_text("Tyler is lactose intolerant")
+    assert requests_of(service) == before
+
+
+def test_another_prompt_is_compared_with_the_one_in_force(watched: Watched, service: Stack) -> None:
+    before = requests_of(service)
+    page = watched.open("/playground")
+    expect(page.get_by_text("No model is configured for this agent")).to_be_visible()
+    page = watched.open(f"/playground?agent=planner&message={MESSAGE}")
+    prompt = page.get_by_label("Prompt, beginning with triage@2")
+    prompt.fill(prompt.input_value().replace("You choose memories", "You choose notes"))
+    expect(page.get_by_text("Asking the model")).to_be_hidden()
+    page.get_by_role("button", name="Ask openai/scripted").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("region", name="With the edited prompt").locator("pre")).to_contain_text("12 minutes")
+    expect(page.get_by_role("status").filter(has_text="Both choose the same")).to_be_visible()
+    watched.assert_accessible()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as a file").click()
+    assert saved.value.suggested_filename == "triage-draft.md"
+    assert "You choose notes" in saved.value.path().read_text(encoding="utf-8")
+    prompt.fill("no prompt")
+    page.get_by_role("button", name="Ask openai/scripted").click()
+    expect(page.get_by_role("alert")).to_contain_text("must start with front matter")
+    expect(prompt).to_have_value("no prompt")
+    assert requests_of(service) == before
+    watched.faults.clear()  # the browser reports the status of the refused form
+
+
+def test_it_works_without_a_script_and_on_a_phone(watched: Watched) -> None:
+    watched.page.route("**/*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+    watched.page.set_viewport_size({"width": 390, "height": 800})
+    page = watched.open("/playground")
+    page.get_by_label("Message").fill(MESSAGE)
+    page.get_by_role("button", name="Try").click()
+    expect(page.get_by_role("region", name="Search scores").locator("pre")).to_contain_text("12 minutes")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
