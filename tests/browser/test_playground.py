@@ -68,3 +68,32 @@ def test_it_works_without_a_script_and_on_a_phone(watched: Watched) -> None:
     page.get_by_role("button", name="Try").click()
     expect(page.get_by_role("region", name="Search scores").locator("pre")).to_contain_text("12 minutes")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_labelled_cases_are_evaluated_from_the_page(watched: Watched, service: Stack) -> None:
+    page = watched.open("/playground/evaluations")
+    page.get_by_label("Cases").select_option("translation-desk")
+    page.get_by_label("Chosen by").select_option("deterministic")
+    page.get_by_label("Most dollars").fill("much")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("alert")).to_contain_text("max_cost")
+    watched.faults.clear()  # the browser reports the status of the refused form
+    page.get_by_label("Most dollars").fill("1")
+    watched.assert_accessible()
+    page.get_by_role("button", name="Start").click()
+    page.get_by_role("link", name="translation-desk").click(timeout=60_000)
+    expect(page.get_by_role("img", name="Rates from 0 to 1")).to_be_visible()
+    expect(page.get_by_role("img", name="Share of the answers")).to_be_visible()
+    watched.assert_accessible()
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_an_evaluation_is_stopped_from_the_page(watched: Watched) -> None:
+    page = watched.open("/playground/evaluations")
+    page.get_by_label("Cases").select_option("shipped")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("region", name="Running")).to_contain_text("tasks", timeout=60_000)
+    watched.assert_accessible()
+    page.get_by_role("button", name="Stop it").click()
+    expect(page.locator("tbody tr").first).to_contain_text("Stopped", timeout=60_000)

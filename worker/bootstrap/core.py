@@ -45,6 +45,7 @@ from .assembly import Parts, _about, _assemble, _maintenance_context, _recipe, l
 from .capturing import CaptureMaking
 from .cues import CueMaking
 from .erasing import open_erasing
+from .evaluating import evaluating
 from .live_core import LiveCore
 from .opening import (
     ConfiguredModels,
@@ -130,7 +131,8 @@ async def open_core(
             host.keep_fitting(CHECK_S)
         jobs = _store_jobs(_maintenance_context(service, generation_store, host, parts, embedder, stack), stack)
         about = _about(service, generation_store.live_name, embedder, parts)
-        handlers = traced(host.handlers() | by_name(jobs.handlers()), tracer)
+        lasting = by_name((*jobs.handlers(), *evaluating(settings, stack)))
+        handlers = traced(host.handlers() | lasting, tracer)
         handlers |= traced(by_name(upkeep.start(handlers, host, stack)), tracer)
         if cues is not None:
             cues.start(service, handlers, host.store, journal, stack)

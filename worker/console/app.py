@@ -16,10 +16,13 @@ from worker.domain.errors import MeeseeksError
 from worker.domain.receipt_summary import ReceiptSummary
 from worker.operations.client import OperationClient
 from worker.operations.statuses import status_of
+from worker.ports.evaluations import EvaluationState
 
 from .access import AccessControl
 from .errors import PageError
+from .evaluation_words import row_of as evaluation_row
 from .live import LiveRequests
+from .live_evaluations import LiveEvaluations
 from .rendering import FOR_TENANT, Renderer, Shown, as_json
 from .request_words import row_of
 from .security import FIELD, HEADERS, check_form
@@ -50,6 +53,7 @@ class Console:
     static: StaticFiles
     renderer: Renderer
     live: LiveRequests
+    evaluations: LiveEvaluations
 
     def page(self, path: str, handler: Handler) -> list[Route]:
         """Return the routes of a page and of its JSON."""
@@ -113,7 +117,11 @@ def make_console(backend: OperationClient, access: AccessControl) -> Console:
     def rows(summaries: Sequence[ReceiptSummary]) -> str:
         return renderer.fill("request_rows.html", rows=[row_of(one) for one in summaries])
 
-    return Console(backend, access, static, renderer, LiveRequests(backend, rows))
+    def progress(running: Sequence[EvaluationState]) -> str:
+        return renderer.fill("evaluation_progress.html", running=[evaluation_row(one) for one in running])
+
+    live = LiveRequests(backend, rows)
+    return Console(backend, access, static, renderer, live, LiveEvaluations(backend, live.stopping, progress))
 
 
 def make_app(console: Console, routes: Sequence[Route]) -> Starlette:

@@ -45,7 +45,7 @@ class LiveRequests:
         self._backend = backend
         self._render = render
         self._lists: dict[str, _List] = {}
-        self._stopping = asyncio.Event()
+        self.stopping = asyncio.Event()
 
     @property
     def streams(self) -> int:
@@ -53,14 +53,14 @@ class LiveRequests:
 
     def stop(self) -> None:
         """End every stream, so that the service can stop."""
-        self._stopping.set()
+        self.stopping.set()
 
     def response(self, tenant: str, where: Mapping[str, Any], after: str | None = None) -> Response:
         """Return a stream of the list of a tenant; the caller polls if there are too many.
 
         It begins with what is newer than the request `after`, or with everything if the caller has none yet.
         """
-        if self.streams >= MOST_STREAMS or self._stopping.is_set():
+        if self.streams >= MOST_STREAMS or self.stopping.is_set():
             return Response(status_code=503, headers={**HEADERS, "Retry-After": "5"})
         return StreamingResponse(self._events(tenant, where, after), headers=HEADERS, media_type="text/event-stream")
 
@@ -77,9 +77,9 @@ class LiveRequests:
                     return
             if watched.looking is None:
                 watched.looking = asyncio.create_task(self._look(watched), name="live-requests")
-            while (event := await self._next(queue)) is not None:
-                yield event
-                if event is RELOAD:
+            while (told := await self._next(queue)) is not None:
+                yield told
+                if told is RELOAD:
                     return
         finally:
             watched.readers.discard(queue)
@@ -102,11 +102,11 @@ class LiveRequests:
         newer = list(takewhile(lambda one: one.id != after, fitting))
         if len(newer) >= LOOKED_AT:
             return RELOAD
-        return _event("rows", self._render(newer)) if newer else None
+        return event("rows", self._render(newer)) if newer else None
 
     async def _next(self, queue: "asyncio.Queue[bytes]") -> bytes | None:
         """Return the next event, or `None` when the service stops."""
-        getting, stopping = asyncio.ensure_future(queue.get()), asyncio.ensure_future(self._stopping.wait())
+        getting, stopping = asyncio.ensure_future(queue.get()), asyncio.ensure_future(self.stopping.wait())
         try:
             await asyncio.wait((getting, stopping), timeout=COMMENT_S, return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
@@ -124,7 +124,7 @@ class LiveRequests:
                 known = watched.known
                 fresh = [one for one in newest if known is not None and one.id not in known]
                 if new := [one for one in fresh if watched.where.matches(one)]:
-                    watched.tell(_event("rows", self._render(new)))
+                    watched.tell(event("rows", self._render(new)))
                 kept = known if known is not None and len(known) < MOST_KNOWN else set()
                 watched.known = kept | {one.id for one in newest}
             await asyncio.sleep(LOOK_S)
@@ -146,14 +146,15 @@ class _List:
         self.looking: asyncio.Task[None] | None = None
         self.known: set[str] | None = None
 
-    def tell(self, event: bytes) -> None:
+    def tell(self, told: bytes) -> None:
         for queue in self.readers:
             if queue.qsize() < MOST_WAITING:
-                queue.put_nowait(event)
+                queue.put_nowait(told)
             elif not queue.full():
                 queue.put_nowait(RELOAD)
 
 
-def _event(name: str, text: str) -> bytes:
+def event(name: str, text: str) -> bytes:
+    """Return an event with this text."""
     lines = "".join(f"data: {line}\n" for line in text.splitlines() if line.strip())
     return f"event: {name}\n{lines}\n".encode()

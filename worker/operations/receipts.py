@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from worker.domain.deadline import Deadline
 from worker.domain.operation import AnyHandler
@@ -15,7 +14,7 @@ from worker.ports.store import StoreEngine
 from worker.receipts.absence import MemoryExplanation
 from worker.receipts.asking import MemoryQuestions
 from worker.receipts.case_models import LabelledCase
-from worker.receipts.cases import add_to_file, case_of
+from worker.receipts.cases import add_to_file, case_file, case_of
 from worker.receipts.deleted_texts import read_shown, without_deleted
 from worker.receipts.replay import Replayer
 from worker.receipts.replay_models import Replay
@@ -89,7 +88,7 @@ class ReceiptOperations:
     async def keep_case(self, request: LabelRequest, deadline: Deadline) -> KeptCase:
         """Add a labelled case to the tenant's file of cases in the data folder."""
         case = await self.label(request, deadline)
-        file = self._cases / f"{quote(request.tenant, safe='')}.jsonl"
+        file = case_file(self._cases, request.tenant)
         await asyncio.to_thread(add_to_file, file, case)
         counts = {kind: len(case.task[kind]) for kind in ("essential", "useful", "forbidden")}
         return KeptCase(id=case.task["id"], file=str(file), **counts)

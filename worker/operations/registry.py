@@ -9,6 +9,7 @@ from worker.domain.operation import JsonObject, Operation
 from worker.domain.receipt import Receipt
 from worker.domain.receipt_summary import SummaryPage
 from worker.domain.upkeep import UpkeepRun
+from worker.ports.evaluations import EvaluationState
 from worker.receipts.absence import MemoryExplanation
 from worker.receipts.case_models import LabelledCase
 from worker.receipts.replay_models import Replay
@@ -56,6 +57,9 @@ KEEP_CASE = Operation("keep_case", requests.LabelRequest, results.KeptCase)
 EXPLAIN_MEMORY = Operation("explain_memory", requests.ExplainMemoryRequest, MemoryExplanation)
 TRY = Operation("try", requests.TryRequest, results.TryResult)
 PROMPT = Operation("prompt", requests.PromptRequest, PromptText)
+EVALUATIONS = Operation("evaluations", requests.TenantRequest, results.EvaluationList)
+EVALUATION_START = Operation("evaluation_start", requests.EvaluationRequest, EvaluationState)
+EVALUATION_STOP = Operation("evaluation_stop", requests.IdRequest, EvaluationState)
 USAGE = Operation("usage", requests.UsageRequest, results.UsageList)
 SESSION_SHOW = Operation("session_show", requests.SessionRequest, results.SessionResult)
 

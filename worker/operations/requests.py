@@ -15,6 +15,7 @@ from worker.domain.kinds import Budget
 from worker.domain.memory import DomainModel, Memory, MemoryType
 from worker.domain.upkeep import UpkeepRun, UpkeepStep
 from worker.domain.zones import ZoneName
+from worker.ports.evaluations import EvaluationOrder
 from worker.receipts.case_models import Labels
 from worker.receipts.replay_models import ReplayRequest
 from worker.receipts.search import ReceiptFilter
@@ -228,6 +229,10 @@ class PromptRequest(TenantRequest):
 
     agent_id: KeyName = "main"
     shipped: bool = False
+
+
+class EvaluationRequest(TenantRequest):
+    order: EvaluationOrder
 
 
 class UsageRequest(TenantRequest):

@@ -14,6 +14,7 @@ from worker.domain.model_profile import ModelState
 from worker.domain.store_health import StoreHealth
 from worker.domain.upkeep import UpkeepRun, UpkeepStep
 from worker.domain.zones import DEFAULT_ZONE
+from worker.ports.evaluations import EvaluationState
 from worker.receipts.trial_models import Trial
 from worker.settings.saved import SavedChange
 from worker.transfer.fields import to_fields
@@ -161,6 +162,20 @@ class KeptCase(BaseModel):
 
 class TryResult(BaseModel):
     trials: list[Trial]
+
+
+class CaseSet(BaseModel):
+    """A set of labelled cases, and how many tasks it has."""
+
+    name: str
+    tasks: int
+
+
+class EvaluationList(BaseModel):
+    """The latest evaluations of a tenant, newest first, and the sets of cases that can be evaluated."""
+
+    evaluations: list[EvaluationState]
+    sets: list[CaseSet]
 
 
 class MemoryUsage(UsageCounts):

@@ -8,6 +8,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hooks.contract import Reason
 from worker.domain.errors import OperationError, SettingsError
@@ -153,6 +154,11 @@ def _read(number: int, line: str) -> Line:
 
 def _written(entry: Line) -> str:
     return json.dumps(entry, ensure_ascii=False)
+
+
+def case_file(folder: Path, tenant: str) -> Path:
+    """Return the file of a tenant's cases in the service's folder of cases."""
+    return folder / f"{quote(tenant, safe='')}.jsonl"
 
 
 def add_to_file(path: Path, case: LabelledCase) -> None:

@@ -20,16 +20,13 @@ from worker.settings.injection import Settings, Strategy
 from worker.text.excerpts import shortened
 from worker.tuning.evals.archive import FOLDER, EvaluationArchive
 from worker.tuning.evals.comparison import Difference, EvaluationComparison, compare
-from worker.tuning.evals.measures import Measure, Summary, summary
+from worker.tuning.evals.measures import Measure, Summary, summaries_of
 from worker.tuning.evals.number_text import NAMES, difference, estimate, known, number, plain
 from worker.tuning.evals.plan import EvaluationRequest, plan_of
 from worker.tuning.evals.prompt_files import PromptFile, read_chooser
-from worker.tuning.evals.resampling import DRAWS
+from worker.tuning.evals.resampling import DRAWS, SEED
 from worker.tuning.evals.results import Report
 from worker.tuning.evals.runner import evaluate
-
-SEED = 2026
-"""Seed of all resampling, so that the same results have the same intervals."""
 
 SHOWN_CHANGES = 20
 """Changed tasks in the table; `--json` prints all of them."""
@@ -174,15 +171,6 @@ def setting(text: str) -> tuple[str, Any]:
     if not equals:
         raise SettingsError(f"--set {text}: use KEY=VALUE")
     return key.strip(), value_of(key.strip(), value.strip())
-
-
-def summaries_of(report: Report) -> Mapping[str, Summary]:
-    """Return the measures of all tasks, under the empty name, and of each category."""
-    rng = np.random.default_rng(SEED)
-    found = {"": summary(report.runs, rng, DRAWS)}
-    for category in report.categories:
-        found[category] = summary([run for run in report.runs if run.category == category], rng, DRAWS)
-    return found
 
 
 def _show(report: Report, summaries: Mapping[str, Summary]) -> None:

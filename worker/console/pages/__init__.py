@@ -6,6 +6,7 @@ from worker.console.app import Console
 
 from . import (
     browser,
+    evaluations,
     memories,
     memory,
     memory_form,
@@ -23,7 +24,7 @@ from . import (
 
 PAGES = (
     *(overview, start, requests, request, replay, memories, memory, memory_form, transfers),
-    *(review, playground, settings_history, settings, browser),
+    *(review, playground, evaluations, settings_history, settings, browser),
 )
 
 

@@ -65,7 +65,17 @@
     }
     const list = document.querySelector("[data-stream]");
     if (list) live(list);
+    const part = document.querySelector("[data-follows]");
+    if (part) follow(part);
   });
+
+  /* A part of the page follows the server until the server says that it ended. */
+  function follow(part) {
+    const source = new EventSource(part.dataset.follows);
+    source.addEventListener("progress", (event) => { part.innerHTML = event.data; });
+    source.addEventListener("reload", () => location.reload());
+    window.addEventListener("pagehide", () => source.close());
+  }
 
   /* The list of requests follows the server while the page is seen and not paused. */
   function live(list) {

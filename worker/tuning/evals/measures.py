@@ -12,8 +12,19 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .resampling import Estimate, Numbers, interval, quantile, quantile_draws, ratio, ratio_draws, task_weights
-from .results import TaskRun, by_task
+from .resampling import (
+    DRAWS,
+    SEED,
+    Estimate,
+    Numbers,
+    interval,
+    quantile,
+    quantile_draws,
+    ratio,
+    ratio_draws,
+    task_weights,
+)
+from .results import Report, TaskRun, by_task
 
 
 class Measure(StrEnum):
@@ -111,3 +122,12 @@ def summary(runs: Sequence[TaskRun], rng: np.random.Generator, draws: int) -> Su
         for measure, value in values.items()
         if value is not None
     }
+
+
+def summaries_of(report: Report) -> Mapping[str, Summary]:
+    """Return the measures of all tasks, under the empty name, and of each category."""
+    rng = np.random.default_rng(SEED)
+    found = {"": summary(report.runs, rng, DRAWS)}
+    for category in report.categories:
+        found[category] = summary([run for run in report.runs if run.category == category], rng, DRAWS)
+    return found

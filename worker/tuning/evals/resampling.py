@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRAWS = 2000
+SEED = 2026
+"""Seed of all resampling, so that the same results have the same intervals."""
+
 LEVEL = 0.95
 
 Numbers = NDArray[np.float64]

@@ -1,0 +1,114 @@
+"""Evaluations that the service runs beside requests: one at a time, told how far, stopped, and of one tenant."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from worker.adapters.local.evaluation_processes import ENDED, EvaluationProcesses
+from worker.bootstrap.evaluating import FOLDER, MODULE
+from worker.bootstrap.opening import utc_now
+from worker.domain.deadline import Deadline
+from worker.domain.errors import NotFound, OperationError
+from worker.operations.evaluations import EvaluationOperations
+from worker.operations.requests import EvaluationRequest, TenantRequest
+from worker.ports.evaluations import EvaluationOrder, EvaluationPhase, EvaluationState
+from worker.receipts.cases import case_file
+from worker.settings.selection import Strategy
+from worker.triage.prompt_files import default_prompts_dir
+from worker.tuning.evals.archive import EvaluationArchive
+
+LINES: list[dict[str, Any]] = [
+    {"id": "m1", "content": "Deployments happen on Tuesdays after the stand-up", "created_at": "2026-01-10"},
+    {"id": "q1", "message": "When may the next deployment happen?", "essential": ["m1"], "category": "single"},
+    {"id": "q2", "message": "Write a limerick about rain"},
+]
+SEARCH = EvaluationOrder(cases="own", strategy=Strategy.DETERMINISTIC)
+WITHOUT = {"model": "none"}
+
+
+def processes(home: Path, module: str = MODULE) -> EvaluationProcesses:
+    return EvaluationProcesses(home / FOLDER, module, None, {**WITHOUT, "data_dir": str(home)}, utc_now)
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[EvaluationProcesses]:
+    made = processes(tmp_path)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    file = case_file(tmp_path / "cases", "acme")
+    file.parent.mkdir()
+    file.write_text("".join(json.dumps(line) + "\n" for line in LINES), encoding="utf-8")
+    return file
+
+
+async def ended(evaluations: EvaluationProcesses, tenant: str = "acme") -> EvaluationState:
+    """Return the tenant's newest evaluation when it has ended."""
+    async with asyncio.timeout(120):
+        while (latest := (await evaluations.latest(tenant))[0]).phase is EvaluationPhase.RUNNING:
+            await asyncio.sleep(0.05)
+    return latest
+
+
+async def test_an_evaluation_runs_alone_and_ends_with_a_result(
+    running: EvaluationProcesses, cases: Path, tmp_path: Path
+) -> None:
+    began = await running.start("acme", SEARCH, cases)
+    with pytest.raises(OperationError, match="an evaluation is running"):
+        await processes(tmp_path).start("other", SEARCH, cases)
+    assert [one.phase for one in await processes(tmp_path).latest("acme")] == [EvaluationPhase.RUNNING]
+    done = await ended(running)
+    assert (done.id, done.phase, done.done, done.total) == (began.id, EvaluationPhase.DONE, 2, 2)
+    assert done.result is not None
+    assert done.result.measures["recall_essential"].value == 1.0
+    assert set(done.result.categories) == {"case", "single"}
+    assert EvaluationArchive(tmp_path / "evals").find(done.result.report).setup.settings["strategy"] == "deterministic"
+    assert await running.latest("other") == [], "whose evaluation it is"
+
+
+async def test_an_evaluation_is_stopped_by_any_process(running: EvaluationProcesses, tmp_path: Path) -> None:
+    began = await running.start("acme", SEARCH, None)
+    with pytest.raises(NotFound):
+        await running.stop("other", began.id)
+    await processes(tmp_path).stop("acme", began.id)
+    stopped = await ended(running)
+    assert (stopped.phase, stopped.result) == (EvaluationPhase.STOPPED, None)
+    again = await running.start("acme", SEARCH, tmp_path / "nowhere.jsonl")
+    failed = await ended(running)
+    assert (failed.id, failed.phase) == (again.id, EvaluationPhase.FAILED)
+    assert "nowhere.jsonl" in str(failed.error)
+
+
+async def test_what_ends_without_a_word_has_failed(cases: Path, tmp_path: Path) -> None:
+    silent = processes(tmp_path, "worker.domain.evidence")
+    await silent.start("acme", SEARCH, cases)
+    assert "ended with the exit code" in str((await ended(silent)).error)
+    service = processes(tmp_path)
+    await service.start("acme", SEARCH, None)
+    await service.aclose()
+    assert (await processes(tmp_path).latest("acme"))[0].error == ENDED
+
+
+async def test_sets_of_cases_are_listed_and_wrong_orders_refused(
+    running: EvaluationProcesses, cases: Path, tmp_path: Path
+) -> None:
+    shipped = default_prompts_dir()
+    operations = EvaluationOperations(running, cases.parent, shipped / "cases", shipped)
+    listed = await operations.latest(TenantRequest(tenant="acme"), Deadline.after(5))
+    assert {one.name: one.tasks for one in listed.sets}["own"] == 2
+    assert {one.name: one.tasks for one in listed.sets}["shipped"] > 200
+    for tenant, order, words in (
+        ("other", SEARCH, "label a request first"),
+        ("acme", SEARCH.model_copy(update={"cases": "../acme"}), "choose one of the list"),
+        ("acme", SEARCH.model_copy(update={"prompt": "no prompt"}), "not a prompt that selects memories"),
+    ):
+        with pytest.raises(OperationError, match=words):
+            await operations.start(EvaluationRequest(tenant=tenant, order=order), Deadline.after(5))
+    assert await running.latest("acme") == []

@@ -1,0 +1,130 @@
+"""Evaluations in the console: who may start them, what the form keeps, and how results are drawn."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooks.contract import Reason
+from tests.support.console import ACME_TOKEN, READING_TOKEN, TOKEN, browsing, post, sign_in, with_tokens
+from tests.support.http import Recorder
+from worker.console.evaluation_words import picture_of
+from worker.domain.errors import OperationError
+from worker.ports.evaluations import EvaluationResult
+
+PATH = "/playground/evaluations"
+SETS = [{"name": "own", "tasks": 2}, {"name": "shipped", "tasks": 214}]
+ESTIMATE = {"value": 0.5, "low": 0.25, "high": 0.75}
+RESULT = {
+    "report": "abc",
+    "prompt": "triage@2",
+    "model": None,
+    "runs": 2,
+    "cached": 1,
+    "missing": 1,
+    "stopped": "spent 1 of 1 dollars",
+    "measures": {"precision": ESTIMATE, "p50_ms": {"value": 12.0, "low": None, "high": None}},
+    "categories": {"single": {"precision": ESTIMATE}},
+    "times_ms": [float(at) for at in range(1, 102)],
+}
+
+
+def state(phase: str, key: str = "e1", **fields: Any) -> dict[str, Any]:
+    known = {"tenant": "acme", "order": {"cases": "own"}, "began": "2026-01-01T00:00:00Z", "done": 1, "total": 4}
+    return {"id": key, "phase": phase, **known, **fields}
+
+
+def recorder(*states: dict[str, Any], **answers: Any) -> Recorder:
+    latest = {"evaluations": states, "sets": SETS}
+    usual = {"evaluations": latest, "evaluation_start": state("running"), "evaluation_stop": state("stopped")}
+    return Recorder({**usual, **answers})
+
+
+async def test_an_evaluation_is_started_with_what_the_form_says() -> None:
+    async with browsing(seen := recorder()) as client:
+        shown = await client.get(PATH)
+        done = await post(client, f"{PATH}/start", PATH, cases="own", strategy="relevance", max_cost="2", prompt=" ")
+    assert "own labelled cases (2 tasks)" in shown.text
+    assert (done.status_code, done.headers["location"]) == (303, PATH)
+    order = {"cases": "own", "strategy": "relevance", "prompt": None, "max_cost": 2.0}
+    assert ("evaluation_start", {"order": order, "tenant": "default"}) in seen.asked
+
+
+@pytest.mark.parametrize(
+    ("fields", "answer", "words"),
+    [
+        ({"max_cost": "much"}, None, "max_cost"),
+        ({}, OperationError(Reason.CONFLICT, "an evaluation is running; wait"), "an evaluation is running"),
+    ],
+)
+async def test_what_is_refused_is_explained_and_the_form_kept(fields: dict[str, str], answer: Any, words: str) -> None:
+    async with browsing(recorder(**({"evaluation_start": answer} if answer else {}))) as client:
+        page = await post(client, f"{PATH}/start", PATH, cases="shipped", prompt="my own words", **fields)
+    assert page.status_code in (412, 422)
+    assert words in page.text
+    assert "my own words" in page.text
+    assert 'value="shipped" selected' in page.text
+
+
+async def test_the_playground_hands_its_prompt_over() -> None:
+    async with browsing(recorder()) as client:
+        page = await post(client, PATH, PATH, prompt="my own words", begun="x")
+    assert "my own words" in page.text
+    assert 'value="llm" selected' in page.text
+
+
+@pytest.mark.parametrize(("token", "statuses"), [(READING_TOKEN, (403, 403, 403)), (ACME_TOKEN, (403, 403, 403))])
+async def test_only_who_may_change_all_tenants_starts_and_stops(
+    tmp_path: Path, token: str, statuses: tuple[int, ...]
+) -> None:
+    """An evaluation takes the machine and the models of all tenants."""
+    async with browsing(seen := recorder(state("running")), with_tokens(tmp_path)) as client:
+        await sign_in(client, token)
+        start = await post(client, f"{PATH}/start", "/sign-in", cases="own")
+        stop = await post(client, f"{PATH}/stop", "/sign-in", id="e1")
+        live = await client.get(f"{PATH}/live")
+    assert (start.status_code, stop.status_code, live.status_code) == statuses
+    assert not any(name.startswith("evaluation") for name, _ in seen.asked)
+
+
+async def test_a_tenant_that_is_chosen_is_the_one_that_is_evaluated(tmp_path: Path) -> None:
+    async with browsing(seen := recorder(state("done")), with_tokens(tmp_path)) as client:
+        await sign_in(client, TOKEN)
+        await client.get(f"{PATH}?tenant=acme")
+        await post(client, f"{PATH}/stop", PATH, id="e1")
+    assert {payload["tenant"] for _, payload in seen.asked} == {"acme"}
+
+
+async def test_who_follows_is_told_how_far_it_is_and_that_it_ended() -> None:
+    phases = iter([state("running"), state("running", done=3), state("done")])
+    answer = lambda _: {"evaluations": [next(phases)], "sets": SETS}  # noqa: E731
+    async with browsing(recorder(evaluations=answer)) as client:
+        told = (await client.get(f"{PATH}/live")).text
+    assert told.count("event: progress") == 2
+    assert "1 of 4 tasks" in told
+    assert "3 of 4 tasks" in told
+    assert told.endswith("event: reload\ndata: \n\n")
+
+
+async def test_a_result_is_drawn_and_said() -> None:
+    async with browsing(recorder(state("done", result=RESULT), state("failed", "e2", error="no model"))) as client:
+        page = await client.get(f"{PATH}/e1")
+        data = (await client.get(f"{PATH}/e1.json")).json()
+        failed = await client.get(f"{PATH}/e2")
+        missing = await client.get(f"{PATH}/nothing")
+    assert "0.25 to 0.75" in page.text
+    assert "1 task was not run: spent 1 of 1 dollars." in page.text
+    assert page.text.count("<svg") == 2
+    assert data["picture"]["categories"] == [{"name": "single", "values": ["0.50", "", "", ""]}]
+    assert "no model" in failed.text
+    assert missing.status_code == 404
+
+
+def test_pictures_stay_within_their_frames() -> None:
+    picture = picture_of(EvaluationResult.model_validate(RESULT))
+    assert [(one.low, one.at, one.high) for one in picture.whiskers] == [(250, 500, 750)]
+    assert picture.curve is not None
+    points = [tuple(map(float, point.split(","))) for point in picture.curve.points.split()]
+    assert all(0 <= x <= 1000 and 0 <= y <= 180 for x, y in points)
+    assert (picture.curve.half_ms, picture.curve.late_ms) == (51, 96)
+    assert picture_of(EvaluationResult.model_validate({**RESULT, "times_ms": []})).curve is None
