@@ -133,7 +133,7 @@ async def open_core(
         about = _about(service, generation_store.live_name, embedder, parts)
         lasting = by_name((*jobs.handlers(), *evaluating(settings, stack)))
         handlers = traced(host.handlers() | lasting, tracer)
-        handlers |= traced(by_name(upkeep.start(handlers, host, stack)), tracer)
+        handlers |= traced(by_name(upkeep.start(handlers, host, cues.activity if cues else None, stack)), tracer)
         if cues is not None:
             cues.start(service, handlers, host.store, journal, stack)
             captures.start(handlers, cues.activity, live)

@@ -12,6 +12,7 @@ from worker.capture.service import CaptureParts
 from worker.domain.operation import AnyHandler, Handlers
 from worker.domain.upkeep import UpkeepRun, UpkeepStep
 from worker.domain.zones import zone_of
+from worker.operations.background_cues import Activity
 from worker.operations.background_upkeep import BackgroundUpkeep, NightlyParts
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import UPKEEP_MAKE
@@ -34,6 +35,9 @@ from .opening import utc_now
 
 MAKE_S = 60.0
 """Seconds for some steps of a run."""
+
+BUSY_S = 2.0
+"""Seconds after an answer in which others may be waiting for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,9 @@ class UpkeepMaking:
         steps = UpkeepSteps(StepParts(memories, self.captures, review))
         return UpkeepStepOperations(steps, self.runs).handlers()
 
-    def start(self, handlers: Handlers, host: LiveCore, stack: AsyncExitStack) -> tuple[AnyHandler, ...]:
+    def start(
+        self, handlers: Handlers, host: LiveCore, activity: Activity | None, stack: AsyncExitStack
+    ) -> tuple[AnyHandler, ...]:
         """Run at night until `stack` closes; return the handlers that start and show runs."""
         if self.captures is None or self.runs is None:
             return unavailable()
@@ -81,7 +87,10 @@ class UpkeepMaking:
                 return None
             return serving.embedder.profile.duplicate if configured is None else configured
 
-        plan = PlanParts(host.store, self.captures, self.usage, threshold, utc_now)
+        def busy() -> bool:
+            return activity is not None and activity.answered_within(BUSY_S)
+
+        plan = PlanParts(host.store, self.captures, self.usage, threshold, busy, utc_now)
         runner = UpkeepRunner(RunParts(plan, self.runs, make, utc_now))
 
         nightly = NightlyParts(

@@ -66,6 +66,10 @@ class Activity:
     def answered(self) -> None:
         self._answered = monotonic()
 
+    def answered_within(self, seconds: float) -> bool:
+        """Return whether a request was answered lately."""
+        return monotonic() - self._answered < seconds
+
     async def quiet(self, pace: Pace) -> None:
         """Wait until there was no answer for a while."""
         left = pace.patience

@@ -1,7 +1,7 @@
 """Read the memories of a tenant, and plan the steps of a run. Nothing is written."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -32,6 +32,9 @@ BATCH = 512
 """Memories of small blocks that are compared at a time."""
 
 LEAST_REST_S = 0.002
+BUSY_REST = 3.0
+"""How many times as long as its work a run rests while requests are answered."""
+
 MOST_GROUP = 200
 """Memories of a group that are compared at a time."""
 
@@ -52,17 +55,22 @@ Note = Callable[[UpkeepRun], None]
 
 @dataclass(frozen=True, slots=True)
 class PlanParts:
-    """`threshold` returns the least cosine of duplicates, `None` if vectors are not used."""
+    """`threshold` returns the least cosine of duplicates, `None` if vectors are not used; `busy` whether requests are
+    being answered."""
 
     store: Callable[[], WholeStore]
     captures: CaptureStore
     usage: UsageStore
     threshold: Callable[[], float | None]
+    busy: Callable[[], bool]
     clock: Callable[[], datetime]
 
 
 class UpkeepPlanner:
-    """Plans runs, using at most half of one core. Methods raise `StoreError` or `QueueError`."""
+    """Plans runs, using half of one core, or a quarter while requests are answered.
+
+    Methods raise `StoreError` or `QueueError`.
+    """
 
     def __init__(self, parts: PlanParts, note: Note) -> None:
         self._parts = parts
@@ -125,15 +133,15 @@ class UpkeepPlanner:
             cursor = page.cursor
             if cursor is None:
                 return
-            await _rest(began)
+            await self._rest(began)
 
     async def _merges(self, run: UpkeepRun, scan: Scan, threshold: float | None) -> list[UpkeepStep]:
         steps: list[UpkeepStep] = []
         blocks = [places for places in scan.blocks.values() if len(places) > 1]
         done, total = 0, sum(map(len, blocks))
-        for batch in _batches(blocks):
-            for group in await self._groups(scan, batch, threshold):
-                steps += await self._merges_in(run, scan, group, threshold)
+        for batch in _batches(blocks, BATCH):
+            for groups in _batches(await self._groups(scan, batch, threshold), MOST_GROUP):
+                steps += await self._merges_in(run, scan, groups, threshold)
             done += sum(map(len, batch))
             self._progress(run, "comparing", done, total)
             if len(steps) > 2 * MOST_STEPS:
@@ -143,25 +151,22 @@ class UpkeepPlanner:
     async def _groups(self, scan: Scan, batch: list[list[int]], threshold: float | None) -> list[list[int]]:
         """Return groups of memories of these blocks that are duplicates, as far as their beginnings tell."""
         steps, found, compared = _compared(scan, batch, threshold), list[Pair](), 0
-        while (some := await _in_thread(partial(next, steps, None))) is not None and compared < MOST_COMPARED:
+        while (some := await self._in_thread(partial(next, steps, None))) is not None and compared < MOST_COMPARED:
             found += some.pairs
             compared += some.compared
         return groups_of(found)
 
     async def _merges_in(
-        self, run: UpkeepRun, scan: Scan, group: list[int], threshold: float | None
+        self, run: UpkeepRun, scan: Scan, groups: Sequence[list[int]], threshold: float | None
     ) -> list[UpkeepStep]:
-        steps: list[UpkeepStep] = []
-        for start in range(0, len(group), MOST_GROUP):
-            some = group[start : start + MOST_GROUP]
-            by_id = {one.id: one for one in await self._read(run, [scan.ids[place] for place in some])}
-            kept = [place for place in some if scan.ids[place] in by_id]
-            memories = [by_id[scan.ids[place]] for place in kept]
-            rows = scan.rows(kept) if kept else None
-            if rows is not None:
-                found = await _in_thread(partial(merges_of, memories, rows, threshold))
-                steps += [step for one, others in found for step in self._merge(one, others)]
-        return steps
+        """Read the memories of these groups at once, and return what to merge in each."""
+        places = [place for group in groups for place in group]
+        by_id: dict[str, Memory] = {}
+        for start in range(0, len(places), MOST_GROUP):
+            ids = [scan.ids[place] for place in places[start : start + MOST_GROUP]]
+            by_id |= {one.id: one for one in await self._read(run, ids)}
+        found = await self._in_thread(partial(_merged, scan, groups, by_id, threshold))
+        return [step for kept, others in found for step in self._merge(kept, others)]
 
     def _merge(self, kept: Memory, others: Sequence[Memory]) -> Iterator[UpkeepStep]:
         wanted = [other for other in others if not self._is_refused(kept.id, other.id)]
@@ -212,8 +217,19 @@ class UpkeepPlanner:
         """Return the memories that are still valid or have only expired."""
         began = monotonic()
         found = await self._parts.store().tenant(run.tenant).get(list(ids))
-        await _rest(began)
+        await self._rest(began)
         return [one for one in found if one.superseded_by is None]
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        began = monotonic()
+        done = await asyncio.to_thread(work)
+        await self._rest(began)
+        return done
+
+    async def _rest(self, began: float) -> None:
+        """Leave the machine to answers for as long as the work took since `began`, and longer while there are any."""
+        longer = BUSY_REST if self._parts.busy() else 1.0
+        await asyncio.sleep(max(LEAST_REST_S, longer * (monotonic() - began)))
 
     def _is_refused(self, *parts: str) -> bool:
         return bool(self._refused) and pair_refusal(self._salt, *parts).exact in self._refused
@@ -230,12 +246,25 @@ class _Compared:
     compared: int = 0
 
 
-def _batches(blocks: Iterable[list[int]]) -> Iterator[list[list[int]]]:
-    """Put small blocks together, since each step waits for a thread."""
+def _merged(
+    scan: Scan, groups: Iterable[list[int]], by_id: Mapping[str, Memory], threshold: float | None
+) -> list[tuple[Memory, list[Memory]]]:
+    """Return what to keep of each group, with its duplicates; of a large group, part by part."""
+    found: list[tuple[Memory, list[Memory]]] = []
+    for group in groups:
+        present = [place for place in group if scan.ids[place] in by_id]
+        for start in range(0, len(present), MOST_GROUP):
+            some = present[start : start + MOST_GROUP]
+            found += merges_of([by_id[scan.ids[place]] for place in some], scan.rows(some), threshold)
+    return found
+
+
+def _batches(blocks: Iterable[list[int]], size: int) -> Iterator[list[list[int]]]:
+    """Put small blocks together, since each step takes a pause."""
     batch: list[list[int]] = []
     for places in blocks:
         batch.append(places)
-        if sum(map(len, batch)) >= BATCH:
+        if sum(map(len, batch)) >= size:
             yield batch
             batch = []
     if batch:
@@ -275,15 +304,3 @@ def _changed_values(memories: Sequence[Memory]) -> list[tuple[Memory, Memory]]:
         return []
     newest = memories[times.index(max(times))]
     return [(newest, one) for one in memories if is_changed_value(newest.content, one.content)]
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    began = monotonic()
-    done = await asyncio.to_thread(work)
-    await _rest(began)
-    return done
-
-
-async def _rest(began: float) -> None:
-    """Leave the machine to answers for as long as the work took since `began`."""
-    await asyncio.sleep(max(LEAST_REST_S, monotonic() - began))
