@@ -9,10 +9,8 @@ from typing import Any
 
 import typer
 
-from hooks.contract import Reason
-from hooks.queue import QueueClient, RedisAddressError, connect
+from hooks.queue import QueueClient
 from worker.bootstrap.embedded import embedded_is_up, embedded_redis_url
-from worker.domain.errors import QueueError
 from worker.domain.operation import AnyOperation
 from worker.operations.client import BUDGET_S, OperationClient, QueueOperationClient
 from worker.operations.registry import SETTINGS_GET
@@ -25,14 +23,6 @@ from .output import warn
 def is_served(settings: Settings) -> bool:
     """Return whether a service runs that owns the store, or may run because Redis is a server."""
     return settings.service.redis_url is not None or embedded_is_up(settings.service)
-
-
-def connected(redis_url: str) -> Any:
-    """Return a client of Redis, which connects on first use. Raise `QueueError` if the URL is invalid."""
-    try:
-        return connect(redis_url)
-    except RedisAddressError as error:
-        raise QueueError(Reason.QUEUE_UNAVAILABLE, str(error)) from error
 
 
 @asynccontextmanager

@@ -9,14 +9,13 @@ import typer
 from worker.bootstrap.core import open_core, open_settings
 from worker.bootstrap.logs import configure_logging
 from worker.domain.operation import AnyOperation, by_name
-from worker.operations.client import OperationClient
+from worker.operations.client import OperationClient, connected
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.settings import SettingsOperations
 from worker.settings.injection import Settings
 from worker.settings.live import LiveSettings
 from worker.settings.service import ServiceSettings
 
-from .backend import connected
 from .options import settings_of
 
 QUIET = ServiceSettings(log_level="error")

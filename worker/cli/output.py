@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import zip_longest
 from typing import Any, NoReturn, TextIO
@@ -13,18 +12,10 @@ import typer
 
 from worker.text.terminal import for_terminal
 
+from .text_table import TextTable
+
 GAP = "  "
 """Between the columns of a plain table."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """A table with one row per entry. The columns at `whole` are never cut off, because people copy from them."""
-
-    title: str | None
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    whole: tuple[int, ...] = ()
 
 
 _wants_json: ContextVar[bool] = ContextVar("wants_json", default=False)

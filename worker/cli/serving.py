@@ -26,12 +26,17 @@ from worker.domain.errors import MeeseeksError, QueueError
 from worker.domain.operation import Handlers
 from worker.domain.tasks import ended
 from worker.injection.capacity import Capacity
-from worker.operations.client import COMMIT_S, OperationClient, QueueOperationClient, without_password
+from worker.operations.client import (
+    COMMIT_S,
+    OperationClient,
+    QueueOperationClient,
+    connected,
+    without_password,
+)
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import HEALTH
 from worker.settings.injection import Settings
 
-from .backend import connected
 from .mcp import mounts
 from .options import settings_of
 from .output import answer, fail, printed_as_json, say

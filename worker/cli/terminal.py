@@ -8,7 +8,7 @@ from rich.table import Table
 
 from worker.text.terminal import for_terminal
 
-from .output import TextTable
+from .text_table import TextTable
 
 
 class TerminalConsole(Console):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hooks.contract import Reason
-from hooks.queue import UNREACHABLE, QueueClient, QueueFault
+from hooks.queue import UNREACHABLE, QueueClient, QueueFault, RedisAddressError, connect
 from worker.domain.errors import NotFound, QueueError
 from worker.domain.operation import AnyOperation, OperationAnswer
 
@@ -93,3 +93,11 @@ def without_password(url: str) -> str:
     if "@" in rest.partition("?")[2]:
         return f"{scheme}://..."
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+
+
+def connected(redis_url: str) -> Any:
+    """Return a client of Redis, which connects on first use. Raise `QueueError` if the URL is invalid."""
+    try:
+        return connect(redis_url)
+    except RedisAddressError as error:
+        raise QueueError(Reason.QUEUE_UNAVAILABLE, str(error)) from error
