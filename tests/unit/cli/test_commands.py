@@ -140,7 +140,12 @@ def test_a_name_that_resembles_none_leads_to_the_help() -> None:
 
 @pytest.mark.parametrize(
     ("words", "offered"),
-    [("hosts inst", "install"), ("eval comp", "compare"), ("remember --imp", "--importance"), ("settings uns", "unset")],
+    [
+        ("hosts inst", "install"),
+        ("eval comp", "compare"),
+        ("remember --imp", "--importance"),
+        ("settings uns", "unset"),
+    ],
 )
 def test_the_shell_completes_members_of_groups_and_options(words: str, offered: str) -> None:
     typed = f"meeseeks {words}"
