@@ -160,9 +160,11 @@ async def test_a_token_of_one_tenant_may_not_name_models_or_patterns_or_leave_it
         ({"essential": ["m"], "forbidden": ["n"]}, {"essential": ["m"], "forbidden": ["n"]}),
         ({"accept": True, "category": "x"}, {"accept": True, "category": "x"}),
         ({"nothing": True}, {"essential": [], "accept": False}),
+        ({"missing": ["m"]}, {"missing": ["m"]}),
         ({"nothing": True, "forbidden": ["n"]}, {"forbidden": ["n"]}),
         ({}, None),
         ({"nothing": True, "essential": ["m"]}, None),
+        ({"nothing": True, "missing": ["m"]}, None),
         ({"accept": True, "nothing": True}, None),
     ],
 )
@@ -174,6 +176,7 @@ async def test_contradictory_labels_are_refused(body: dict[str, Any], labels: di
     if labels is not None:
         assert labels.items() <= seen.asked[0][1]["labels"].items()
         assert "nothing" not in seen.asked[0][1]["labels"]
+        assert ("missing" in seen.asked[0][1]["labels"]) is ("missing" in body)
 
 
 @pytest.mark.parametrize(

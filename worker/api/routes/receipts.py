@@ -112,6 +112,7 @@ def _add_label(app: FastAPI, executor: OperationExecutor) -> None:
     @app.post("/v1/receipts/{receipt_id}/label", tags=TAGS, operation_id="label_receipt", response_model=LABEL.result)
     async def label(request: Request, receipt_id: ReceiptId, body: LabelBody) -> Response:
         """Return a receipt as a labelled case: a task and its memories, each a line of a case file. Store nothing."""
-        labels = body.model_dump(mode="json", exclude={"tenant", "nothing"})
+        unsaid = set() if body.missing else {"missing"}  # which workers of earlier versions do not know
+        labels = body.model_dump(mode="json", exclude={"tenant", "nothing", *unsaid})
         payload = {"tenant": tenant_of(request, body.tenant), "id": receipt_id}
         return await executor.answer(request, LABEL, {**payload, "labels": labels})
