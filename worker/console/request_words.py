@@ -62,13 +62,15 @@ LEGS: Mapping[SearchKind, str] = {
 }
 
 STAGES: Mapping[str, str] = {
+    "query": "read the message",
     "embed": "embed the message",
     "search": "search",
     "links": "follow links",
     "rank": "rank",
     "briefing": "gather the briefing",
     "dedup": "drop what says the same",
-    "triage": "choose",
+    "relevance": "choose with the relevance model",
+    "triage": "choose with the model",
 }
 
 MARKS: Mapping[str, str] = {"good": "●", "none": "○", "warn": "◐", "bad": "▲"}

@@ -1,12 +1,14 @@
 """Requests in words and pictures."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from hooks.contract import InjectionRequest, Outcome, Reason
-from worker.console.request_words import mark_of, waterfall_of
+from tests.support.paths import ROOT
+from worker.console.request_words import STAGES, mark_of, waterfall_of
 from worker.console.words import ago
 from worker.domain.receipt import Receipt
 
@@ -46,7 +48,7 @@ def test_a_waterfall_fits_what_outlasts_the_deadline() -> None:
     flow = waterfall_of(
         receipt(stages={"triage": 1900.0, "search": 0.01}, began_ms={"triage": 100.0, "search": 5.0}, elapsed_ms=2000.0)
     )
-    assert [bar.name for bar in flow.bars] == ["search", "choose"]
+    assert [bar.name for bar in flow.bars] == ["search", "choose with the model"]
     assert flow.scale_ms == 2000
     assert flow.deadline == 500
     assert all(bar.x + bar.width <= 1000 for bar in flow.bars)
@@ -55,3 +57,8 @@ def test_a_waterfall_fits_what_outlasts_the_deadline() -> None:
 
 def test_a_receipt_of_a_former_version_has_no_beginnings() -> None:
     assert not waterfall_of(receipt(stages={"search": 3.0})).has_places
+
+
+def test_every_stage_of_an_injection_has_words() -> None:
+    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "worker").rglob("*.py"))
+    assert {name for text in sources for name in re.findall(r'\bstages\("(\w+)"\)', text)} == set(STAGES)
