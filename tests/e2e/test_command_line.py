@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hooks import Engine, Outcome, PreExecutionHook
+from tests.support.command_line import command_line
 from tests.support.stack import (
     FACTS,
     INVOICES,
@@ -45,6 +46,13 @@ async def through(service: Stack, *arguments: str) -> "subprocess.CompletedProce
     return await asyncio.to_thread(service.command, *arguments)
 
 
+async def said_here(service: Stack, *arguments: str, status: int = 0) -> Any:
+    """The JSON that a command has printed in this process."""
+    ran = await service.command_here(*arguments, "--json")
+    assert ran.exit_code == status, ran.output
+    return json.loads(ran.stdout)
+
+
 async def test_commands_work_through_the_service_that_owns_the_store(service: Stack, tmp_path: Path) -> None:
     file = tmp_path / "lines.jsonl"
     file.write_text("\n".join(LINES), encoding="utf-8")
@@ -59,24 +67,20 @@ async def test_commands_work_through_the_service_that_owns_the_store(service: St
     assert counts["created"] == 3
     assert [rejected["line"] for rejected in counts["rejected"]] == [2]
     assert counts["changed"] == 1
-    found, exported = await asyncio.gather(
-        through(service, "recall", "where is the wiki", *TENANT, "--json"), through(service, "export", *TENANT)
-    )
-    assert said(found)["memories"][0]["id"] == made["id"]
-    contents = [json.loads(line)["content"] for line in exported.stdout.splitlines()]
+    found = await said_here(service, "recall", "where is the wiki", *TENANT)
+    assert found["memories"][0]["id"] == made["id"]
+    contents = [json.loads(line)["content"] for line in (await through(service, "export", *TENANT)).stdout.splitlines()]
     assert len(contents) == 4
     assert "Lunch is at half past twelve on Fridays" in contents
-    forgotten, unknown = await asyncio.gather(
-        through(service, "forget", made["id"], *TENANT, "--json"),
-        through(service, "forget", "nothing-like-that", *TENANT, "--json"),
-    )
-    assert said(forgotten) == {"forgotten": 1, "undo_s": 600}
-    assert said(unknown, 1) == {"forgotten": 0, "undo_s": 0}
-    assert made["id"] not in (await through(service, "export", *TENANT)).stdout
+    forgotten = await said_here(service, "forget", made["id"], *TENANT)
+    unknown = await said_here(service, "forget", "nothing-like-that", *TENANT, status=1)
+    assert forgotten == {"forgotten": 1, "undo_s": 600}
+    assert unknown == {"forgotten": 0, "undo_s": 0}
+    assert made["id"] not in (await service.command_here("export", *TENANT)).stdout
     restored = said(await through(service, "undo", *TENANT, "--json"))["restored"]
     assert [memory["id"] for memory in restored] == [made["id"]]
-    assert made["id"] in (await through(service, "export", *TENANT)).stdout
-    assert "nothing to undo" in said(await through(service, "undo", *TENANT, "--json"), 1)["error"]
+    assert made["id"] in (await service.command_here("export", *TENANT)).stdout
+    assert "nothing to undo" in (await said_here(service, "undo", *TENANT, status=1))["error"]
 
 
 async def test_an_injection_is_explained_by_its_receipt(service: Stack, model: ModelServer) -> None:
@@ -84,11 +88,9 @@ async def test_an_injection_is_explained_by_its_receipt(service: Stack, model: M
     scope = ("--tenant", "acme", "--session", "explained", "--json")
     result = said(await through(service, "inject", f"{MIGRATION} {INVOICES}", *scope))
     assert (result["outcome"], result["engine"]) == (Outcome.INJECTED, Engine.LLM)
-    kept, listed, shown = await asyncio.gather(
-        through(service, "receipt", result["receipt_id"], "--tenant", "acme", "--json"),
-        through(service, "receipt", "--tenant", "acme", "--json"),
-        through(service, "receipt", result["receipt_id"], "--tenant", "acme"),
-    )
+    kept = await through(service, "receipt", result["receipt_id"], "--tenant", "acme", "--json")
+    listed = await said_here(service, "receipt", "--tenant", "acme")
+    shown = await service.command_here("receipt", result["receipt_id"], "--tenant", "acme")
     receipt = said(kept)
     fates = {entry["id"]: entry["verdict"] for entry in receipt["considered"]}
     assert fates["alembic"] == "chosen"
@@ -97,7 +99,7 @@ async def test_an_injection_is_explained_by_its_receipt(service: Stack, model: M
     assert receipt["model"]["calls"] == 1
     assert receipt["block_id"] == result["block_id"]
     assert MODEL_KEY not in kept.stdout
-    assert result["receipt_id"] in [entry["id"] for entry in said(listed)["receipts"]]
+    assert result["receipt_id"] in [entry["id"] for entry in listed["receipts"]]
     assert "chosen" in shown.stdout
     assert "alembic" in shown.stdout
 
@@ -130,9 +132,11 @@ async def test_commands_open_the_store_themselves_where_no_service_runs(tmp_path
     assert said(await run("import", str(file), "--json"))["created"] == len(FACTS)
     result = said(await run("inject", MIGRATION, "--json"))
     assert [item["id"] for item in result["items"]] == ["alembic"]
-    assert said(await run("receipt", result["receipt_id"], "--json"))["outcome"] == Outcome.INJECTED
+    shell = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
+    receipt = await asyncio.to_thread(shell.json, "receipt", result["receipt_id"])
+    assert receipt["outcome"] == Outcome.INJECTED
     assert said(await run("forget", "tuesday", "--json")) == {"forgotten": 1, "undo_s": 0}
-    exported = await run("export")
+    exported = await asyncio.to_thread(shell.run, "export")
     assert {json.loads(line)["id"] for line in exported.stdout.splitlines()} == {"alembic", "invoices"}
 
 

@@ -28,10 +28,10 @@ DOCS = ROOT / "docs"
 USED = "Write it with Alembic, never by hand; it goes out on Tuesday after the stand-up."
 
 
-def said(stack: Stack, *arguments: str) -> Any:
+async def said(stack: Stack, *arguments: str) -> Any:
     """The JSON that a command has printed."""
-    done = stack.command(*arguments)
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    done = await stack.command_here(*arguments)
+    assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
 
@@ -54,10 +54,10 @@ async def test_an_answer_is_reported_and_counted(service: Stack, hook: PreExecut
         again = await reported(after, session_id=session, turn_id=turn, answer="I do not know")
     assert (told.done, told.injected, told.used, told.counted) == (True, ("tuesday",), ("tuesday",), True)
     assert (again.used, again.counted) == ((), False)
-    counted = said(service, "usage", "--tenant", "acme", "--json")
+    counted = await said(service, "usage", "--tenant", "acme", "--json")
     (row,) = [one for one in counted["memories"] if one["id"] == "tuesday"]
     assert (row["injected"], row["used"]) == (1, 1)
-    shown = service.command("show", "tuesday", "--tenant", "acme")
+    shown = await service.command_here("show", "tuesday", "--tenant", "acme")
     assert "in 1 of 1 answers that received it" in shown.stdout
     assert "Alembic" not in service.log
 
@@ -119,9 +119,9 @@ async def test_what_is_forgotten_has_no_counts(tmp_path: Path) -> None:
             answered = await ask(before, "What is the code of the gate?", session_id="s", turn_id="t")
             told = await reported(after, session_id="s", turn_id="t", answer="3380")
         assert list(told.used) == answered.ids == ["gate"]
-        assert said(stack, "usage", "--tenant", "acme", "--json")["counted"] == 1
-        stack.command("forget", "gate", "--tenant", "acme")
-        assert said(stack, "usage", "--tenant", "acme", "--json")["counted"] == 0
+        assert (await said(stack, "usage", "--tenant", "acme", "--json"))["counted"] == 1
+        await said(stack, "forget", "gate", "--tenant", "acme", "--json")
+        assert (await said(stack, "usage", "--tenant", "acme", "--json"))["counted"] == 0
 
 
 async def test_a_replay_asks_the_model_and_takes_another_prompt(
@@ -135,12 +135,13 @@ async def test_a_replay_asks_the_model_and_takes_another_prompt(
     prompt.write_text(re.sub(r"(?m)^version: \d+$", "version: 99", text), encoding="utf-8")
     options = ("--tenant", "acme", "--json")
     before = len(model.chats())
-    found = said(service, "replay", receipt, "--prompt", str(prompt), *options)
+    found = await said(service, "replay", receipt, "--prompt", str(prompt), *options)
     assert (found["same"], found["after"]["engine"], found["after"]["prompt"]) == (True, "llm", "triage@99"), found
     assert len(model.chats()) == before + 1
-    assert said(service, "replay", receipt, "--model", "none", *options)["after"]["model"] is None
+    assert (await said(service, "replay", receipt, "--model", "none", *options))["after"]["model"] is None
     model.behave(keep=[])
-    other = said(service, "replay", receipt, *options)
+    done = await asyncio.to_thread(service.command, "replay", receipt, *options)
+    other = json.loads(done.stdout)
     assert (other["same"], other["before"]["chosen"], other["after"]["chosen"]) == (False, ["alembic"], [])
 
 
@@ -154,11 +155,13 @@ async def test_a_replay_knows_what_the_session_had_been_shown_then(service: Stac
     for answered in (first, second):
         receipt = answered.result.receipt_id
         assert receipt is not None
-        found = said(service, "replay", receipt, "--tenant", "acme", "--json")
+        found = await said(service, "replay", receipt, "--tenant", "acme", "--json")
         assert found["same"]
         assert found["before"]["outcome"] == found["after"]["outcome"] == answered.result.outcome
-    shown = said(service, "session", "show", session["session_id"], "--tenant", "acme", "--json")["agents"]
-    assert [(agent["turn"], len(agent["shown"])) for agent in shown] == [(2, 1)], "replays leave the ledger alone"
+    shown = await said(service, "session", "show", session["session_id"], "--tenant", "acme", "--json")
+    assert [(agent["turn"], len(agent["shown"])) for agent in shown["agents"]] == [(2, 1)], (
+        "replays leave the ledger alone"
+    )
 
 
 def commands(page: str) -> list[list[str]]:

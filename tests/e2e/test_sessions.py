@@ -1,6 +1,7 @@
 """Session events from the hook and the command to the ledger, through the queue; and the documented examples."""
 
 import ast
+import asyncio
 import json
 import re
 import uuid
@@ -18,10 +19,10 @@ pytestmark = pytest.mark.timeout(150)
 DOCS = ROOT / "docs"
 
 
-def shown(service: Stack, session: str) -> dict[str, Any]:
+async def shown(service: Stack, session: str) -> dict[str, Any]:
     """What the command says that a session has been shown."""
-    done = service.command("session", "show", session, "--tenant", "acme", "--json")
-    assert done.returncode == 0, done.stderr
+    done = await service.command_here("session", "show", session, "--tenant", "acme", "--json")
+    assert done.exit_code == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -61,18 +62,20 @@ async def test_after_a_compaction_memory_comes_again(hook: PreExecutionHook) -> 
 async def test_sessions_on_the_command_line(hook: PreExecutionHook, service: Stack) -> None:
     session = uuid.uuid4().hex
     await answered(hook, session)
-    (agent,) = shown(service, session)["agents"]
+    (agent,) = (await shown(service, session))["agents"]
     assert [entry["id"] for entry in agent["shown"]] == ["alembic"]
     assert "never by hand" in agent["shown"][0]["text"]
     options = ("--tenant", "acme", "--json")
-    forked = service.command("session", "event", f"{session}-2", "session.forked", "--parent", session, *options)
+    forked = await asyncio.to_thread(
+        service.command, "session", "event", f"{session}-2", "session.forked", "--parent", session, *options
+    )
     assert json.loads(forked.stdout)["adopted"] == 1
-    reset = service.command("session", "reset", session, *options)
+    reset = await service.command_here("session", "reset", session, *options)
     assert json.loads(reset.stdout)["forgotten"] == 1
-    assert shown(service, session)["agents"] == []
-    assert len(shown(service, f"{session}-2")["agents"]) == 1
-    wrong = service.command("session", "event", session, "turn.failed", *options)
-    assert (wrong.returncode, json.loads(wrong.stdout)) == (1, {"error": "turn.failed needs turn_id"})
+    assert (await shown(service, session))["agents"] == []
+    assert len((await shown(service, f"{session}-2"))["agents"]) == 1
+    wrong = await service.command_here("session", "event", session, "turn.failed", *options)
+    assert (wrong.exit_code, json.loads(wrong.stdout)) == (1, {"error": "turn.failed needs turn_id"})
 
 
 @pytest.mark.parametrize(
