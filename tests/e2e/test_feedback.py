@@ -183,6 +183,7 @@ async def test_the_documentation_can_be_copied(tmp_path: Path, monkeypatch: pyte
         told: AnswerReportResult = names["told"]
         assert (told.injected, told.used) == (("deploy",), ("deploy",))
         receipt = names["result"].receipt_id
+        await said(stack, "remember", "The harbour opens at six", "--id", "m9", "--json")
         (tmp_path / "my-triage.md").write_bytes((default_prompts_dir() / "triage.md").read_bytes())
         asks = ["eval", "label", "ID"]
         for words in [*commands("receipts.md"), *commands("feedback.md")]:
