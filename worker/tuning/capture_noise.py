@@ -1,6 +1,7 @@
 """Mix chatter into labelled conversations, to see that it leads to no more memories. Pure.
 
-The chatter is what people say in the conversations with nothing to keep, in the same language if there are any.
+The chatter is what people say in the conversations with nothing to keep, in the same language if there are any. Stories
+are left out, as only a whole one is known for one.
 """
 
 import zlib
@@ -9,7 +10,9 @@ from datetime import timedelta
 from itertools import count, cycle, islice
 
 from hooks.contract.capture import ConversationTurn
+from worker.capture.modality import is_made_up
 from worker.domain.errors import SettingsError
+from worker.domain.kinds import Language
 
 from .capture_cases import CaptureCase, CaseKind, LabelledOperation
 
@@ -35,8 +38,9 @@ def with_chatter(case: CaptureCase, others: Sequence[CaptureCase], times: int) -
 
 
 def _is_chatter(case: CaptureCase) -> bool:
-    """Return whether nothing is to be kept of a case whatever is stored already."""
-    return case.kind is CaseKind.NOTHING and not (case.memories or case.shown)
+    """Return whether nothing is to be kept of any part of a case: it needs no store, and tells no story."""
+    told = any(is_made_up(turn.text, tuple(Language)) for turn in case.turns)
+    return case.kind is CaseKind.NOTHING and not (case.memories or case.shown or told)
 
 
 def _before(

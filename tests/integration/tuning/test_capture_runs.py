@@ -124,5 +124,6 @@ def test_the_command_measures_without_a_model(tmp_path: Path) -> None:
     assert (done["model"], done["cases"], done["calls"]) == ("none", 56, 0)
     assert done["left_alone"]["value"] > 0.8
     assert 0.0 < done["recall"]["value"] < done["recall"]["high"] < 1.0
-    shown = shell.ok("eval", "capture", "--model", "none", "--limit", "14")
-    assert "conversations with nothing to keep that were left alone" in shown
+    shown = shell.ok("eval", "capture", "--model", "none", "--limit", "14", "--noise", "2")
+    assert shown.count("conversations with nothing to keep that were left alone") == 2
+    assert "with 2 times as much chatter" in shown
