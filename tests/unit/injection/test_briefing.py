@@ -8,6 +8,7 @@ from hooks.contract import InjectionRequest
 from worker.domain.deadline import Deadline
 from worker.domain.ledger import LedgerEntry, LedgerView
 from worker.domain.memory import Candidate, Memory, Recalled
+from worker.domain.timings import Stages
 from worker.injection.briefing import MOST_WORDS, opens_session, with_briefing
 from worker.injection.turn import Turn, read_turn
 from worker.settings.injection import InjectionConfig
@@ -18,7 +19,7 @@ NOW = datetime(2026, 3, 20, tzinfo=UTC)
 def turn(*, briefing: bool = True, source: str = "user") -> Turn:
     request = InjectionRequest(session_id="s", message="hello", source=source)
     config = InjectionConfig(briefing=briefing, max_item_chars=10_000)
-    return read_turn(request, config, NOW, Deadline.after(5), "r")
+    return read_turn(request, config, NOW, Deadline.after(5), "r", Stages())
 
 
 def candidate(key: str, content: str) -> Candidate:
