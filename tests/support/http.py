@@ -88,7 +88,7 @@ def make_app(
     With nothing but tokens it is one that tests share, and asks the recorder that was given last.
     """
     backend = LocalOperationClient(recorder.handlers, recorder.commit, capacity=Capacity(at_once))
-    if mounts is None and metrics is None and queue is None and not policy:
+    if mounts is None and metrics is None and queue is None and tracer is NO_TRACER and not policy:
         app, asked = _usual_app(tokens or Tokens())
         asked.client = backend
         return app
