@@ -49,7 +49,7 @@ from worker.domain.tasks import ended
 from worker.hosts.state import HostState
 from worker.hosts.subagents import PendingSubagents
 from worker.operations.enrichment import Price
-from worker.ports.capture import CaptureQueue, CaptureStore, TranscriptQueue
+from worker.ports.capture import CaptureQueue, CaptureStore, Limits, TranscriptQueue
 from worker.ports.models import ChatModel, DecisionModel, Embedder
 from worker.ports.state import CueLog, DeletedMemories, Ledger, ReceiptStore, UsageStore
 from worker.ports.store import StoreGenerations
@@ -133,8 +133,8 @@ def open_transcripts(redis: "Redis | None") -> TranscriptQueue | None:
 def open_capture_queue(service: ServiceSettings, redis: "Redis | None") -> CaptureQueue | None:
     """Return what the model reads later; `None` if no model reads conversations."""
     reads = service.capture_calls_per_day > 0 and service.model not in (None, "none")
-    limits = service.capture_calls_per_day, service.capture_tokens_per_day
-    return RedisCaptureQueue(redis, *limits) if redis is not None and reads else None
+    limits = Limits(service.capture_calls_per_day, service.capture_tokens_per_day, service.capture_cost_per_day)
+    return RedisCaptureQueue(redis, limits) if redis is not None and reads else None
 
 
 def open_deleted(redis: "Redis | None", *, shared: bool) -> DeletedMemories | None:

@@ -47,6 +47,7 @@ class ModelCapture:
             prompt=reader.prompt_id,
             input_tokens=usage.input_tokens if usage else 0,
             output_tokens=usage.output_tokens if usage else 0,
+            cost=usage.cost if usage else None,
             candidates=tuple(memory.id for memory in candidates),
         )
 

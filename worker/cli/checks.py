@@ -46,8 +46,11 @@ def captures_in_words(progress: dict[str, Any]) -> str:
     """Return what a model read of conversations today, and whether a limit stops it."""
     calls, most = progress["calls"], progress["most_calls"]
     tokens, most_tokens = progress["tokens"], progress["most_tokens"]
-    spent = (
-        "; the limit of today is reached" if progress["waiting"] and (calls >= most or tokens >= most_tokens) else ""
+    cost, most_cost = progress.get("cost", 0.0), progress.get("most_cost")
+    reached = calls >= most or tokens >= most_tokens or (most_cost is not None and cost >= most_cost)
+    spent = "; the limit of today is reached" if progress["waiting"] and reached else ""
+    dollars = (
+        f", for ${cost:.2f}{f' of ${most_cost:.2f}' if most_cost is not None else ''}" if cost or most_cost else ""
     )
-    used = f"{calls} of {most} calls and {tokens} of {most_tokens} tokens today"
+    used = f"{calls} of {most} calls and {tokens} of {most_tokens} tokens today{dollars}"
     return f"{used}, {progress['memories']} memories or proposals, {progress['waiting']} waiting{spent}"

@@ -190,12 +190,15 @@ class CaptureReading(DomainModel):
     prompt: Key
     input_tokens: int = 0
     output_tokens: int = 0
+    cost: float | None = None
+    """US dollars, if the price is known."""
+
     candidates: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureProgress:
-    """What models read today, within the limits of the day; `waiting` pieces of work are left.
+    """What models read today, within the limits of the day; `waiting` pieces of work are left. Costs are US dollars.
 
     `failures` in a row are the last ones, with `fault`.
     """
@@ -204,6 +207,8 @@ class CaptureProgress:
     calls: int = 0
     most_tokens: int = 0
     tokens: int = 0
+    most_cost: float | None = None
+    cost: float = 0.0
     memories: int = 0
     waiting: int = 0
     failures: int = 0

@@ -16,7 +16,7 @@ from hooks.contract.capture import CaptureMode
 from worker.capture.service import is_full
 from worker.domain.capture import CapturedChange, CaptureReading, CaptureReceipt, CaptureWork
 from worker.domain.errors import MeeseeksError
-from worker.ports.capture import CaptureQueue, Taken
+from worker.ports.capture import CaptureQueue, Spent, Taken
 from worker.text.tokens import estimate_tokens
 
 from .background_cues import Activity, Pace
@@ -93,12 +93,12 @@ class BackgroundCapture:
             await self._parts.queue.put(work, later)
             return True
         try:
-            memories, used = await self._read(work)
+            memories, used = await self._read(work, reserved)
         except MeeseeksError as error:
             await self._again(work, error, Taken(now, reserved), now + lease)
             return True
         self._outage.ends()
-        await self._parts.queue.ended(Taken(now, reserved), used=used or reserved, memories=memories)
+        await self._parts.queue.ended(Taken(now, reserved), used=used, memories=memories)
         await self._parts.queue.done(work, now + lease)
         return True
 
@@ -113,19 +113,22 @@ class BackgroundCapture:
             return _tomorrow(now)
         return None
 
-    async def _read(self, work: CaptureWork) -> tuple[int, int]:
-        """Read and settle a piece of work; return the number of memories and proposals, and of tokens if known."""
+    async def _read(self, work: CaptureWork, reserved: int) -> tuple[int, Spent]:
+        """Read and settle a piece of work; return the number of memories and proposals, and what it took.
+
+        A model that tells no tokens took those that were `reserved`.
+        """
         found = await self._parts.client.call(CAPTURE_READ, work.model_dump(mode="json"), budget=CALL_S)
         reading = CaptureReading.model_validate(found)
         receipt = _receipt(work, reading, self._parts.clock())
         settled = await self._parts.client.call(CAPTURE_SETTLE, receipt.model_dump(mode="json"), budget=CALL_S)
         changes: list[Any] = settled["changes"]
-        return len(changes), reading.input_tokens + reading.output_tokens
+        return len(changes), Spent(reading.input_tokens + reading.output_tokens or reserved, reading.cost or 0.0)
 
     async def _again(self, work: CaptureWork, error: MeeseeksError, taken: Taken, leased: datetime) -> None:
         """Try again later, or give up what has no usable answer; the user's own requests were kept before."""
         now, faulty = self._parts.clock(), is_faulty(error)
-        used = None if getattr(error, "reason", None) in UNSPENT else taken.tokens
+        used = None if getattr(error, "reason", None) in UNSPENT else Spent(taken.tokens)
         await self._parts.queue.ended(taken, used=used, memories=0, fault=str(error))
         attempts = work.attempts + faulty
         log.warning("capture_failed", attempts=attempts, error=type(error).__name__)

@@ -91,6 +91,23 @@ TranscriptQueue = DueQueue[TranscriptWork]
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What models may spend on a day; `cost` is in US dollars, `None` for any."""
+
+    calls: int
+    tokens: int
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a call took: tokens, and US dollars as far as known."""
+
+    tokens: int
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """A call that was counted `at` a time, with its estimated tokens."""
 
@@ -107,8 +124,8 @@ class CaptureQueue(DueQueue[CaptureWork], Protocol):
 
     async def read(self, now: datetime) -> CaptureProgress: ...
 
-    async def ended(self, taken: Taken, *, used: int | None, memories: int, fault: str | None = None) -> None:
-        """Count the tokens that a call `used` instead of the estimate, and what it led to, and note its failure.
+    async def ended(self, taken: Taken, *, used: Spent | None, memories: int, fault: str | None = None) -> None:
+        """Count what a call `used` instead of the estimate, and what it led to, and note its failure.
 
         `None` says that there was no call after all.
         """

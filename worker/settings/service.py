@@ -86,6 +86,13 @@ class ServiceSettings(SettingsModel):
         le=1_000_000_000,
         description="Maximum tokens per day that these calls read and write.",
     )
+    capture_cost_per_day: float | None = Field(
+        default=None,
+        gt=0.0,
+        le=1_000_000.0,
+        description="US dollars per day after which these calls stop, if the price of `model` is known; default: no "
+        "limit.",
+    )
     upkeep: UpkeepMode = Field(
         default=UpkeepMode.OFF,
         description="What is done every night about duplicates, expired memories and changed values: off, report (they "

@@ -17,6 +17,7 @@ from tests.support.upstream_thread import upstream_thread
 from tests.support.valkey import forget
 from worker.bootstrap import capturing
 from worker.bootstrap.core import open_core
+from worker.cli.checks import captures_in_words
 from worker.operations.background_capture import MOST_ATTEMPTS, CapturePace
 from worker.operations.background_cues import Pace
 from worker.operations.client import OperationClient
@@ -74,7 +75,7 @@ def fast(monkeypatch: pytest.MonkeyPatch, valkey: str) -> Iterator[None]:
 @asynccontextmanager
 async def service(valkey: str, folder: Path, base: str, **fields: Any) -> AsyncIterator[OperationClient]:
     model = {"model": "openai/scripted", "model_api_base": f"{base}/v1", "model_api_key": "k", "cue_calls_per_day": 0}
-    settings = load_settings(None, data_dir=folder, log_level="error", **model, **fields)
+    settings = load_settings(None, data_dir=folder, log_level="error", **(model | fields))
     redis = connect(valkey)
     try:
         async with open_core(settings, redis=redis) as core:
@@ -196,6 +197,7 @@ async def test_turns_wait_while_enough_proposals_do(valkey: str, tmp_path: Path)
             await captured(client, "my brother Tom moves to Oslo", mode="review")
             shelves = [f"remember that shelf {number} holds nails" for number in range(20)]
             assert len((await captured(client, *shelves, mode="review"))["changes"]) == 20
+            await asyncio.sleep(0.3)  # a call that began before there were as many ends
             upstream.mode = Mode.OK
             await asyncio.sleep(0.3)
             assert ((await progress(client))["waiting"], model.shown) == (1, [])
@@ -220,6 +222,23 @@ async def test_the_limit_of_the_day_stops_and_the_work_waits(valkey: str, tmp_pa
             await captured(client, "and my cousin Bo moves to Paris", session_id="s3")
             await asyncio.sleep(0.3)
             assert len(model.shown) == 1
+
+
+async def test_the_cost_of_a_day_is_counted_and_stops(valkey: str, tmp_path: Path) -> None:
+    reader = Reader(Oslo={"text": "Tom moves to Oslo"})
+    with upstream_thread(reader) as upstream:
+        limit = {"model": "openai/gpt-4o-mini", "capture_cost_per_day": 1e-9}
+        async with service(valkey, tmp_path, upstream.url, **limit) as client:
+            await captured(client, "my brother Tom moves to Oslo")
+            await read(client)
+            await captured(client, "and my sister Kim moves to Rome", session_id="s2")
+            await asyncio.sleep(0.3)
+            spent = await progress(client)
+    assert (spent["calls"], spent["waiting"], len(reader.shown)) == (1, 1, 1)
+    assert spent["cost"] > spent["most_cost"] == 1e-9
+    words = captures_in_words(spent | {"cost": 0.126, "most_cost": 0.1})
+    assert "tokens today, for $0.13 of $0.10" in words
+    assert words.endswith("1 waiting; the limit of today is reached")
 
 
 async def test_a_restart_reads_what_waits_and_repeats_nothing(valkey: str, tmp_path: Path) -> None:

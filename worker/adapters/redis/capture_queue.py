@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from worker.domain.capture import CaptureProgress, CaptureWork
-from worker.ports.capture import Taken
+from worker.ports.capture import Limits, Spent, Taken
 
 from .due_work import TIMEOUT_S, DueWork
 from .faults import redis_errors
@@ -19,33 +19,36 @@ WORK_KEPT_S = 30 * 86_400
 TAKE = """
 local calls = tonumber(redis.call('HGET', KEYS[1], 'calls') or '0')
 local tokens = tonumber(redis.call('HGET', KEYS[1], 'tokens') or '0')
+local cost = tonumber(redis.call('HGET', KEYS[1], 'cost') or '0')
 if calls >= tonumber(ARGV[1]) or tokens + tonumber(ARGV[3]) > tonumber(ARGV[2]) then return 0 end
+if ARGV[5] ~= '' and cost >= tonumber(ARGV[5]) then return 0 end
 redis.call('HINCRBY', KEYS[1], 'calls', 1)
 redis.call('HINCRBY', KEYS[1], 'tokens', ARGV[3])
 redis.call('EXPIRE', KEYS[1], ARGV[4])
 return 1
 """
-"""KEYS: day. ARGV: most calls, most tokens, tokens, seconds."""
+"""KEYS: day. ARGV: most calls, most tokens, tokens, seconds, most cost or nothing."""
 
 
 class RedisCaptureQueue(DueWork[CaptureWork]):
     """Implement `worker.ports.capture.CaptureQueue`."""
 
-    def __init__(self, redis: Any, most_calls: int, most_tokens: int) -> None:
+    def __init__(self, redis: Any, limits: Limits) -> None:
         super().__init__(redis, CaptureWork, work=WORK_KEY, due=DUE_KEY, kept_s=WORK_KEPT_S)
-        self._most_calls = most_calls
-        self._most_tokens = most_tokens
+        self._limits = limits
 
     async def take_call(self, now: datetime, tokens: int) -> bool:
-        limits = self._most_calls, self._most_tokens, tokens, DAY_KEPT_S
+        most = self._limits
+        limits = most.calls, most.tokens, tokens, DAY_KEPT_S, "" if most.cost is None else most.cost
         async with redis_errors(TIMEOUT_S):
             return bool(await self._redis.eval(TAKE, 1, _day(now), *limits))
 
-    async def ended(self, taken: Taken, *, used: int | None, memories: int, fault: str | None = None) -> None:
-        day = _day(taken.at)
+    async def ended(self, taken: Taken, *, used: Spent | None, memories: int, fault: str | None = None) -> None:
+        day, spent = _day(taken.at), used or Spent(0)
         async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
             pipe.hincrby(day, "memories", memories)
-            pipe.hincrby(day, "tokens", (used or 0) - taken.tokens)
+            pipe.hincrby(day, "tokens", spent.tokens - taken.tokens)
+            pipe.hincrbyfloat(day, "cost", spent.cost)
             pipe.hincrby(day, "calls", -1 if used is None else 0)
             pipe.expire(day, DAY_KEPT_S)
             pipe.hset(LAST_KEY, "fault", fault or "")
@@ -57,11 +60,13 @@ class RedisCaptureQueue(DueWork[CaptureWork]):
         async with redis_errors(TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
             pipe.hgetall(_day(now)).hgetall(LAST_KEY).zcard(DUE_KEY)
             day, last, waiting = await pipe.execute()
-        counts = {key.decode(): int(value) for key, value in day.items()}
+        counts = {name: int(day.get(name.encode(), 0)) for name in ("calls", "tokens", "memories")}
         return CaptureProgress(
-            most_calls=self._most_calls,
-            most_tokens=self._most_tokens,
-            **{name: counts.get(name, 0) for name in ("calls", "tokens", "memories")},
+            most_calls=self._limits.calls,
+            most_tokens=self._limits.tokens,
+            most_cost=self._limits.cost,
+            cost=float(day.get(b"cost", 0.0)),
+            **counts,
             waiting=waiting,
             failures=int(last.get(b"failures", 0)),
             fault=last.get(b"fault", b"").decode() or None,
