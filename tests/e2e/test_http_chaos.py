@@ -3,8 +3,9 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -88,22 +89,14 @@ def assert_untouched(told: list[Told]) -> None:
     assert max(one.seconds for one in told) <= DEADLINE_MS / 1000 + LATEST_S
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A service at a port that it has again after a restart."""
+@pytest.fixture
+async def stack(tmp_path: Path) -> Any:
+    """A service at a port that it has again after a restart; none that comes right after one that was killed."""
     options = ("up", "--model", "none", "--http", "--http-port", str(free_port()))
-    with running_stack(tmp_path_factory.mktemp("chaos"), *options, MEESEEKS_HTTP_RATE_LIMIT="0") as stack:
-        asyncio.run(put(stack.url, FACTS))
+    with running_stack(tmp_path, *options, MEESEEKS_HTTP_RATE_LIMIT="0") as stack:
+        await put(stack.url, FACTS)
         yield stack
         assert_discreet(stack.log)
-
-
-@pytest.fixture
-def stack(service: Stack) -> Stack:
-    """The service, started again where the test before has killed it."""
-    if service.process is None:
-        service.start()
-    return service
 
 
 @pytest.fixture
