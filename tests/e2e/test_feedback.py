@@ -137,7 +137,7 @@ async def test_a_replay_asks_the_model_and_takes_another_prompt(
     before = len(model.chats())
     found = await said(service, "replay", receipt, "--prompt", str(prompt), *options)
     assert (found["same"], found["after"]["engine"], found["after"]["prompt"]) == (True, "llm", "triage@99"), found
-    assert len(model.chats()) == before + 1
+    assert len(model.chats()) > before
     assert (await said(service, "replay", receipt, "--model", "none", *options))["after"]["model"] is None
     model.behave(keep=[])
     done = await asyncio.to_thread(service.command, "replay", receipt, *options)

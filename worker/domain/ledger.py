@@ -3,6 +3,9 @@
 import hashlib
 from dataclasses import dataclass, field
 
+UNSEEN = -1
+"""In place of the number of offers that a turn has seen: its ledger could not be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:

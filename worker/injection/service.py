@@ -14,7 +14,7 @@ from hooks.contract import Engine, InjectionRequest, InjectionResult, ItemSource
 from worker.domain.deadline import Deadline
 from worker.domain.errors import QueueError, StoreError
 from worker.domain.fair_line import Caller
-from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView
+from worker.domain.ledger import UNSEEN, LedgerEntry, LedgerKey, LedgerView
 from worker.domain.memory import Candidate, Dropped, EmbedderProfile, Recalled, RecallQuery, Selection
 from worker.domain.receipt import Receipt
 from worker.domain.timings import Stages
@@ -245,7 +245,7 @@ class InjectionService:
 
         What a parallel turn has offered meanwhile is left out.
         """
-        seen = view.offers  # 0 without a view: then nothing counts as new that was ever offered
+        seen = view.offers if view.turn else UNSEEN
         for _ in range(MOST_OFFERS):
             result = result_of(turn, conclusion)
             if result.block_id is None or turn.request.dry_run:

@@ -36,7 +36,7 @@ class Ledger(Protocol):
         """Keep a turn's answer and the entries it will show once committed; only the first offer of a turn counts.
 
         `seen` is `LedgerView.offers` of this turn. If a parallel turn has offered some of the memories since, keep
-        nothing and return their ids: an offer reserves its memories.
+        nothing and return their ids: an offer reserves its memories. `UNSEEN` also returns those that were shown.
         """
         ...
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from worker.domain.ledger import LedgerEntry, LedgerKey, LedgerView, turn_id_of
+from worker.domain.ledger import UNSEEN, LedgerEntry, LedgerKey, LedgerView, turn_id_of
 
 
 @dataclass(slots=True)
@@ -25,8 +25,12 @@ class _Session:
         return self.turns[turn_id]
 
     def taken(self, wanted: Mapping[str, LedgerEntry], seen: int) -> frozenset[str]:
-        """Return the wanted memories that were offered after the first `seen` offers, and not withdrawn."""
-        later = [self.offered[turn_key] for turn_key, place in self.order.items() if place > seen]
+        """Return the wanted memories that were offered after the first `seen` offers, and not withdrawn.
+
+        If the turn has seen nothing, these are also all that were shown.
+        """
+        later = [self.offered[turn_key] for turn_key, place in self.order.items() if place > max(seen, 0)]
+        later += [self.shown] if seen == UNSEEN else []
         return frozenset(
             name
             for offered in later

@@ -115,15 +115,25 @@ local key = KEYS[1]
 local taken = {}
 if redis.call('HEXISTS', key, 'r:' .. ARGV[1]) == 0 then
   local turn = begin(key, ARGV[2], tonumber(ARGV[5]))
-  local last = tonumber(redis.call('HGET', key, 'q') or 0)
-  if ARGV[8] ~= '' and last > tonumber(ARGV[8]) then
+  local last, seen = tonumber(redis.call('HGET', key, 'q') or 0), tonumber(ARGV[8])
+  if seen and last > seen then
     local wanted = cjson.decode(ARGV[7])
+    local function take(memory_id, entry)
+      if wanted[memory_id] and entry.version >= wanted[memory_id].version then
+        taken[#taken + 1] = memory_id
+        wanted[memory_id] = nil
+      end
+    end
     for _, field in ipairs(fields_of(key, 't:')) do
       local other = cjson.decode(redis.call('HGET', key, field))
-      if (other.place or 0) > tonumber(ARGV[8]) then
-        for memory_id, entry in pairs(other.shown or {}) do
-          if wanted[memory_id] and entry.version >= wanted[memory_id].version then taken[#taken + 1] = memory_id end
-        end
+      if (other.place or 0) > math.max(seen, 0) then
+        for memory_id, entry in pairs(other.shown or {}) do take(memory_id, entry) end
+      end
+    end
+    if seen < 0 then
+      for memory_id in pairs(cjson.decode(ARGV[7])) do
+        local entry = redis.call('HGET', key, 'm:' .. memory_id)
+        if entry then take(memory_id, cjson.decode(entry)) end
       end
     end
     if #taken > 0 then return taken end
@@ -140,7 +150,8 @@ return taken
 )
 """KEYS: ledger, agents, block (if any). ARGV: the first five of `VIEW`, answer, entries as JSON, offers seen or empty.
 
-Return the ids of memories that later offers took; then nothing is kept.
+Return the ids of memories that later offers took, and with a negative number of offers seen also those shown before;
+then nothing is kept.
 Entries of turn 0 get the turn's number. A quote inside a text is escaped, so that no text matches.
 """
 

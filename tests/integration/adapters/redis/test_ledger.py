@@ -12,7 +12,7 @@ from tests.support.valkey import forget, running_valkey, sync_redis
 from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.redis.ledger import KEPT_TURNS, RedisLedger, ledger_key
 from worker.domain.errors import QueueError
-from worker.domain.ledger import LedgerEntry, LedgerKey
+from worker.domain.ledger import UNSEEN, LedgerEntry, LedgerKey
 from worker.ports.state import Ledger
 
 KEY = LedgerKey("tenant", "session", "agent")
@@ -291,6 +291,17 @@ async def test_an_offer_that_was_given_up_reserves_nothing(ledger: Ledger) -> No
     assert await ledger.offer(KEY, "b", "answer", {"m1": entry(2)}, seen=0) == {"m1"}
     await ledger.withdraw(KEY, "a")
     assert await ledger.offer(KEY, "b", "answer", {"m1": entry(2)}, seen=0) == frozenset()
+
+
+async def test_without_a_view_everything_shown_is_taken_however_long_ago(ledger: Ledger) -> None:
+    await ledger.offer(KEY, "first", "answer", {"m1": entry(1), "m2": entry(1)})
+    await ledger.commit(KEY, "first")
+    for number in range(KEPT_TURNS + 1):
+        await ledger.view(KEY, f"later {number}", depth=DEPTH)
+    wanted = {"m1": entry(0), "m2": entry(0, version=2), "m3": entry(0)}
+    assert await ledger.offer(KEY, "unseen", "answer", wanted, seen=UNSEEN) == {"m1"}
+    del wanted["m1"]
+    assert await ledger.offer(KEY, "unseen", "answer", wanted, seen=UNSEEN) == frozenset()
 
 
 async def test_turns_one_after_another_are_not_reserved_against(ledger: Ledger) -> None:
