@@ -1,13 +1,16 @@
 """Parts of the service in the process of a command; loaded only by commands that need it, because it imports a lot."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import typer
 
-from worker.bootstrap.core import open_core, open_settings
+from worker.bootstrap.core import Core, open_core, open_settings
 from worker.bootstrap.logs import configure_logging
+from worker.domain.errors import StoreLocked
 from worker.domain.operation import AnyOperation, by_name
 from worker.operations.client import OperationClient, connected
 from worker.operations.local_client import LocalOperationClient
@@ -20,6 +23,11 @@ from .options import settings_of
 
 QUIET = ServiceSettings(log_level="error")
 
+LOCKED_S = 5.0
+"""Seconds to wait for another command that has the store open, with a look every `AGAIN_S`."""
+
+AGAIN_S = 0.1
+
 
 def quiet_settings_of(context: typer.Context) -> Settings:
     """Return the settings, and log only errors. Raise `SettingsError` if they are invalid."""
@@ -29,10 +37,21 @@ def quiet_settings_of(context: typer.Context) -> Settings:
 
 @asynccontextmanager
 async def open_local(settings: Settings, *, with_model: bool) -> AsyncIterator[OperationClient]:
-    """Open the service with its store in this process."""
+    """Open the service with its store in this process. Raise `StoreLocked` if another process keeps the store."""
     configure_logging(QUIET)
-    async with open_core(settings, with_model=with_model) as core:
-        yield LocalOperationClient(core.operations)
+    async with AsyncExitStack() as stack:
+        yield LocalOperationClient((await _open(settings, stack, with_model=with_model)).operations)
+
+
+async def _open(settings: Settings, stack: AsyncExitStack, *, with_model: bool) -> Core:
+    end = time.monotonic() + LOCKED_S
+    while True:
+        try:
+            return await stack.enter_async_context(open_core(settings, with_model=with_model))
+        except StoreLocked:
+            if time.monotonic() > end:
+                raise
+            await asyncio.sleep(AGAIN_S)
 
 
 async def ask_settings(
