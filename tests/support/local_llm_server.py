@@ -73,12 +73,12 @@ def start_local_llm(port: int = 0, *, slots: int = 1, threads: int = 1, weights:
 def main(argv: Sequence[str] | None = None) -> None:
     """Serves on the port given as the only argument (8008) until the process is told to end."""
     arguments = sys.argv[1:] if argv is None else argv
-    server = start_local_llm(int(arguments[0]) if arguments else 8008)
-    sys.stdout.write(f"model {MODEL_NAME} at {server.url}\n")
-    sys.stdout.flush()
     ended = threading.Event()
+    server = start_local_llm(int(arguments[0]) if arguments else 8008)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
+    sys.stdout.write(f"model {MODEL_NAME} at {server.url}\n")
+    sys.stdout.flush()
     ended.wait()
     server.stop()
 
