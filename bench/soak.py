@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -16,7 +17,7 @@ from hooks import PreExecutionHook
 from hooks.queue import QueueClient, QueueFault
 from worker.operations.registry import FORGET, PUT, RECALL, SESSION_EVENT
 
-from .callers import ANSWERED
+from .callers import Tally
 from .corpus import TENANT, messages
 from .measure import Check, LineChart, Result, Series, Table, percentile
 from .options import Options
@@ -94,18 +95,20 @@ class _Load:
         self._numbers = count(1)
         self._stored: list[str] = []
         self._random = random.Random(11)
-        self.calls = self.lost = 0
+        self.ends: Counter[str] = Counter()
+        self.lost = self.failed = 0
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
     async def during(self, seconds: float, rate: float) -> list[float]:
         """Send requests at random times; return the milliseconds of each answered turn since it was due."""
-        start, spent = time.perf_counter(), list[float]()
-        times = list(self._times(seconds, rate))
-        await asyncio.gather(*(self._send(start + at, spent) for at in times))
+        start, tally = time.perf_counter(), Tally()
+        await asyncio.gather(*(self._send(start + at, tally) for at in self._times(seconds, rate)))
         await asyncio.sleep(max(0.0, start + seconds - time.perf_counter()))
-        return spent
+        self.ends += tally.ends
+        self.lost += tally.lost
+        return tally.spent
 
     def _times(self, seconds: float, rate: float) -> Iterator[float]:
         at = self._random.expovariate(rate)
@@ -113,21 +116,17 @@ class _Load:
             yield at
             at += self._random.expovariate(rate)
 
-    async def _send(self, due: float, spent: list[float]) -> None:
+    async def _send(self, due: float, tally: Tally) -> None:
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         number = next(self._numbers)
         session = f"soak {number % SESSIONS}"
         fields = {"agent_id": f"agent {number % 5}", "scope": {"tenant": TENANT}, "deadline_ms": DEADLINE_MS}
         result = await self._hook({"session_id": session, "message": next(self._texts), **fields})
-        self.calls += 1
-        if result.outcome in ANSWERED:
-            spent.append((time.perf_counter() - due) * 1000)
-        else:
-            self.lost += 1
+        tally.add(result, (time.perf_counter() - due) * 1000)
         try:
             await self._besides(number, session)
         except QueueFault:
-            self.lost += 1
+            self.failed += 1
 
     async def _besides(self, number: int, session: str) -> None:
         if number // SESSIONS % TURNS == TURNS - 1:
@@ -190,8 +189,13 @@ def _result(samples: Samples, load: _Load, memories: int, seconds: float, rate: 
             f"is made at every {RECALL_EVERY}th. Receipts and ledgers are kept for {KEPT_S} s. Latency counts from "
             "when a call was due. The first third fills caches."
         ),
-        checks=(Check(name="calls without an answer", measured=load.lost, limit=0, unit=f"of {load.calls}"), *growth),
+        checks=(
+            Check(name="turns without an answer", measured=load.lost, limit=0, unit=f"of {load.ends.total()}"),
+            Check(name="failed writes, searches and events", measured=load.failed, limit=0, unit=""),
+            *growth,
+        ),
         series=tuple(Series.of(name, found, unit) for name, (found, unit, _) in kinds.items()),
+        notes=("Turns ended: " + ", ".join(f"{number} {end}" for end, number in load.ends.most_common()) + ".",),
         tables=(Table(title="Medians", heads=("", "unit", "first third", "middle third", "last third"), rows=rows),),
         lines=(
             LineChart(name="memory", title="Memory", series=("resident memory", "memory of its own"), every_s=seconds),
