@@ -1,5 +1,7 @@
 """Spans around calls of models, with the attributes of OpenTelemetry's conventions for generative AI, and no text."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -8,7 +10,7 @@ from worker.domain.errors import ModelError
 from worker.domain.model_calls import ChatReply, ChatRequest, DecisionReply, DecisionRequest, ModelUsage
 from worker.domain.model_profile import ModelAbilities
 from worker.ports.models import ChatModel, DecisionModel
-from worker.ports.tracing import NO_TRACER, Attribute, Span, SpanKind, Tracer
+from worker.ports.tracing import NO_TRACER, Attribute, Attributes, Span, SpanKind, Tracer
 from worker.triage.model_pool import AnyModel
 
 CHAT = "chat"
@@ -48,6 +50,18 @@ class _Traced(Generic[Model]):
     async def aclose(self) -> None:
         await self._model.aclose()
 
+    @contextmanager
+    def _calling(self, operation: str, asked: Attributes) -> Iterator[Span]:
+        """Return the context of a call's span."""
+        about = {**self._about, "gen_ai.operation.name": operation, **asked}
+        name = f"{operation} {self._about['gen_ai.request.model']}"
+        with self._tracer.span(name, SpanKind.CLIENT, attributes=about) as span:
+            try:
+                yield span
+            except ModelError as error:
+                span.fail(error.reason.value)
+                raise
+
 
 class TracedChatModel(_Traced[ChatModel], ChatModel):
     """A chat model whose calls are spans."""
@@ -58,18 +72,12 @@ class TracedChatModel(_Traced[ChatModel], ChatModel):
 
     async def complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
         asked: dict[str, Attribute] = {
-            "gen_ai.operation.name": CHAT,
             "gen_ai.request.max_tokens": request.max_tokens,
             "gen_ai.request.temperature": request.temperature,
             "gen_ai.output.type": "json" if request.schema else "text",
         }
-        name = f"{CHAT} {self._about['gen_ai.request.model']}"
-        with self._tracer.span(name, SpanKind.CLIENT, attributes=self._about | asked) as span:
-            try:
-                reply = await self._model.complete(request, deadline)
-            except ModelError as error:
-                span.fail(error.reason.value)
-                raise
+        with self._calling(CHAT, asked) as span:
+            reply = await self._model.complete(request, deadline)
             if reply.finish_reason:
                 span.note({"gen_ai.response.finish_reasons": (reply.finish_reason,)})
             _note_usage(span, reply.usage)
@@ -80,14 +88,8 @@ class TracedDecisionModel(_Traced[DecisionModel], DecisionModel):
     """A decision model whose calls are spans."""
 
     async def decide(self, request: DecisionRequest, deadline: Deadline) -> DecisionReply:
-        asked: dict[str, Attribute] = {"gen_ai.operation.name": DECIDE}
-        name = f"{DECIDE} {self._about['gen_ai.request.model']}"
-        with self._tracer.span(name, SpanKind.CLIENT, attributes=self._about | asked) as span:
-            try:
-                reply = await self._model.decide(request, deadline)
-            except ModelError as error:
-                span.fail(error.reason.value)
-                raise
+        with self._calling(DECIDE, {}) as span:
+            reply = await self._model.decide(request, deadline)
             _note_usage(span, reply.usage)
             return reply
 
