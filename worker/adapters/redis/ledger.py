@@ -131,7 +131,7 @@ if redis.call('HEXISTS', key, 'r:' .. ARGV[1]) == 0 then
       end
     end
     if seen < 0 then
-      for memory_id in pairs(cjson.decode(ARGV[7])) do
+      for memory_id in pairs(wanted) do
         local entry = redis.call('HGET', key, 'm:' .. memory_id)
         if entry then take(memory_id, cjson.decode(entry)) end
       end
