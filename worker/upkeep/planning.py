@@ -161,11 +161,10 @@ class UpkeepPlanner:
     ) -> list[UpkeepStep]:
         """Read the memories of these groups at once, and return what to merge in each."""
         places = [place for group in groups for place in group]
-        by_id: dict[str, Memory] = {}
+        present: dict[int, Memory] = {}
         for start in range(0, len(places), MOST_GROUP):
-            ids = [scan.ids[place] for place in places[start : start + MOST_GROUP]]
-            by_id |= {one.id: one for one in await self._read(run, ids)}
-        found = await self._in_thread(partial(_merged, scan, groups, by_id, threshold))
+            present |= await self._present(run, scan, places[start : start + MOST_GROUP])
+        found = await self._in_thread(partial(_merged, scan, groups, present, threshold))
         return [step for kept, others in found for step in self._merge(kept, others)]
 
     def _merge(self, kept: Memory, others: Sequence[Memory]) -> Iterator[UpkeepStep]:
@@ -194,10 +193,11 @@ class UpkeepPlanner:
         known = {(one.change.memory.id, one.change.target) for one in waiting if one.change.known}
         room = min(MOST_PROPOSED - len(known), MOST_PROPOSALS - len(waiting))
         steps: list[UpkeepStep] = []
-        for ids in scan.same_words[:MOST_READ]:
+        for places in scan.same_words[:MOST_READ]:
             if len(steps) >= room:
                 break
-            for newer, older in _changed_values(await self._read(run, ids)):
+            present = await self._present(run, scan, places)
+            for newer, older in _changed_values(list(present.values())):
                 if (newer.id, older.id) not in known and not self._is_refused(newer.id, older.id):
                     digests = {one.id: digest_of(one) for one in (newer, older)}
                     step = UpkeepStep(kind=StepKind.PROPOSE, memory=newer.id, others=(older.id,), digests=digests)
@@ -212,6 +212,12 @@ class UpkeepPlanner:
         stored = {one.id for one in await self._parts.store().tenant(tenant).get([key for key, _ in first])}
         found = (UnusedMemory(id=key, injected=injected) for key, injected in first if key in stored)
         return tuple(islice(found, MOST_UNUSED))
+
+    async def _present(self, run: UpkeepRun, scan: Scan, places: Sequence[int]) -> dict[int, Memory]:
+        """Return the memories of these places, without those that got another text or owner since the scan."""
+        by_id = {scan.ids[place]: place for place in places}
+        found = {by_id[one.id]: one for one in await self._read(run, list(by_id))}
+        return {place: one for place, one in found.items() if scan.is_as_read(place, one)}
 
     async def _read(self, run: UpkeepRun, ids: Sequence[str]) -> list[Memory]:
         """Return the memories that are still valid or have only expired."""
@@ -247,15 +253,15 @@ class _Compared:
 
 
 def _merged(
-    scan: Scan, groups: Iterable[list[int]], by_id: Mapping[str, Memory], threshold: float | None
+    scan: Scan, groups: Iterable[list[int]], memories: Mapping[int, Memory], threshold: float | None
 ) -> list[tuple[Memory, list[Memory]]]:
     """Return what to keep of each group, with its duplicates; of a large group, part by part."""
     found: list[tuple[Memory, list[Memory]]] = []
     for group in groups:
-        present = [place for place in group if scan.ids[place] in by_id]
+        present = [place for place in group if place in memories]
         for start in range(0, len(present), MOST_GROUP):
             some = present[start : start + MOST_GROUP]
-            found += merges_of([by_id[scan.ids[place]] for place in some], scan.rows(some), threshold)
+            found += merges_of([memories[place] for place in some], scan.rows(some), threshold)
     return found
 
 

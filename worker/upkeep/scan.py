@@ -40,6 +40,7 @@ class Scan:
         self._now = now
         self._vectors = vectors
         self._rows: list[bytes | None] = []
+        self._states: list[bytes] = []
         self._same_words: dict[bytes, list[int]] = {}
 
     def add(self, entries: Iterable[Listed]) -> None:
@@ -58,16 +59,20 @@ class Scan:
         self.ids.append(memory.id)
         self.heads.append(memory.content[:MOST_HEAD])
         self._rows.append(packed([dense]) if dense is not None and self._vectors else None)
+        self._states.append(_state(memory))
         self.blocks.setdefault(_block(memory), []).append(place)
         wording = wording_of(memory)
         if wording is not None:
             self._same_words.setdefault(_digest(_owners(memory), wording), []).append(place)
 
     @property
-    def same_words(self) -> list[list[str]]:
-        """Return ids of memories that may give different values of one thing."""
-        groups = self._same_words.values()
-        return [[self.ids[place] for place in group] for group in groups if 1 < len(group) <= MOST_VALUES]
+    def same_words(self) -> list[list[int]]:
+        """Return places of memories that may give different values of one thing."""
+        return [group for group in self._same_words.values() if 1 < len(group) <= MOST_VALUES]
+
+    def is_as_read(self, place: int, memory: Memory) -> bool:
+        """Return whether the memory of this place still says the same for the same owners, and holds as long."""
+        return self._states[place] == _state(memory)
 
     def rows(self, places: list[int]) -> PackedRows:
         """Return the packed vectors of these memories, zeros where there is none."""
@@ -79,8 +84,16 @@ class Scan:
 
 def _block(memory: Memory) -> bytes:
     found = marks(memory.content)
-    times = f"{memory.occurred_at} {memory.valid_until}"
-    return _digest(_owners(memory), *sorted(found.figures), str(found.negated), times)
+    return _digest(_owners(memory), *sorted(found.figures), str(found.negated), _times(memory))
+
+
+def _state(memory: Memory) -> bytes:
+    replaced = f"{memory.superseded_by} {memory.superseded_at}"
+    return _digest(_owners(memory), memory.content, _times(memory), replaced)
+
+
+def _times(memory: Memory) -> str:
+    return f"{memory.occurred_at} {memory.valid_until}"
 
 
 def _owners(memory: Memory) -> str:

@@ -19,7 +19,7 @@ from worker.adapters.redis.usage import RedisUsage
 from worker.bootstrap import upkeep as upkeep_making
 from worker.bootstrap.core import open_core
 from worker.domain.errors import MemoryRejected, NotFound, OperationError, QueueError
-from worker.domain.upkeep import UpkeepMode
+from worker.domain.upkeep import UpkeepMode, UpkeepRun
 from worker.operations.background_upkeep import BackgroundUpkeep
 from worker.operations.client import OperationClient
 from worker.operations.local_client import LocalOperationClient
@@ -39,6 +39,8 @@ from worker.operations.registry import (
 from worker.settings.injection import load_settings
 from worker.store.memories import MemoryService
 from worker.upkeep import runs as upkeep_runs
+from worker.upkeep.planning import UpkeepPlanner
+from worker.upkeep.scan import Scan
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 
@@ -182,6 +184,25 @@ async def test_what_others_change_meanwhile_is_left(client: OperationClient, mon
     after = await stored(client)
     assert after["old"]["content"] == "My sister Mia moved to Oslo"
     assert [after[key].get("superseded_by") for key in ("old", "new")] == [None, None]
+
+
+async def test_a_memory_that_gets_another_owner_after_it_was_read_is_left(
+    client: OperationClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    four = {"id": "four", "content": "The nightly backup runs at 4", "created_at": OLD}
+    five = {"id": "five", "content": "The nightly backup runs at 5", "created_at": NEW}
+    await put(client, SISTER, AGAIN, four, five)
+    scan = UpkeepPlanner._scan
+
+    async def moved_after(self: UpkeepPlanner, run: UpkeepRun, **more: Any) -> Scan:
+        read = await scan(self, run, **more)
+        for key in ("old", "four"):
+            await client.call(UPDATE, {"id": key, "changes": {"scope": {"user": "hana"}}})
+        return read
+
+    monkeypatch.setattr(UpkeepPlanner, "_scan", moved_after)
+    assert found(await ran(client, apply=True)) == []
+    assert (await stored(client))["new"].get("source") is None
 
 
 async def test_a_run_that_was_interrupted_goes_on_and_repeats_nothing(
