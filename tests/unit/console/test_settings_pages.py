@@ -10,18 +10,19 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
+from hooks.contract import Reason
 from tests.support.console import ACME_TOKEN, READING_TOKEN, TOKEN, browsing, sign_in, token_in
 from tests.support.http import Recorder
 from tests.unit.settings.test_live_settings import Shelf
 from worker.console.setting_fields import FIELDS, sections, text_of, value_of
 from worker.domain.deadline import Deadline
-from worker.domain.errors import MeeseeksError, SettingsConflict
+from worker.domain.errors import MeeseeksError, QueueError, SettingsConflict
 from worker.domain.operation import AnyHandler
 from worker.operations.results import SettingsResult
 from worker.operations.settings import SettingsOperations
 from worker.settings.injection import InjectionConfig, Settings
 from worker.settings.live import LiveSettings
-from worker.settings.saved import Author
+from worker.settings.saved import Author, SavedSettings
 from worker.settings.service import ServiceSettings
 
 
@@ -79,6 +80,22 @@ async def test_a_form_sent_unchanged_saves_nothing(client: httpx.AsyncClient, li
     page = (await client.get("/settings")).text
     assert (await send(client, "/settings", page)).status_code == 303
     assert not live.view()["memory_injection_overridden"]
+
+
+async def test_settings_in_force_are_shown_while_redis_does_not_answer() -> None:
+    shelf = Shelf()
+    live = LiveSettings(Settings(), shelf)
+    await live.patch(None, {"max_total": 7})
+    shelf.read = unavailable  # type: ignore[method-assign]
+    async with browsing(Recorder(operations_of(live))) as client:
+        page = await client.get("/settings")
+        assert page.status_code == 200
+        assert 'name="max_total" value="7"' in page.text
+        assert (await client.get("/settings/history")).status_code == 503, "an empty list would not be true"
+
+
+async def unavailable(known: int) -> SavedSettings | None:
+    raise QueueError(Reason.QUEUE_UNAVAILABLE, "Redis does not answer")
 
 
 async def test_a_value_is_saved_for_one_agent_and_reverted(client: httpx.AsyncClient, live: LiveSettings) -> None:

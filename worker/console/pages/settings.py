@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel
@@ -26,7 +27,7 @@ from worker.console.setting_fields import (
 )
 from worker.console.visits import JSON, Visit
 from worker.console.words import in_address
-from worker.domain.errors import MeeseeksError
+from worker.domain.errors import MeeseeksError, QueueError
 from worker.operations.job import reason_of
 from worker.operations.registry import SETTINGS_GET, SETTINGS_HISTORY, SETTINGS_PATCH
 from worker.operations.results import SettingsResult
@@ -201,9 +202,11 @@ def _held(form: FormData, name: str, key: str) -> str:
 
 
 async def _last(visit: Visit, agent: str | None) -> ChangeRow | None:
-    """Return the newest change of what the page shows."""
-    found = await visit.ask_service(SETTINGS_HISTORY, {"agent_id": agent, "shared": agent is None, "limit": 1})
-    return change_row(found.changes[0]) if found.changes else None
+    """Return the newest change of what the page shows, if it can be read: the settings are shown in any case."""
+    with suppress(QueueError):
+        found = await visit.ask_service(SETTINGS_HISTORY, {"agent_id": agent, "shared": agent is None, "limit": 1})
+        return change_row(found.changes[0]) if found.changes else None
+    return None
 
 
 async def _shown(
