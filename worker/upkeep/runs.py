@@ -31,7 +31,7 @@ LEASE_S = 60.0
 NOTE_S = 1.0
 """Seconds between notes of the progress, which renew the lease."""
 
-ENDED = "the service ended before the run did; start it again"
+ENDED = "the service ended before the run did"
 BUSY = "another run of upkeep goes on; `meeseeks upkeep --last` shows it"
 
 log = structlog.get_logger()

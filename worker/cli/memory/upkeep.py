@@ -67,7 +67,7 @@ async def _run(settings: Settings, payload: Mapping[str, Any]) -> dict[str, Any]
                 report = await client.call(UPKEEP_SHOW, asked, budget=BUDGET_S)
                 run = report["run"]
                 if run["state"] == "failed":
-                    raise StoreError(f"upkeep failed: {run['error']}; run the command again to go on")
+                    raise StoreError(ending(run))
                 if run["state"] != "running":
                     return report
                 progress.update(task, description=run["phase"], completed=run["done"], total=run["total"] or None)
@@ -76,13 +76,13 @@ async def _run(settings: Settings, payload: Mapping[str, Any]) -> dict[str, Any]
 
 def _show(report: Mapping[str, Any]) -> None:
     run, texts = report["run"], report["texts"]
-    rows = [_row(step, texts) for step in run["steps"]]
+    rows = [_row(step, texts) for step in run["steps"]] if run["state"] != "running" else []
     if rows:
         show(table(None, ["", "id", "memory", "", "other"], rows, whole=2))
     if run["unused"]:
         unused = [[one["injected"], one["id"], texts.get(one["id"], "")] for one in run["unused"]]
         show(table("given often, never used", ["given", "id", "memory"], unused, whole=2))
-    say(_ending(run))
+    say(ending(run))
 
 
 def _row(step: Mapping[str, Any], texts: Mapping[str, str]) -> list[str]:
@@ -93,7 +93,13 @@ def _row(step: Mapping[str, Any], texts: Mapping[str, str]) -> list[str]:
     return [became, step["memory"], texts.get(step["memory"], ""), DOES[kind], others]
 
 
-def _ending(run: Mapping[str, Any]) -> str:
+def ending(run: Mapping[str, Any]) -> str:
+    """Return in a line what came of a run, and what to do next."""
+    if run["state"] == "running":
+        return f"still running: {run['phase']}" + (f", {run['done']} of {run['total']}" if run["total"] else "")
+    if run["state"] == "failed":
+        back = f", or undo with: meeseeks upkeep --undo {run['id']}" if run["apply"] and run["steps"] else ""
+        return f"upkeep failed: {run['error']}; run the command again to go on{back}"
     read = f"{counted(run['memories'], 'memory', 'memories')} read in {run['seconds']:.1f} s"
     left = f"; {run['left']} more are left for the next run" if run["left"] else ""
     if not run["steps"]:
