@@ -50,9 +50,7 @@ class CaptureReview:
         """
         proposal = await self._waiting(tenant, proposal_id)
         if proposal.change.known:
-            newer, replaced = await replace(self._parts.memories, tenant, proposal.change, text)
-            await self._decided(proposal, CapturedChange(change=proposal.change, stored=replaced, id=newer))
-            return newer, replaced
+            return await self._replace(proposal, text)
         change = proposal.change if text is None else _edited(proposal.change, text)
         (others,) = await self._parts.nearby.near(proposal.source, [change.memory.content], self._parts.clock())
         rest = [near for near in others if near.memory.id != change.target]
@@ -63,8 +61,18 @@ class CaptureReview:
         became = CapturedChange(change=change, stored=stored, id=memory_id)
         if not await self._decided(proposal, became) and stored is Stored.CREATED:
             await self._take_back(tenant, (became,))
-            raise NotFound(f"proposal {proposal_id} was decided on, or its capture undone, at the same time")
+            raise _decided_already(proposal)
         return memory_id, stored
+
+    async def _replace(self, proposal: Proposal, text: str | None) -> tuple[str, Stored]:
+        """Let a stored memory supersede another; take that back if it was rejected or undone meanwhile."""
+        tenant = proposal.source.tenant
+        newer, stored = await replace(self._parts.memories, tenant, proposal.change, text)
+        became = CapturedChange(change=proposal.change, stored=stored, id=newer)
+        if not await self._decided(proposal, became) and await self._is_refused(tenant, proposal.change):
+            await self._take_back(tenant, (became,))
+            raise _decided_already(proposal)
+        return newer, stored
 
     async def reject(self, tenant: str, proposal_id: str) -> None:
         """Remove a proposal for good: the same is not proposed again. Raise `NotFound`."""
@@ -82,8 +90,8 @@ class CaptureReview:
             if receipt.state is CaptureState.UNDONE:
                 return receipt
             changes = receipt.changes
-            await self._parts.captures.take(tenant, [one.id for one in changes if one.stored is Stored.PROPOSED])
             await self._refuse(tenant, [one.change for one in changes if one.stored is not Stored.UNCHANGED])
+            await self._parts.captures.take(tenant, [one.id for one in changes if one.stored is Stored.PROPOSED])
             await self._take_back(tenant, changes)
             final = await self._parts.captures.revise(tenant, capture_id, partial(_undone, receipt))
             if final.state is CaptureState.UNDONE:
@@ -120,6 +128,11 @@ class CaptureReview:
         salt = await self._parts.captures.salt()
         await self._parts.captures.refuse(tenant, [_refusal(change, salt) for change in changes])
 
+    async def _is_refused(self, tenant: str, change: Change) -> bool:
+        """Return whether somebody rejected or undid this change, which is noted before its proposal goes."""
+        refusal = _refusal(change, await self._parts.captures.salt())
+        return refusal in await self._parts.captures.refusals(tenant)
+
     async def _reopen(self, tenant: str, memory_id: str, replaced_by: str) -> None:
         """Make a memory current again, unless another one than `replaced_by` has replaced it."""
         for present in await self._parts.memories.get(tenant, [memory_id]):
@@ -133,12 +146,17 @@ class CaptureReview:
 
         Return whether nobody else decided on it meanwhile.
         """
-        first = await self._parts.captures.take(proposal.source.tenant, [proposal.id])
+        if not await self._parts.captures.take(proposal.source.tenant, [proposal.id]):
+            return False
         with suppress(NotFound):
             noted = partial(_noted, proposal.id, became)
             receipt = await self._parts.captures.revise(proposal.source.tenant, proposal.capture, noted)
-            return first > 0 and receipt.state is not CaptureState.UNDONE
-        return first > 0
+            return receipt.state is not CaptureState.UNDONE
+        return True
+
+
+def _decided_already(proposal: Proposal) -> NotFound:
+    return NotFound(f"proposal {proposal.id} was decided on, or its capture undone, at the same time")
 
 
 def _noted(proposal_id: str, became: CapturedChange, receipt: CaptureReceipt) -> CaptureReceipt:

@@ -24,6 +24,7 @@ from worker.operations.background_upkeep import BackgroundUpkeep
 from worker.operations.client import OperationClient
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import (
+    CAPTURE_SHOW,
     EXPORT,
     PROPOSAL_ACCEPT,
     PROPOSAL_REJECT,
@@ -117,6 +118,15 @@ async def stored(client: OperationClient, tenant: str = "default") -> dict[str, 
 
 def found(run: dict[str, Any]) -> list[tuple[str, str, list[str]]]:
     return [(step["kind"], step["memory"], step["others"]) for step in run["steps"]]
+
+
+async def proposed(client: OperationClient) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a run and its proposal that the memory m5 replaces m4."""
+    for number, at in ((4, OLD), (5, NEW)):
+        await put(client, {"id": f"m{number}", "content": f"The backup runs at {number}", "created_at": at})
+    run = await ran(client, apply=True)
+    (waiting,) = (await client.call(PROPOSALS, {}))["proposals"]
+    return run, waiting
 
 
 @pytest.mark.parametrize("engine", ["embedded", "server"])
@@ -281,6 +291,36 @@ async def test_a_changed_value_is_proposed_and_decided_on(client: OperationClien
     assert found(await ran(client, apply=True)) == []
 
 
+@pytest.mark.parametrize("other", ["reject", "undo"])
+async def test_a_value_accepted_while_it_is_rejected_or_undone_does_not_replace(
+    client: OperationClient, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    run, waiting = await proposed(client)
+    relate = MemoryService.relate
+
+    async def decided_meanwhile(self: MemoryService, *given: str) -> Any:
+        done = await relate(self, *given)
+        operation, key = (PROPOSAL_REJECT, waiting["id"]) if other == "reject" else (UPKEEP_UNDO, run["id"])
+        await client.call(operation, {"id": key})
+        return done
+
+    monkeypatch.setattr(MemoryService, "relate", decided_meanwhile)
+    with pytest.raises(NotFound, match="decided on"):
+        await client.call(PROPOSAL_ACCEPT, {"id": waiting["id"]})
+    after = await stored(client)
+    assert (after["m4"].get("superseded_by"), after["m5"].get("relations", [])) == (None, [])
+    (change,) = (await client.call(CAPTURE_SHOW, {"id": run["id"]}))["changes"]
+    assert change["stored"] == ("rejected" if other == "reject" else "undone")
+
+
+async def test_two_who_accept_a_value_at_the_same_time_agree(client: OperationClient) -> None:
+    _, waiting = await proposed(client)
+    both = (client.call(PROPOSAL_ACCEPT, {"id": waiting["id"]}) for _ in range(2))
+    done = await asyncio.gather(*both, return_exceptions=True)
+    assert {"id": "m5", "stored": "replaced"} in done
+    assert (await stored(client))["m4"]["superseded_by"] == "m5"
+
+
 async def test_every_proposal_of_a_long_run_waits(client: OperationClient) -> None:
     for number in range(15):
         await put(client, *({"id": f"{kind}{number}", "content": f"Barge {number} was sold"} for kind in "ab"))
@@ -294,10 +334,7 @@ async def test_every_proposal_of_a_long_run_waits(client: OperationClient) -> No
 
 
 async def test_a_rejected_change_of_value_is_not_proposed_again_and_both_stay(client: OperationClient) -> None:
-    for number, at in ((4, OLD), (5, NEW)):
-        await put(client, {"id": f"m{number}", "content": f"The backup runs at {number}", "created_at": at})
-    await ran(client, apply=True)
-    (waiting,) = (await client.call(PROPOSALS, {}))["proposals"]
+    _, waiting = await proposed(client)
     await client.call(UPDATE, {"id": "m5", "changes": {"content": "The backup runs at 6"}})
     with pytest.raises(MemoryRejected, match="changed meanwhile"):
         await client.call(PROPOSAL_ACCEPT, {"id": waiting["id"]})
