@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from .entries import REST_SKIPPED, Rejected
+from .meaning import LIMITS
 from .text import TextLine
 
 CLOSINGS = {"---": ("---", "..."), "+++": ("+++",)}
@@ -20,8 +21,8 @@ MAX_DEPTH = 6
 MAX_VALUES = 500
 
 _WHOSE = re.compile(
-    r"^\s*(?:user|agent|project|owner|scope|visibility|private|access|valid_?until|expir\w*|run_id|session|thread"
-    r"|conversation|channel|room|group_id|team_id)\w*\s*[:=]",
+    r"^\s*[\"']?(?:(?:user|agent|app_?id|project|owner|scope|visibility|private|access|valid_?(?:until|to)|invalid_?at|expir"
+    rf"|session|thread|conversation|channel|room)\w*|{'|'.join(LIMITS).replace('_', '[_ -]?')})[\"']?\s*[:=]",
     re.IGNORECASE | re.MULTILINE,
 )
 """Keys that say who may see the notes, or until when they hold."""

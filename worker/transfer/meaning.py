@@ -36,7 +36,10 @@ _PAST = frozenset(
 )
 _EMPTY = ("", "none", "null", "no", "0", "[]", "{}")
 
-KEYS = frozenset((*_CONVERSATION, *_GROUP, *_VISIBILITY, *_BEGINS, *_LASTS, *_STATES, *_GONE, *_HOLDS))
+LIMITS = (*_CONVERSATION, *_GROUP, *_VISIBILITY, *_BEGINS, *_LASTS)
+"""Names that limit who may see a memory, or when it holds."""
+
+KEYS = frozenset((*LIMITS, *_STATES, *_GONE, *_HOLDS))
 """Names that these rules read."""
 
 

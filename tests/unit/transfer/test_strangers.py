@@ -397,3 +397,25 @@ def test_plain_texts_and_rules_of_editors_are_read(tmp_path: Path) -> None:
 def test_filler_text_is_left_out(tmp_path: Path) -> None:
     entries = read(tmp_path / "a.json", [{"text": "Lorem ipsum dolor"}])
     assert told(entries) == [(LeftOut, 1, "filler text")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("confidential: true", "shared_with: hana", "isPrivate: true", "sharing: team", "ttl: 60", "valid_from: 2041"),
+        *('"owner": hana', "chat-id: 7", "is_public: false"),
+    ],
+)
+@pytest.mark.parametrize(("fence", "broken"), [("---", "broken: ["), ("+++", "broken = [")])
+def test_notes_whose_front_matter_is_broken_are_not_shown_to_more_people(
+    tmp_path: Path, fence: str, broken: str, line: str
+) -> None:
+    written = line if fence == "---" else line.replace(":", " =", 1)
+    entries = read(tmp_path / "notes.md", f"{fence}\n{written}\n{broken}\n{fence}\n\n- The quay opens at six.\n")
+    assert taken(entries) == []
+    assert "may say who can see these notes" in told(entries)[0][2]
+
+
+def test_other_front_matter_that_is_broken_costs_no_note(tmp_path: Path) -> None:
+    entries = read(tmp_path / "notes.md", "---\ntitle: Quay\nstatus: [\n---\n\n- The quay opens at six.\n")
+    assert [memory.content for memory in taken(entries)] == ["The quay opens at six."]
