@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from worker.adapters.redis.capture_texts import RedisCaptureTexts
 from worker.adapters.redis.captures import PROPOSALS_PREFIX, RECEIPT_PREFIX, RedisCaptures
 from worker.bootstrap.core import open_core
 from worker.capture.replacing import propose_replacing
+from worker.domain.capture import CaptureReceipt
 from worker.operations.client import OperationClient
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import CAPTURE, CAPTURE_SHOW, CAPTURES, FORGET, PROPOSALS, PUT, UNDO
@@ -84,6 +86,31 @@ async def test_other_tenants_and_what_was_captured_later_keep_their_texts(client
     finally:
         await redis.aclose()
     assert NAME not in kept(valkey)
+
+
+async def test_a_capture_that_is_changed_while_texts_are_erased_has_none_left(
+    client: OperationClient, valkey: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = await captured(client, "s1", *SAID)
+    redis, now, (capture,) = connect(valkey), datetime.now(UTC), done["captures"]
+    replace, first = redis.eval, True
+
+    async def changed_before(*given: Any) -> Any:
+        nonlocal first
+        if first:
+            first = False
+            later = partial(CaptureReceipt.model_copy, update={"calls": 2})
+            await RedisCaptures(redis, 60).revise("default", capture, later)
+        return await replace(*given)
+
+    monkeypatch.setattr(redis, "eval", changed_before)
+    try:
+        gone = dict.fromkeys([change["id"] for change in done["changes"]], now)
+        assert await RedisCaptureTexts(redis).erase("default", gone) == 1
+    finally:
+        await redis.aclose()
+    assert NAME not in kept(valkey)
+    assert (await client.call(CAPTURE_SHOW, {"id": capture}))["calls"] == 2
 
 
 @pytest.mark.parametrize("gone", ["old", "new"])

@@ -1,6 +1,6 @@
 """Erase the texts of deleted memories from captures in Redis, whose keys `worker.adapters.redis.captures` explains."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +15,9 @@ from .captures import PROPOSALS_PREFIX, RECEIPT_PREFIX
 from .faults import redis_errors
 
 SCANNED = 1_000
+TOGETHER = 50
+"""Captures to read at a time."""
+
 TIMEOUT_S = 2.0
 
 REPLACE = """
@@ -37,8 +40,9 @@ class RedisCaptureTexts:
         while True:
             async with redis_errors(TIMEOUT_S):
                 cursor, keys = await self._redis.scan(cursor, match=pattern, count=SCANNED)
-                for key in keys:
-                    erased += await self._erase(key, gone)
+            for start in range(0, len(keys), TOGETHER):
+                async with redis_errors(TIMEOUT_S):
+                    erased += await self._erase(keys[start : start + TOGETHER], gone)
             if cursor == 0:
                 return erased
 
@@ -49,10 +53,15 @@ class RedisCaptureTexts:
             ended = [one.id for one in waiting if quoted(one) & gone.keys()]
             return int(await self._redis.hdel(key, *ended)) if ended else 0
 
-    async def _erase(self, key: bytes, gone: Mapping[str, datetime]) -> int:
-        stored = await self._redis.get(key)
-        without = _erased(stored, gone) if stored is not None else None
-        return int(without is not None and await self._redis.eval(REPLACE, 1, key, stored, without))
+    async def _erase(self, keys: Sequence[bytes], gone: Mapping[str, datetime]) -> int:
+        """Erase texts from some captures; read those again that were changed meanwhile. Return how many changed."""
+        erased = 0
+        while keys:
+            stored = zip(keys, await self._redis.mget(keys), strict=True)
+            writes = {key: (raw, new) for key, raw in stored if raw is not None and (new := _erased(raw, gone))}
+            keys = [key for key, write in writes.items() if not await self._redis.eval(REPLACE, 1, key, *write)]
+            erased += len(writes) - len(keys)
+        return erased
 
 
 def _erased(stored: bytes, gone: Mapping[str, datetime]) -> str | None:
