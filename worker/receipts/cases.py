@@ -17,10 +17,14 @@ from worker.domain.memory import CandidateVerdict, Memory
 from worker.domain.receipt import ConsideredMemory, Receipt
 from worker.domain.visibility import as_everybodys
 from worker.settings.atomic_file import locked, write_atomically
+from worker.text.file_names import file_name_of
 from worker.text.masking import mask_secrets
 from worker.transfer.fields import to_fields
 
 from .case_models import LabelledCase, Labels, Line
+
+LONGEST_QUOTED = 230
+"""Most characters of a quoted tenant in the name of a file, which file systems limit to 255 with all that is added."""
 
 
 def candidates(receipt: Receipt) -> tuple[ConsideredMemory, ...]:
@@ -158,7 +162,8 @@ def _written(entry: Line) -> str:
 
 def case_file(folder: Path, tenant: str) -> Path:
     """Return the file of a tenant's cases in the service's folder of cases."""
-    return folder / f"{quote(tenant, safe='')}.jsonl"
+    quoted = quote(tenant, safe="")
+    return folder / f"{quoted if len(quoted) <= LONGEST_QUOTED else file_name_of(tenant)}.jsonl"
 
 
 def add_to_file(path: Path, case: LabelledCase) -> None:

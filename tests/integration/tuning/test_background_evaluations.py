@@ -112,3 +112,20 @@ async def test_sets_of_cases_are_listed_and_wrong_orders_refused(
         with pytest.raises(OperationError, match=words):
             await operations.start(EvaluationRequest(tenant=tenant, order=order), Deadline.after(5))
     assert await running.latest("acme") == []
+
+
+@pytest.mark.parametrize("tenant", ["..", "é" * 500])
+async def test_every_name_of_a_tenant_has_a_folder_of_its_own(
+    running: EvaluationProcesses, tmp_path: Path, tenant: str
+) -> None:
+    assert await running.latest(tenant) == []
+    began = await running.start(tenant, SEARCH, tmp_path / "nowhere.jsonl")
+    assert (await ended(running, tenant)).id == began.id
+    assert [path.parent.parent for path in tmp_path.rglob(f"{began.id}.json")] == [tmp_path / FOLDER]
+
+
+def test_every_name_of_a_tenant_has_cases_of_its_own(tmp_path: Path) -> None:
+    files = {case_file(tmp_path, tenant) for tenant in ("..", "é" * 500, "é" * 501, "a/b", "a_b")}
+    for file in files:
+        file.write_bytes(b"")
+    assert len(list(tmp_path.iterdir())) == len(files) == 5

@@ -12,7 +12,6 @@ from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import quote
 from uuid import uuid4
 
 import structlog
@@ -30,6 +29,7 @@ from worker.ports.evaluations import (
     EvaluationState,
 )
 from worker.settings.atomic_file import write_atomically
+from worker.text.file_names import file_name_of
 
 log = structlog.get_logger()
 
@@ -202,7 +202,7 @@ class EvaluationProcesses:
         return kept
 
     def _tenant(self, tenant: str) -> Path:
-        return self._folder / quote(tenant, safe="")
+        return self._folder / file_name_of(tenant)
 
     def _file(self, state: EvaluationState) -> Path:
         return self._tenant(state.tenant) / f"{state.id}.json"

@@ -1,9 +1,7 @@
 """Receipts in files, for commands that run without Redis. Several processes can share a folder."""
 
 import asyncio
-import hashlib
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,11 +14,10 @@ from worker.domain.errors import BadCursor, NotFound
 from worker.domain.receipt import Receipt, ReceiptPage, TurnOf, erased_json, turn_of
 from worker.domain.receipt_summary import SummaryPage, summary_of
 from worker.settings.atomic_file import write_atomically
+from worker.text.file_names import file_name_of
 
 KEPT = 200
 """Maximum receipts per tenant; the oldest are deleted."""
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class FileReceipts:
@@ -80,7 +77,7 @@ class FileReceipts:
         return changed
 
     def _path(self, tenant: str, receipt_id: str) -> Path:
-        return self._folder / _name(tenant) / f"{_name(receipt_id)}.json"
+        return self._folder / file_name_of(tenant) / f"{file_name_of(receipt_id)}.json"
 
     def _write(self, receipt: Receipt) -> None:
         path = self._path(receipt.request.scope.tenant, receipt.id)
@@ -99,13 +96,6 @@ class FileReceipts:
         too_many = list(ages)[KEPT:]
         too_old = [path for path, age in ages.items() if self._ttl_s is not None and age > self._ttl_s]
         return [*too_many, *too_old]
-
-
-def _name(given: str) -> str:
-    """Return a unique file name for a tenant or an id."""
-    if len(given) <= 128 and not _UNSAFE.search(given):
-        return given
-    return f"{_UNSAFE.sub('_', given)[:64]}.{hashlib.sha256(given.encode()).hexdigest()[:16]}"
 
 
 def _ages(folder: Path) -> dict[Path, float]:
