@@ -15,7 +15,7 @@ from worker.domain.cues import Cue, CueOrigin
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory, MemoryType
 from worker.text.lexicon import fold
-from worker.text.masking import mask_secrets
+from worker.text.masking import holds_secret
 from worker.text.word_lists import FUNCTION_WORDS
 from worker.text.wording import Marks, marks, stem
 from worker.transfer.entries import memory_from
@@ -83,7 +83,7 @@ def _checked(one: RawOperation, reading: Reading, frame: Frame) -> Change | Drop
         or support_fault(one.text, cited, span, target.content if target and one.kind == ChangeKind.UPDATE else "", day)
         or (DropReason.NOT_A_FACT if _is_in_a_story(reading.window, cited, frame) else None)
         or not_a_fact(span, frame.languages)
-        or (DropReason.SECRET if mask_secrets(f"{one.text}\n{span}") != f"{one.text}\n{span}" else None)
+        or (DropReason.SECRET if holds_secret(f"{one.text}\n{span}") else None)
     )
     if reason is not None:
         return drop(reason, one.text)

@@ -11,7 +11,7 @@ from worker.domain.evidence import MOST_SPAN, Evidence
 from worker.domain.kinds import Language
 from worker.domain.memory import MemoryType
 from worker.text.excerpts import shortened
-from worker.text.masking import mask_secrets
+from worker.text.masking import holds_secret, mask_secrets
 from worker.transfer.entries import memory_from
 
 from .dates import named_day
@@ -64,7 +64,7 @@ def drop(reason: DropReason, text: str, of: str | None = None) -> Drop:
 
 
 def _refusal(request: ExplicitRequest, languages: Sequence[Language]) -> DropReason | None:
-    if mask_secrets(request.sentence) != request.sentence:
+    if holds_secret(request.sentence):
         return DropReason.SECRET
     return not_lasting(request.sentence, languages)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from worker.adapters.local.service_managers import ManagedService, ServiceManager, service_managers
 from worker.settings.injection import Settings
 from worker.settings.service import ENV_PREFIX, ServiceSettings
-from worker.text.masking import mask_secrets
+from worker.text.masking import holds_secret
 
 from .common import Common
 from .options import portable_options
@@ -107,7 +107,7 @@ def _variables(settings: Settings) -> Mapping[str, str]:
 def _is_secret(name: str, value: str) -> bool:
     field = ServiceSettings.model_fields.get(name.removeprefix(ENV_PREFIX).lower())
     hidden = name.endswith("_HEADERS") if field is None else not field.repr
-    return hidden or mask_secrets(value) != value
+    return hidden or holds_secret(value)
 
 
 def log_file(settings: Settings) -> Path:

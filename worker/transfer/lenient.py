@@ -14,7 +14,7 @@ from worker.domain.errors import MemoryRejected
 from worker.domain.evidence import Evidence
 from worker.domain.memory import Memory, Relation
 from worker.text.excerpts import shortened
-from worker.text.masking import MASK, mask_secrets
+from worker.text.masking import MASK, holds_secret
 
 from .dates import read_time
 from .entries import BLANK, Fields, Noted, Rejected, Remark, memory_from, split_names
@@ -46,8 +46,7 @@ class _Entry:
     notes: list[str] = field(default_factory=list)
 
     def note(self, key: str, value: Any, what: str = "not kept") -> None:
-        said = f"{key}: {value}"
-        shown = MASK if mask_secrets(said) != said else shortened(str(value), MAX_SHOWN_CHARS)
+        shown = MASK if holds_secret(f"{key}: {value}") else shortened(str(value), MAX_SHOWN_CHARS)
         self.notes.append(f"{key} {shown!r}: {what}")
 
 
