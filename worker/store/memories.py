@@ -195,10 +195,10 @@ class MemoryService:
         writer, as_they_were = self._writer(tenant), {one.memory.id: one.memory for one in deleted}
         report = await writer.save({key: partial(_or_present, memory) for key, memory in as_they_were.items()})
         back = [one for one in deleted if one.memory.id in report.created]
-        if self._erasing is not None:
-            await self._erasing.restored(tenant, list(report.created))
         referring = {reference.id for one in back for reference in one.references}
         await writer.amend(referring, lambda memory: referring_again(memory, back))
+        if self._erasing is not None:  # of all, as a first attempt that failed here has stored them already
+            await self._erasing.restored(tenant, list(as_they_were))
         return await self.get(tenant, list(report.created))
 
     async def show(self, tenant: str, memory_id: str) -> MemoryWithHistory:

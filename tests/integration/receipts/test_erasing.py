@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hooks.contract import Reason
 from hooks.queue import connect
 from tests.support.embedders import HashingEmbedder
 from tests.support.receipts import showing
@@ -21,6 +22,7 @@ from worker.adapters.local.usage import FileUsage
 from worker.adapters.redis.erasing import RedisErasures
 from worker.adapters.redis.receipts import RedisReceipts
 from worker.domain.deadline import Deadline
+from worker.domain.errors import QueueError
 from worker.operations.memories import MemoryOperations
 from worker.operations.requests import ForgetRequest, UndoRequest
 from worker.ports.state import ErasureQueue, ReceiptStore
@@ -38,6 +40,7 @@ class Kept:
 
     stores: tuple[ReceiptStore, ...]
     erasing: ReceiptErasing
+    memories: MemoryService
     operations: MemoryOperations
     past: timedelta = timedelta()
 
@@ -61,7 +64,8 @@ async def kept_in(folder: Path, redis: Any) -> AsyncIterator[Kept]:
         await memories.put("default", [as_memory(fact(one, f"text of {one}")) for one in ("m1", "m2", "m3")])
         undo = None if redis is None else ProcessDeletedMemories()
         usage = FileUsage(folder / "usage.json")
-        kept = Kept(stores, erasing, MemoryOperations(memories, usage, lambda: datetime.now(UTC), deleted=undo))
+        operations = MemoryOperations(memories, usage, lambda: datetime.now(UTC), deleted=undo)
+        kept = Kept(stores, erasing, memories, operations)
         for store in stores:
             await store.write(showing(1, "m1", "m2", "m3"))
         yield kept
@@ -117,6 +121,27 @@ async def test_what_cannot_be_erased_now_is_erased_later(kept: Kept, monkeypatch
     kept.past = AFTER + timedelta(minutes=6)
     assert await kept.erasing.erase_due()
     assert await kept.texts() == [{"m2", "m3"}] * 2
+
+
+async def test_an_undo_that_redis_interrupts_restores_everything_when_repeated(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unavailable(*_: Any) -> None:
+        raise QueueError(Reason.QUEUE_UNAVAILABLE, "Redis does not answer")
+
+    about = {**fact("m4", "text of m4"), "relations": [{"kind": "about", "target": "m1"}]}
+    await kept.memories.put("default", [as_memory(about)])
+    await kept.forget("m1")
+    undo = UndoRequest(tenant="default", ids=("m1",))
+    with monkeypatch.context() as patch:
+        patch.setattr(RedisErasures, "cancel", unavailable)
+        with pytest.raises(QueueError):
+            await kept.operations.undo(undo, DEADLINE)
+    await kept.operations.undo(undo, DEADLINE)
+    (referring,) = await kept.memories.get("default", ["m4"])
+    assert [relation.target for relation in referring.relations] == ["m1"]
+    kept.past = AFTER + SECOND
+    assert not await kept.erasing.erase_due()
 
 
 async def test_a_command_erases_at_once(tmp_path: Path) -> None:
