@@ -177,7 +177,8 @@ def _reopening_duplicate(run: UpkeepRun, step: UpkeepStep) -> Change:
 
 
 def _is_closed_by(memory: Memory, run: UpkeepRun, step: UpkeepStep) -> bool:
-    return memory.superseded_by == step.memory and memory.superseded_at == run.at
+    """Return whether the step closed this memory; if the one that stayed was deleted since, only the time tells."""
+    return memory.superseded_by in (None, step.memory) and memory.superseded_at == run.at
 
 
 def _merging(step: UpkeepStep, others: Sequence[Memory]) -> Change:

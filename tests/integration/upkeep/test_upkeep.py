@@ -26,6 +26,7 @@ from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import (
     CAPTURE_SHOW,
     EXPORT,
+    FORGET,
     PROPOSAL_ACCEPT,
     PROPOSAL_REJECT,
     PROPOSALS,
@@ -161,6 +162,15 @@ async def test_duplicates_become_one_and_a_run_is_undone_after_a_restart(url: st
             assert undone["state"] == "undone"
             assert await stored(client) == before
             assert found(await ran(client, apply=True)) == []
+
+
+async def test_a_duplicate_of_a_memory_that_was_deleted_since_holds_again(client: OperationClient) -> None:
+    await put(client, SISTER, AGAIN)
+    run = await ran(client, apply=True)
+    await client.call(FORGET, {"ids": ["new"]})
+    assert (await stored(client))["old"]["superseded_at"] is not None
+    await client.call(UPKEEP_UNDO, {"id": run["id"]})
+    assert (await stored(client))["old"].get("superseded_at") is None
 
 
 async def test_only_what_has_the_same_owner_and_says_the_same_is_merged(client: OperationClient) -> None:
