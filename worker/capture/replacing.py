@@ -108,7 +108,8 @@ async def take_back(memories: MemoryService, tenant: str, change: Change) -> Non
     def reopened(present: Memory | None) -> Memory:
         if present is None:
             raise NotFound(f"there is no memory {target!r}")
-        if present.superseded_by != newer:
+        deleted_since = present.superseded_by is None and present.superseded_at == change.memory.created_at
+        if present.superseded_by != newer and not deleted_since:
             return present
         return present.model_copy(update={"superseded_by": None, "superseded_at": None})
 

@@ -301,6 +301,15 @@ async def test_a_changed_value_is_proposed_and_decided_on(client: OperationClien
     assert found(await ran(client, apply=True)) == []
 
 
+async def test_a_replaced_value_holds_again_although_the_newer_one_was_deleted_since(client: OperationClient) -> None:
+    run, waiting = await proposed(client)
+    await client.call(PROPOSAL_ACCEPT, {"id": waiting["id"]})
+    await client.call(FORGET, {"ids": ["m5"]})
+    assert (await stored(client))["m4"]["superseded_at"] is not None
+    await client.call(UPKEEP_UNDO, {"id": run["id"]})
+    assert (await stored(client))["m4"].get("superseded_at") is None
+
+
 @pytest.mark.parametrize("other", ["reject", "undo"])
 async def test_a_value_accepted_while_it_is_rejected_or_undone_does_not_replace(
     client: OperationClient, monkeypatch: pytest.MonkeyPatch, other: str
