@@ -10,7 +10,7 @@ from worker.domain.errors import MeeseeksError
 from worker.operations.client import OperationClient
 from worker.operations.registry import EVALUATIONS
 from worker.operations.results import EvaluationList
-from worker.ports.evaluations import EvaluationPhase, EvaluationState
+from worker.ports.evaluations import EvaluationState
 
 from .live import COMMENT_S, LOOK_S, RELOAD, RETRY, event
 from .security import HEADERS
@@ -60,7 +60,7 @@ class LiveEvaluations:
     async def _running(self, tenant: str) -> list[EvaluationState] | None:
         """Return the evaluations that run, `None` if the service cannot say."""
         try:
-            found = EvaluationList.model_validate(await self._backend.call(EVALUATIONS, {"tenant": tenant}))
+            found = await self._backend.call(EVALUATIONS, {"tenant": tenant, "running": True})
         except MeeseeksError:
             return None
-        return [one for one in found.evaluations if one.phase is EvaluationPhase.RUNNING]
+        return EvaluationList.model_validate(found).evaluations

@@ -8,12 +8,12 @@ from hooks.contract import Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import OperationError
 from worker.domain.operation import AnyHandler
-from worker.ports.evaluations import Evaluations, EvaluationState
+from worker.ports.evaluations import EvaluationPhase, Evaluations, EvaluationState
 from worker.receipts.cases import case_file
 from worker.receipts.dry_runs import prompt_of
 
 from .registry import EVALUATION_START, EVALUATION_STOP, EVALUATIONS
-from .requests import EvaluationRequest, IdRequest, TenantRequest
+from .requests import EvaluationRequest, EvaluationsRequest, IdRequest
 from .results import CaseSet, EvaluationList
 
 OWN, SHIPPED = "own", "shipped"
@@ -38,9 +38,12 @@ class EvaluationOperations:
             EVALUATION_STOP.bind(self.stop),
         )
 
-    async def latest(self, request: TenantRequest, deadline: Deadline) -> EvaluationList:
+    async def latest(self, request: EvaluationsRequest, deadline: Deadline) -> EvaluationList:
+        latest = await self._evaluations.latest(request.tenant)
+        if request.running:
+            return EvaluationList(evaluations=[one for one in latest if one.phase is EvaluationPhase.RUNNING], sets=[])
         sets = await asyncio.to_thread(lambda: list(self._sets(request.tenant)))
-        return EvaluationList(evaluations=await self._evaluations.latest(request.tenant), sets=sets)
+        return EvaluationList(evaluations=latest, sets=sets)
 
     async def start(self, request: EvaluationRequest, deadline: Deadline) -> EvaluationState:
         """Begin an evaluation. Raise `OperationError` for an unknown set, an invalid prompt, or while another runs."""

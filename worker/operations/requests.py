@@ -231,6 +231,12 @@ class PromptRequest(TenantRequest):
     shipped: bool = False
 
 
+class EvaluationsRequest(TenantRequest):
+    """The latest evaluations and the sets of cases; with `running`, only the evaluations that have not ended."""
+
+    running: bool = False
+
+
 class EvaluationRequest(TenantRequest):
     order: EvaluationOrder
 

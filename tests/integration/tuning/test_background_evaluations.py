@@ -14,7 +14,7 @@ from worker.bootstrap.opening import utc_now
 from worker.domain.deadline import Deadline
 from worker.domain.errors import NotFound, OperationError
 from worker.operations.evaluations import EvaluationOperations
-from worker.operations.requests import EvaluationRequest, TenantRequest
+from worker.operations.requests import EvaluationRequest, EvaluationsRequest
 from worker.ports.evaluations import EvaluationOrder, EvaluationPhase, EvaluationState
 from worker.receipts.cases import case_file
 from worker.settings.selection import Strategy
@@ -57,6 +57,11 @@ async def ended(evaluations: EvaluationProcesses, tenant: str = "acme") -> Evalu
     return latest
 
 
+async def running_now(operations: EvaluationOperations) -> list[str]:
+    request = EvaluationsRequest(tenant="acme", running=True)
+    return [one.id for one in (await operations.latest(request, Deadline.after(5))).evaluations]
+
+
 async def test_an_evaluation_runs_alone_and_ends_with_a_result(
     running: EvaluationProcesses, cases: Path, tmp_path: Path
 ) -> None:
@@ -74,12 +79,15 @@ async def test_an_evaluation_runs_alone_and_ends_with_a_result(
 
 
 async def test_an_evaluation_is_stopped_by_any_process(running: EvaluationProcesses, tmp_path: Path) -> None:
+    operations = EvaluationOperations(running, tmp_path, tmp_path, tmp_path)
     began = await running.start("acme", SEARCH, None)
+    assert await running_now(operations) == [began.id]
     with pytest.raises(NotFound):
         await running.stop("other", began.id)
     await processes(tmp_path).stop("acme", began.id)
     stopped = await ended(running)
     assert (stopped.phase, stopped.result) == (EvaluationPhase.STOPPED, None)
+    assert await running_now(operations) == []
     again = await running.start("acme", SEARCH, tmp_path / "nowhere.jsonl")
     failed = await ended(running)
     assert (failed.id, failed.phase) == (again.id, EvaluationPhase.FAILED)
@@ -101,7 +109,7 @@ async def test_sets_of_cases_are_listed_and_wrong_orders_refused(
 ) -> None:
     shipped = default_prompts_dir()
     operations = EvaluationOperations(running, cases.parent, shipped / "cases", shipped)
-    listed = await operations.latest(TenantRequest(tenant="acme"), Deadline.after(5))
+    listed = await operations.latest(EvaluationsRequest(tenant="acme"), Deadline.after(5))
     assert {one.name: one.tasks for one in listed.sets}["own"] == 2
     assert {one.name: one.tasks for one in listed.sets}["shipped"] > 200
     for tenant, order, words in (

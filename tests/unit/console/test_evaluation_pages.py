@@ -96,8 +96,8 @@ async def test_a_tenant_that_is_chosen_is_the_one_that_is_evaluated(tmp_path: Pa
 
 
 async def test_who_follows_is_told_how_far_it_is_and_that_it_ended() -> None:
-    phases = iter([state("running"), state("running", done=3), state("done")])
-    answer = lambda _: {"evaluations": [next(phases)], "sets": SETS}  # noqa: E731
+    looks = iter([[state("running")], [state("running", done=3)], []])
+    answer = lambda payload: {"evaluations": next(looks) if payload["running"] else [state("done")], "sets": []}  # noqa: E731
     async with browsing(recorder(evaluations=answer)) as client:
         told = (await client.get(f"{PATH}/live")).text
     assert told.count("event: progress") == 2
