@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import tempfile
 from pathlib import Path
+from urllib.parse import quote
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -65,6 +66,15 @@ def _take(page: Page, address: str, name: str) -> None:
     page.screenshot(path=IMAGES / f"{name}.png")
 
 
+def _evaluated(page: Page, address: str) -> str:
+    """Evaluate a set of cases, and return the address of the result."""
+    page.goto(address)
+    page.get_by_label("Cases").select_option("translation-desk")
+    page.get_by_role("button", name="Start").click()
+    page.get_by_role("link", name="translation-desk").click(timeout=120_000)
+    return page.url
+
+
 def main() -> None:
     program = shutil.which("chromium")
     assert program, "install Chromium: apt-get install chromium"
@@ -72,11 +82,14 @@ def main() -> None:
         receipt = asyncio.run(_prepare(stack.url))
         with sync_playwright() as playwright, playwright.chromium.launch(executable_path=program) as browser:
             page = browser.new_page(viewport={"width": 1280, "height": 800}, reduced_motion="reduce", locale="en-GB")
+            _take(page, f"{stack.http}/", "console-overview")
             _take(page, f"{stack.http}/requests", "console-requests")
             _take(page, f"{stack.http}/requests/{receipt}?memory=tyler", "console-request")
             _take(page, f"{stack.http}/memories?q=how+long+are+cabins+held", "console-memories")
             _take(page, f"{stack.http}/settings?agent=planner", "console-settings")
             _take(page, f"{stack.http}/settings/history", "console-settings-history")
+            _take(page, f"{stack.http}/playground?agent=planner&message={quote(MESSAGES[1])}", "console-playground")
+            _take(page, _evaluated(page, f"{stack.http}/playground/evaluations"), "console-evaluation")
 
 
 def _variables(folder: str) -> dict[str, str]:
