@@ -11,6 +11,9 @@ from .memory import DomainModel
 MOST_STEPS = 1000
 """Maximum steps of a run; the next run takes the others."""
 
+RUN_UNDO_S = 60.0
+"""Maximum seconds in which a run is undone."""
+
 LEAST_INJECTED = 5
 """Injections without use from which a memory is listed as unused."""
 

@@ -9,11 +9,11 @@ from starlette.responses import Response
 from hooks.contract import Key
 from worker.api.execution import OperationExecutor, Tenant, tenant_of
 from worker.api.schemas import UpkeepBody
+from worker.domain.upkeep import RUN_UNDO_S
 from worker.operations.registry import UPKEEP, UPKEEP_SHOW, UPKEEP_UNDO
 from worker.operations.requests import TenantRequest
 
 TAGS: list[Any] = ["upkeep"]
-UNDO_S = 60.0
 
 RunId = Annotated[Key, Path(description="Id of a run.")]
 
@@ -45,4 +45,4 @@ def add_upkeep(app: FastAPI, executor: OperationExecutor) -> None:
     async def undo(request: Request, run_id: RunId, body: TenantRequest) -> Response:
         """Undo what a run has changed. The next runs do not change it again."""
         payload = {"tenant": tenant_of(request, body.tenant), "id": run_id}
-        return await executor.answer(request, UPKEEP_UNDO, payload, budget=UNDO_S)
+        return await executor.answer(request, UPKEEP_UNDO, payload, budget=RUN_UNDO_S)

@@ -12,13 +12,13 @@ from worker.cli.options import Tenant, settings_of
 from worker.cli.output import answer, fail, printed_as_json, say, show, table
 from worker.cli.progress import progress_bar
 from worker.domain.errors import StoreError
+from worker.domain.upkeep import RUN_UNDO_S
 from worker.operations.registry import UPKEEP, UPKEEP_SHOW, UPKEEP_UNDO
 from worker.settings.injection import Settings
 from worker.text.counts import counted
 
 POLL_S = 0.3
 BUDGET_S = 30.0
-UNDO_S = 60.0
 
 DOES = {"merge": "same as", "close": "expired", "propose": "replaces"}
 DONE = {
@@ -42,7 +42,7 @@ def upkeep(
     if sum((apply, last, undo is not None)) > 1:
         fail("use one of --apply, --last and --undo")
     if undo is not None:
-        undone = call(context, UPKEEP_UNDO, {"tenant": tenant, "id": undo}, budget=UNDO_S)
+        undone = call(context, UPKEEP_UNDO, {"tenant": tenant, "id": undo}, budget=RUN_UNDO_S)
         steps = sum(step["state"] == "undone" for step in undone["steps"])
         answer(undone, f"undone: {undo}, {counted(steps, 'change', 'changes')}; the next runs do not make them again")
         return

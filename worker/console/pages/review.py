@@ -13,6 +13,7 @@ from worker.console.rendering import Shown
 from worker.console.visits import Visit
 from worker.domain.capture import ChangeKind, Proposal
 from worker.domain.errors import NotFound
+from worker.domain.upkeep import RUN_UNDO_S
 from worker.operations.registry import (
     PROPOSAL_ACCEPT,
     PROPOSAL_REJECT,
@@ -22,8 +23,6 @@ from worker.operations.registry import (
     UPKEEP_UNDO,
 )
 from worker.operations.results import UpkeepReport
-
-UNDO_S = 60.0
 
 
 class ReviewQuery(BaseModel):
@@ -123,5 +122,5 @@ async def start_upkeep(visit: Visit) -> Response:
 
 
 async def undo_upkeep(visit: Visit) -> Response:
-    await visit.ask(UPKEEP_UNDO, {"id": visit.posted(RunId).id}, budget=UNDO_S)
+    await visit.ask(UPKEEP_UNDO, {"id": visit.posted(RunId).id}, budget=RUN_UNDO_S)
     return visit.lead_on("/review#upkeep")
