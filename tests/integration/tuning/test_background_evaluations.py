@@ -137,3 +137,15 @@ def test_every_name_of_a_tenant_has_cases_of_its_own(tmp_path: Path) -> None:
     for file in files:
         file.write_bytes(b"")
     assert len(list(tmp_path.iterdir())) == len(files) == 5
+
+
+async def test_what_a_killed_service_left_does_not_run_again_with_the_next_evaluation(
+    running: EvaluationProcesses, tmp_path: Path
+) -> None:
+    left = EvaluationState(id="left", tenant="acme", order=SEARCH, began=utc_now())
+    await running._keep(left)
+    began = await running.start("other", SEARCH, None)
+    assert [(one.phase, one.error) for one in await running.latest("acme")] == [(EvaluationPhase.FAILED, ENDED)]
+    assert [one.id for one in await running.latest("other") if one.phase is EvaluationPhase.RUNNING] == [began.id]
+    await running.stop("other", began.id)
+    await ended(running, "other")

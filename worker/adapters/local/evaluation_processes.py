@@ -83,6 +83,7 @@ class EvaluationProcesses:
         """Return a new process and the lock that is held for it."""
         with ExitStack() as held:
             lock = held.enter_context(await asyncio.to_thread(self._lock))
+            await asyncio.to_thread(self._end_abandoned)
             await self._keep(state)
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -189,6 +190,15 @@ class EvaluationProcesses:
         except OperationError:
             return True
         return False
+
+    def _end_abandoned(self) -> None:
+        """Keep that evaluations of a killed service have failed: the lock would say that they run as the next one does.
+
+        Only whoever holds the lock may do this.
+        """
+        for path in self._folder.glob("*/*.json"):
+            if (one := _read(path)) and _runs(one):
+                write_atomically(path, _ended(one, EvaluationPhase.FAILED, ENDED).model_dump_json())
 
     def _read_all(self, tenant: str) -> list[EvaluationState]:
         """Read the tenant's evaluations and delete the oldest; one without a process has failed."""
