@@ -7,6 +7,7 @@ from datetime import datetime
 from worker.domain.capture import CaptureSource
 from worker.domain.errors import EmbedderError, StoreError
 from worker.domain.memory import HybridQuery, Memory, MemoryFilter, Vector, Visibility
+from worker.domain.vectors import cosine_similarity
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import StoreEngine
 from worker.text.word_lists import FUNCTION_WORDS
@@ -51,7 +52,7 @@ class NearbyMemories:
         by_place = dict(zip(usable, found, strict=True))
         hits = [by_place.get(place, []) for place in range(len(texts))]
         return [
-            [Near(hit.memory, _cosine(hit.vector, vector)) for hit in some]
+            [Near(hit.memory, cosine_similarity(vector, hit.vector, 1.0)) for hit in some]
             for some, vector in zip(hits, vectors, strict=True)
         ]
 
@@ -93,12 +94,6 @@ def says_same(new: str, known: str, cosine: float | None) -> bool:
         return cosine >= SAME
     mine = stems(first)
     return bool(mine) and are_alike(mine, stems(second))
-
-
-def _cosine(one: Vector | None, other: Vector | None) -> float | None:
-    if one is None or other is None or len(one) != len(other):
-        return None
-    return sum(a * b for a, b in zip(one, other, strict=True))
 
 
 def _visible(source: CaptureSource, now: datetime) -> Visibility:

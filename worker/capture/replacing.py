@@ -19,7 +19,7 @@ from worker.domain.capture import (
     Stored,
 )
 from worker.domain.errors import MemoryRejected, NotFound
-from worker.domain.memory import Memory, Relation
+from worker.domain.memory import SUPERSEDES, Memory, Relation
 from worker.ports.capture import CaptureStore
 from worker.store.memories import MemoryService
 
@@ -28,7 +28,6 @@ from .fingerprints import keyed_hash
 SESSION = "upkeep"
 """The session of these proposals; nobody said them in a conversation."""
 
-SUPERSEDES = "supersedes"
 _OWNER = "upkeep"
 
 

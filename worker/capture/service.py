@@ -31,7 +31,7 @@ from worker.domain.capture import (
 )
 from worker.domain.errors import MemoryRejected
 from worker.domain.kinds import ReceiptKeep
-from worker.domain.memory import Memory, Relation
+from worker.domain.memory import SUPERSEDES, Memory, Relation
 from worker.ports.capture import CaptureQueue, CaptureStore
 from worker.settings.injection import InjectionConfig
 from worker.store.memories import MemoryService
@@ -207,7 +207,7 @@ def with_target(change: Change) -> Memory:
     """Return the memory of a change with its relation to the memory that it replaces."""
     if change.target is None or change.kind is ChangeKind.ADD:
         return change.memory
-    kind = "updates" if change.kind is ChangeKind.UPDATE else "supersedes"
+    kind = "updates" if change.kind is ChangeKind.UPDATE else SUPERSEDES
     relations = (*change.memory.relations, Relation(kind=kind, target=change.target))
     return change.memory.model_copy(update={"relations": relations})
 

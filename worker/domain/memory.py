@@ -47,7 +47,8 @@ class DomainModel(BaseModel):
     _numbers = field_validator("*", mode="before")(refuse_bool_as_number)
 
 
-SUPERSEDING = frozenset({"updates", "supersedes"})
+SUPERSEDES = "supersedes"
+SUPERSEDING = frozenset({"updates", SUPERSEDES})
 """Relation kinds that mark their target as outdated."""
 
 

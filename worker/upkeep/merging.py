@@ -7,13 +7,11 @@ from datetime import datetime
 import numpy as np
 
 from worker.domain.cues import Cue, with_more
-from worker.domain.memory import Candidate, Memory, Relation
+from worker.domain.memory import SUPERSEDES, Candidate, Memory, Relation
 from worker.domain.upkeep import KeptBefore
 from worker.injection.duplicates import deduplicate
 
 from .scan import PackedRows
-
-SUPERSEDES = "supersedes"
 
 _FILLED = ("context", "source", "evidence")
 """Fields that a kept memory takes from a duplicate if it has none: where it comes from."""
