@@ -21,21 +21,15 @@ TRANSCRIPT = ROOT / "tests" / "data" / "transcripts" / "claude-code.jsonl"
 QUESTION = "On which day do we release?"
 
 
-def said(stack: Stack, *arguments: str) -> Any:
-    done = stack.command(*arguments, "--json")
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    return json.loads(done.stdout)
-
-
 async def test_a_transcript_is_captured_once_reviewed_told_and_undone(service: Stack, hook: PreExecutionHook) -> None:
     tenant = uuid.uuid4().hex
     first = service.command("capture", str(TRANSCRIPT), "--tenant", tenant)
     assert "proposed p" in first.stdout
-    assert said(service, "capture", str(TRANSCRIPT), "--tenant", tenant)["new_turns"] == 0
-    (waiting,) = said(service, "review", "--tenant", tenant)["proposals"]
+    assert service.said("capture", str(TRANSCRIPT), "--tenant", tenant)["new_turns"] == 0
+    (waiting,) = service.said("review", "--tenant", tenant)["proposals"]
     listed = service.command("review", "--tenant", tenant).stdout
     assert "said 2026-03-04: Remember that we release on Thursdays" in listed
-    (accepted,) = said(service, "review", "--accept", waiting["id"], "--tenant", tenant)["accepted"]
+    (accepted,) = service.said("review", "--accept", waiting["id"], "--tenant", tenant)["accepted"]
     fields: dict[str, Any] = {"scope": {"tenant": tenant}, "mode": "deterministic"}
     told = await ask(hook, QUESTION, session_id=uuid.uuid4().hex, **fields)
     assert told.ids == [accepted["id"]]
@@ -56,7 +50,7 @@ def test_a_long_transcript_is_undone_capture_by_capture(service: Stack, tmp_path
     assert len(undos) == 2
     for words in undos:
         assert service.command(*words[3:], "--tenant", tenant).returncode == 0
-    assert said(service, "list", "--tenant", tenant)["memories"] == []
+    assert service.said("list", "--tenant", tenant)["memories"] == []
 
 
 def test_a_file_without_turns_says_so(service: Stack, tmp_path: Any) -> None:

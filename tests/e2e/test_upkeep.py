@@ -1,6 +1,5 @@
 """Upkeep from the terminal: a report, the changes, what sessions are told then, and back again."""
 
-import json
 import uuid
 from typing import Any
 
@@ -14,12 +13,6 @@ pytestmark = pytest.mark.timeout(150)
 QUESTION = "On which day do we release?"
 
 
-def said(stack: Stack, *arguments: str) -> Any:
-    done = stack.command(*arguments, "--json")
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    return json.loads(done.stdout)
-
-
 async def test_duplicates_are_merged_told_once_and_brought_back(service: Stack, hook: PreExecutionHook) -> None:
     tenant = uuid.uuid4().hex
     again = fact("again", "We release on Thursdays.", created_at="2026-02-01T09:00:00Z")
@@ -29,7 +22,7 @@ async def test_duplicates_are_merged_told_once_and_brought_back(service: Stack, 
     report = service.command("upkeep", "--tenant", tenant).stdout
     assert "would be merged" in report
     assert "nothing was changed, make these changes with: meeseeks upkeep --apply" in report
-    run = said(service, "upkeep", "--apply", "--tenant", tenant)["run"]
+    run = service.said("upkeep", "--apply", "--tenant", tenant)["run"]
     assert [(step["kind"], step["memory"], step["state"]) for step in run["steps"]] == [
         ("merge", "again", "done"),
         ("propose", "backup5", "done"),
@@ -40,9 +33,9 @@ async def test_duplicates_are_merged_told_once_and_brought_back(service: Stack, 
     assert told.ids == ["again"]
     undone = service.command("upkeep", "--undo", run["id"], "--tenant", tenant)
     assert f"undone: {run['id']}, 2 changes" in undone.stdout
-    assert "superseded_by" not in said(service, "show", "first", "--tenant", tenant)["memory"]
-    assert said(service, "upkeep", "--tenant", tenant)["run"]["steps"] == []
-    assert said(service, "upkeep", "--last", "--tenant", tenant)["run"]["apply"] is False
+    assert "superseded_by" not in service.said("show", "first", "--tenant", tenant)["memory"]
+    assert service.said("upkeep", "--tenant", tenant)["run"]["steps"] == []
+    assert service.said("upkeep", "--last", "--tenant", tenant)["run"]["apply"] is False
     wrong = service.command("upkeep", "--apply", "--last")
     assert (wrong.returncode, "use one of" in wrong.stderr) == (1, True)
     assert "nightly backup" not in service.log

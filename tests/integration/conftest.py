@@ -8,11 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.support.valkey import running_valkey
 from worker.adapters.models import minilm
 from worker.domain.memory import Vector
 
 MOST_KNOWN = 4_000
 _known: dict[tuple[int, *tuple[str, ...]], npt.NDArray[np.float64]] = {}
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[str]:
+    with running_valkey() as server:
+        yield server.url
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -263,6 +263,12 @@ class Stack:
         """Run another `meeseeks` command on the same data folder, with the same variables."""
         return command(self.folder, *arguments, variables=self.variables, **options)
 
+    def said(self, *arguments: str) -> Any:
+        """Return the JSON that a command prints."""
+        done = self.command(*arguments, "--json")
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
     async def command_here(self, *arguments: str) -> Result:
         """Do the same in this process, which spares loading the command; one at a time."""
         shell = command_line(self.folder, **{"MEESEEKS_EMBEDDER": "minilm", **self.variables})

@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -38,18 +37,6 @@ from worker.settings.injection import load_settings
 AT = "2026-03-04T09:12:00+01:00"
 SISTER = "Remember that my sister Mia lives in Zürich"
 TEXT = "my sister Mia lives in Zürich"
-
-
-@pytest.fixture
-async def client(valkey: str, tmp_path: Any) -> AsyncIterator[OperationClient]:
-    settings = load_settings(None, data_dir=tmp_path, log_level="error", model="none")
-    redis = connect(valkey)
-    try:
-        async with open_core(settings, redis=redis) as core:
-            yield LocalOperationClient(core.operations)
-    finally:
-        await redis.aclose()
-        forget(valkey)
 
 
 async def captured(client: OperationClient, *texts: str, mode: str | None = "auto", **fields: Any) -> dict[str, Any]:

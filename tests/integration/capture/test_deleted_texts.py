@@ -1,43 +1,26 @@
 """A captured memory that is deleted leaves the captures, too: hidden at once, and erased when it cannot be restored."""
 
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hooks.queue import connect
 from tests.support.service import as_memory, fact
-from tests.support.valkey import forget, sync_redis
+from tests.support.valkey import sync_redis
 from worker.adapters.redis.capture_texts import RedisCaptureTexts
 from worker.adapters.redis.captures import PROPOSALS_PREFIX, RECEIPT_PREFIX, RedisCaptures
-from worker.bootstrap.core import open_core
 from worker.capture.replacing import propose_replacing
 from worker.domain.capture import CaptureReceipt
 from worker.operations.client import OperationClient
-from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import CAPTURE, CAPTURE_SHOW, CAPTURES, FORGET, PROPOSALS, PUT, UNDO
-from worker.settings.injection import load_settings
 from worker.transfer.fields import to_fields
 
 NAME = "Mia"
 SAID = ("Remember that my sister Mia lives in Zürich", "Remember that the nightly backup runs at 4")
 AGAIN = "remember that Mia, my sister, lives in Zürich"
-
-
-@pytest.fixture
-async def client(valkey: str, tmp_path: Path) -> AsyncIterator[OperationClient]:
-    settings = load_settings(None, data_dir=tmp_path, log_level="error", model="none")
-    redis = connect(valkey)
-    try:
-        async with open_core(settings, redis=redis) as core:
-            yield LocalOperationClient(core.operations)
-    finally:
-        await redis.aclose()
-        forget(valkey)
 
 
 async def captured(client: OperationClient, session: str, *texts: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hooks.queue import connect
 from tests.support.cue_models import CueModel
 from tests.support.stack import environment
 from tests.support.upstream_thread import upstream_thread
-from tests.support.valkey import forget, running_valkey
+from tests.support.valkey import forget
 from worker.bootstrap import cues as cue_making
 from worker.bootstrap.core import open_core
 from worker.cli.doctor import _findings
@@ -36,12 +36,6 @@ from worker.operations.background_cues import Pace
 cues.PACE = {PACE!r}
 app()
 """
-
-
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[str]:
-    with running_valkey() as server:
-        yield server.url
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from hooks.contract import Reason
 from hooks.queue import connect
 from tests.support.qdrant_double import qdrant_double
-from tests.support.valkey import forget, running_valkey
+from tests.support.valkey import forget
 from worker.adapters.redis.upkeep import RedisUpkeepRuns
 from worker.adapters.redis.usage import RedisUsage
 from worker.bootstrap import upkeep as upkeep_making
@@ -60,12 +60,6 @@ SISTER = {
 AGAIN = {"id": "new", "content": "my sister  Mia lives in Zürich", "created_at": NEW}
 CITY = {"id": "city", "content": "Zürich is the largest city of Switzerland", "created_at": OLD}
 EXPIRED = {"id": "pass", "content": "The visitor pass opens door B", "created_at": OLD, "valid_until": NEW}
-
-
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[str]:
-    with running_valkey() as server:
-        yield server.url
 
 
 @pytest.fixture
