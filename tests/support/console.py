@@ -65,17 +65,19 @@ def with_tokens(folder: Path) -> ServiceSettings:
 
 
 @asynccontextmanager
-async def browsing(recorder: Recorder, settings: ServiceSettings | None = None) -> AsyncIterator[httpx.AsyncClient]:
+async def browsing(
+    recorder: Recorder, settings: ServiceSettings | None = None, queue: QueueState | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
     """Open a client that keeps cookies and does not follow redirects."""
 
     async def look() -> QueueState | None:
-        return None
+        return queue
 
     server = HttpServer(settings or ServiceSettings())
     usual = Recorder({"health": HEALTH, **NOTHING})
     backend = LocalOperationClient({**usual.handlers, **recorder.handlers})
     executor = OperationExecutor(backend, server.metrics, look)
-    app = create_app(executor, server.policy, pages=console_pages(server, backend))
+    app = create_app(executor, server.policy, pages=console_pages(server, backend, look))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     headers = {"Accept": "text/html"}
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from hooks.contract import MAX_DEADLINE_MS, Key, KeyName
 from worker.domain.operation import AnyOperation, OperationAnswer
-from worker.operations.client import ACK_S, BUDGET_S, OperationClient, QueueState
+from worker.operations.client import ACK_S, BUDGET_S, OperationClient, QueueLook
 from worker.operations.metrics import Metrics
 
 from .access import grant_of
@@ -26,9 +26,6 @@ Tenant = Annotated[KeyName, Query(description="Tenant; a token bound to one tena
 Limit = Annotated[DeadlineMs | None, Query(description="Time limit in milliseconds; the shortest given one applies.")]
 LimitHeader = Annotated[DeadlineMs | None, Header(alias="X-Deadline-Ms", description="Like `deadline_ms`.")]
 SessionId = Annotated[Key, Path(description="Session id.")]
-
-QueueLook = Callable[[], Awaitable[QueueState | None]]
-"""Returns the state of the queue, or `None` if Redis does not answer."""
 
 
 class ClientGone(Exception):

@@ -13,14 +13,14 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from worker.domain.errors import SettingsError
-from worker.operations.client import OperationClient
+from worker.operations.client import OperationClient, QueueLook
 from worker.operations.metrics import Metrics
 from worker.ports.tracing import NO_TRACER, Tracer
 from worker.settings.service import ServiceSettings
 
 from .access import Policy, grant_of
 from .app import create_app
-from .execution import OperationExecutor, QueueLook
+from .execution import OperationExecutor
 from .pages import Pages
 from .rate_limit import RateLimit
 from .sessions import Sessions

@@ -29,6 +29,7 @@ from worker.injection.capacity import Capacity
 from worker.operations.client import (
     COMMIT_S,
     OperationClient,
+    QueueLook,
     QueueOperationClient,
     connected,
     without_password,
@@ -168,7 +169,9 @@ async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
                 backend = await _local_client(operations, redis_url, core.others, stack)
                 server.metrics.watch_waiting(core.waiting)
                 tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
-                serving = server.serving(backend, look, mounts=tools, pages=console_of(server, backend), alone=False)
+                serving = server.serving(
+                    backend, look, mounts=tools, pages=console_of(server, backend, look), alone=False
+                )
                 about["http"] = await stack.enter_async_context(serving)
             await MeeseeksWorker(
                 operations,
@@ -182,9 +185,9 @@ async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
         await redis.aclose()
 
 
-def console_of(server: "HttpServer", backend: OperationClient) -> "Pages":
+def console_of(server: "HttpServer", backend: OperationClient, look: QueueLook) -> "Pages":
     """Return the console's pages; its packages are imported only when HTTP is served."""
-    pages: Pages = import_module("worker.bootstrap.console").console_pages(server, backend)
+    pages: Pages = import_module("worker.bootstrap.console").console_pages(server, backend, look)
     return pages
 
 
@@ -213,7 +216,7 @@ async def _http(settings: Settings) -> None:
             server = http_server(settings.service, tracer)
             backend = QueueOperationClient(client, redis_url)
             tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
-            pages = console_of(server, backend)
+            pages = console_of(server, backend, look)
             async with server.serving(backend, look, mounts=tools, pages=pages, alone=True) as url:
                 _announce_http(url, redis_url)
                 await _until_stopped()

@@ -24,6 +24,13 @@ PITCH, GAP = WIDTH / BARS, 4.0
 KINDS = {"good": "with memories", "none": "without", "warn": "with a fallback", "bad": "failed or too late"}
 """What the marks of requests mean, from the bottom of a bar to its top."""
 
+NOTHING = {
+    Outcome.NONE_RELEVANT: "nothing fit",
+    Outcome.ALL_DUPLICATE: "already in the conversation",
+    Outcome.SKIPPED: "not searched",
+}
+"""Why nothing was injected although nothing went wrong."""
+
 TROUBLED = ("warn", "bad")
 SHARES = (0.5, 0.95, 0.99)
 
@@ -54,6 +61,14 @@ class Kind(BaseModel):
     count: int
 
 
+class Nothing(BaseModel):
+    """How many turns got nothing for the same reason; `filters` show them in the list."""
+
+    words: str
+    count: int
+    filters: dict[str, str]
+
+
 class Trouble(BaseModel):
     """Requests that failed or got a fallback for the same reason; `filters` show them in the list."""
 
@@ -78,6 +93,8 @@ class AgentActivity(BaseModel):
 class Activity(BaseModel):
     """Requests since a time. Times are those of requests that searched; `items` is the mean of those given memories.
 
+    `nothing` says why turns that went well got nothing, the most frequent reason first.
+
     `complete` is false if more than are counted came in the last `HOURS` hours.
     """
 
@@ -85,6 +102,7 @@ class Activity(BaseModel):
     complete: bool
     requests: int
     kinds: list[Kind]
+    nothing: list[Nothing]
     spans: list[Span]
     pieces: list[Piece]
     percentiles_ms: dict[str, float]
@@ -119,6 +137,7 @@ def activity_of(summaries: Sequence[ReceiptSummary], now: datetime, *, complete:
         complete=complete,
         requests=len(requests),
         kinds=[Kind(kind=kind, shape=MARKS[kind], words=words, count=every[kind]) for kind, words in KINDS.items()],
+        nothing=_nothing(recent, since),
         spans=spans,
         pieces=_pieces(spans),
         percentiles_ms=_percentiles(requests),
@@ -162,6 +181,14 @@ def _percentiles(requests: Sequence[ReceiptSummary]) -> dict[str, float]:
     """Return how long requests took that were not skipped, by the share that took at most so long."""
     times = sorted(one.elapsed_ms for one in requests if one.outcome is not Outcome.SKIPPED)
     return {f"p{share * 100:.0f}": times[ceil(share * len(times)) - 1] for share in SHARES} if times else {}
+
+
+def _nothing(recent: Sequence[_Marked], since: datetime) -> list[Nothing]:
+    outcomes = Counter(one.request.outcome for one in recent if one.kind == "none")
+    return [
+        Nothing(words=NOTHING[outcome], count=count, filters={"outcome": outcome, "since": iso(since)})
+        for outcome, count in outcomes.most_common()
+    ]
 
 
 def _agents(recent: Sequence[_Marked]) -> list[AgentActivity]:

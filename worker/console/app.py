@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from worker.domain.errors import MeeseeksError
 from worker.domain.receipt_summary import ReceiptSummary
-from worker.operations.client import OperationClient
+from worker.operations.client import OperationClient, QueueLook
 from worker.operations.statuses import status_of
 from worker.ports.evaluations import EvaluationState
 
@@ -50,6 +50,7 @@ class Console:
 
     backend: OperationClient
     access: AccessControl
+    look: QueueLook
     static: StaticFiles
     renderer: Renderer
     live: LiveRequests
@@ -110,7 +111,7 @@ class Console:
         return self.error(request, error.status_code, details.get(error.status_code, error.detail))
 
 
-def make_console(backend: OperationClient, access: AccessControl) -> Console:
+def make_console(backend: OperationClient, access: AccessControl, look: QueueLook) -> Console:
     static = StaticFiles()
     renderer = Renderer(static)
 
@@ -121,7 +122,7 @@ def make_console(backend: OperationClient, access: AccessControl) -> Console:
         return renderer.fill("evaluation_progress.html", running=[evaluation_row(one) for one in running])
 
     live = LiveRequests(backend, rows)
-    return Console(backend, access, static, renderer, live, LiveEvaluations(backend, live.stopping, progress))
+    return Console(backend, access, look, static, renderer, live, LiveEvaluations(backend, live.stopping, progress))
 
 
 def make_app(console: Console, routes: Sequence[Route]) -> Starlette:

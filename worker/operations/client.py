@@ -3,6 +3,7 @@
 A caller asks, delivers the answer, and then commits it: a memory counts as shown once its block was delivered.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,6 +32,10 @@ class QueueState:
 
     waiting: int
     alive: bool
+
+
+QueueLook = Callable[[], Awaitable[QueueState | None]]
+"""Returns the state of the queue, or `None` if Redis does not answer."""
 
 
 class OperationClient(Protocol):

@@ -116,14 +116,18 @@ async def test_a_token_that_only_reads_sends_no_form(tmp_path: Path, path: str, 
     assert {name for name, _ in recorder.asked} <= {"export"}
 
 
+async def nothing_known() -> None:
+    """Look at no queue."""
+
+
 def routes(handlers: Handlers) -> list[Route]:
     server = HttpServer(ServiceSettings())
-    return all_routes(make_console(LocalOperationClient(handlers), server))
+    return all_routes(make_console(LocalOperationClient(handlers), server, nothing_known))
 
 
 def test_every_path_lies_behind_the_pages_access_control() -> None:
     server = HttpServer(ServiceSettings())
-    pages = console_pages(server, LocalOperationClient({}))
+    pages = console_pages(server, LocalOperationClient({}), nothing_known)
     assert [route.path for route in routes({}) if not pages.takes(route.path)] == []
     assert {route.path for route in routes({}) if "POST" in (route.methods or ())} >= HARMLESS
 

@@ -8,7 +8,11 @@ from tests.support.console import HEALTH, browsing
 from tests.support.http import Recorder
 from worker.console.activity import HEIGHT, activity_of
 from worker.console.pages.overview import MOST_REQUESTS
+from worker.console.parts import parts_of
+from worker.domain.errors import QueueError
 from worker.domain.receipt_summary import ReceiptSummary
+from worker.operations.client import QueueState
+from worker.operations.results import HealthResult
 
 NOW = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
 
@@ -103,3 +107,66 @@ async def test_it_counts_a_bounded_number_of_requests_and_says_so() -> None:
     async with browsing(Recorder({"receipt_page": page})) as client:
         text = (await client.get("/")).text
     assert f"The latest {MOST_REQUESTS}, since" in text
+
+
+def test_turns_that_got_nothing_are_counted_by_why() -> None:
+    requests = [
+        request(1, outcome=Outcome.NONE_RELEVANT, chosen=0),
+        request(2, outcome=Outcome.SKIPPED, chosen=0),
+        request(3, outcome=Outcome.NONE_RELEVANT, chosen=0),
+        request(4, outcome=Outcome.NONE_RELEVANT, chosen=0, **FALLBACK),
+        request(5),
+    ]
+    nothing = activity_of(requests, NOW, complete=True).nothing
+    assert [(one.words, one.count) for one in nothing] == [("nothing fit", 2), ("not searched", 1)]
+    assert nothing[0].filters["outcome"] == "none_relevant"
+
+
+IDLE = QueueState(0, alive=True)
+
+
+def parts(queue: QueueState | None = IDLE, *, counts: bool = True, **changes: Any) -> dict[str, Any]:
+    """Return the parts of a healthy service with some changes: kind and words by name."""
+    found = parts_of(HealthResult.model_validate({**HEALTH, **changes}), queue, counts=counts)
+    return {one.name: (one.mark.kind, one.mark.words, one.command) for one in found}
+
+
+def test_parts_of_a_healthy_service_need_nothing() -> None:
+    found = parts()
+    assert found["Queue"] == ("good", "a worker takes requests from it: 0 requests wait", None)
+    assert found["Store"] == ("good", "edge; 3 memories", None)
+    assert all(command is None for _, _, command in found.values())
+
+
+def test_each_part_that_fails_names_the_command_that_mends_it() -> None:
+    paused = {"name": "qwen", "failures": 5, "last": "model_unreachable", "paused_s": 12.0}
+    store = {"engine": "server", "points": 3, "dense_usable": False, "fault": "vectors of another embedder"}
+    found = parts(None, models=[paused], store=store, settings={"faults": {"file": "not TOML"}})
+    assert found["Queue"][::2] == ("bad", "meeseeks doctor")
+    assert found["Store"] == ("bad", "vectors of another embedder", "meeseeks store info")
+    assert found["Model"][1].endswith("in a row: without the model: it cannot be reached; it is tried again in 12 s")
+    assert found["Settings"][:2] == ("bad", "file not in force: not TOML")
+    assert parts(QueueState(2, alive=False))["Queue"] == (
+        "bad",
+        "no worker takes requests from it: 2 requests wait",
+        "meeseeks start",
+    )
+
+
+def test_what_concerns_all_tenants_is_not_counted_for_one() -> None:
+    found = parts(QueueState(7, alive=True), counts=False)
+    assert not any(number in found["Queue"][1] + found["Store"][1] for number in "37")
+
+
+async def test_without_a_worker_the_page_says_what_to_do() -> None:
+    def refuse(payload: dict[str, Any]) -> Any:
+        raise QueueError(Reason.NO_WORKER, "no worker is running; start one with `meeseeks start`")
+
+    async with browsing(Recorder({"health": refuse}), queue=QueueState(3, alive=False)) as client:
+        page = await client.get("/")
+        shown = (await client.get("/overview.json")).json()
+    assert page.status_code == 200
+    assert "No worker answers" in page.text
+    assert "3 requests wait" in page.text
+    assert [need["command"] for need in shown["needs"]] == ["meeseeks doctor", "meeseeks start"]
+    assert shown["activity"] is None

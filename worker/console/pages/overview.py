@@ -1,5 +1,6 @@
 """The first page: whether the service works, and with what; what it did today, and what needs attention."""
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -7,65 +8,100 @@ from pydantic import BaseModel
 from starlette.routing import Route
 
 from worker.console.activity import HOURS, Activity, activity_of
-from worker.console.app import Console
+from worker.console.app import Console, Handler
+from worker.console.parts import DEGRADED, MODEL, Part, parts_of
 from worker.console.rendering import Shown
 from worker.console.request_words import fault_words
 from worker.console.visits import Visit
 from worker.console.words import counted
+from worker.domain.errors import MeeseeksError
 from worker.domain.model_profile import ModelState
 from worker.domain.receipt_summary import ReceiptSummary
+from worker.operations.client import QueueLook, QueueState
 from worker.operations.registry import HEALTH, RECEIPT_PAGE
 from worker.operations.requests import MAX_BATCH
 from worker.operations.results import HealthResult
 
 from .start import is_empty
 
+HEALTH_S = 5.0
+"""Seconds in which a worker must say how it is."""
+
 MOST_REQUESTS = 2 * MAX_BATCH
 """Requests that the numbers of the page count at most: reading more would make others wait."""
 
 
 class Need(BaseModel):
-    """Something that needs attention, and the command that shows more of it."""
+    """Something that needs attention, and the command that shows more of it, or mends it."""
 
     words: str
     command: str
+    link: str | None = None
 
 
 class OverviewPage(BaseModel):
     """`decides` is what chooses memories; `fault` says why the store cannot be searched as configured.
 
-    `memories` counts those of all tenants, so whoever is bound to one is not told.
+    `memories` counts those of all tenants, so whoever is bound to one is not told. Without a worker, only `needs` and
+    `parts` are known.
     """
 
-    memories: int | None
-    engine: str
-    decides: str
-    embedder: str | None
-    fault: str | None
-    empty: bool
+    works: bool = True
+    memories: int | None = None
+    engine: str | None = None
+    decides: str | None = None
+    embedder: str | None = None
+    fault: str | None = None
+    empty: bool = False
     needs: list[Need]
-    activity: Activity
+    parts: list[Part]
+    activity: Activity | None = None
 
 
 def routes(console: Console) -> list[Route]:
-    return console.page("/", show)
+    return console.page("/", _showing(console.look))
 
 
-async def show(visit: Visit) -> Shown:
-    health = await visit.ask(HEALTH, {})
+def _showing(look: QueueLook) -> Handler:
+    async def show(visit: Visit) -> Shown:
+        health, queue = await asyncio.gather(_health(visit), look())
+        return Shown("overview.html", "Overview", await _page(visit, health, queue))
+
+    return show
+
+
+async def _health(visit: Visit) -> HealthResult | MeeseeksError:
+    """Return the health of the service, or why no worker says it."""
+    try:
+        return await visit.ask(HEALTH, {}, budget=HEALTH_S)
+    except MeeseeksError as error:
+        return error
+
+
+async def _page(visit: Visit, health: HealthResult | MeeseeksError, queue: QueueState | None) -> OverviewPage:
+    parts = parts_of(health, queue, counts=visit.visitor.tenant is None)
+    if isinstance(health, MeeseeksError):
+        return OverviewPage(works=False, needs=list(_needs_of_parts(parts)), parts=parts)
     now = datetime.now(UTC)
     summaries, complete = await _latest(visit, now - timedelta(hours=HOURS))
-    page = OverviewPage(
+    return OverviewPage(
         memories=None if visit.visitor.tenant else health.store.points,
         engine=health.store.engine,
         decides=health.model or "the built-in relevance model",
         embedder=health.embedder,
         fault=health.store.fault,
         empty=await is_empty(visit),
-        needs=list(needs_of(health)),
+        needs=[*_needs_of_parts(parts), *needs_of(health)],
+        parts=parts,
         activity=activity_of(summaries, now, complete=complete),
     )
-    return Shown("overview.html", "Overview", page)
+
+
+def _needs_of_parts(parts: list[Part]) -> Iterator[Need]:
+    """Yield the parts that need attention, except models, of which `needs_of` says more."""
+    for part in parts:
+        if part.command is not None and part.name != MODEL:
+            yield Need(words=f"{part.name}: {part.mark.words}.", command=part.command, link=part.link)
 
 
 async def _latest(visit: Visit, since: datetime) -> tuple[list[ReceiptSummary], bool]:
@@ -85,7 +121,7 @@ def needs_of(health: HealthResult) -> Iterator[Need]:
     """Return what needs attention, whatever requests say of it."""
     for model in health.models:
         if model.failures:
-            yield Need(words=_failing(model), command="meeseeks doctor")
+            yield Need(words=_failing(model), command="meeseeks doctor", link=DEGRADED)
     for what, progress in (("Writing cues", health.cues), ("Reading conversations", health.captures)):
         if progress is not None and progress.failures:
             times = counted(progress.failures, "time", "times")
