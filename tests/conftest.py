@@ -17,6 +17,9 @@ from hypothesis import HealthCheck, settings
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Collections while thousands of tests are imported cost as much as the imports, and nearly all of it is kept.
+gc.disable()
+
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 settings.register_profile(
@@ -43,6 +46,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(3_000, 15, 15)
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
