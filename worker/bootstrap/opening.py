@@ -61,6 +61,8 @@ from worker.triage.cue_writer import CUES_PROMPT, CueWriter
 from worker.triage.model_pool import ModelNames, ModelPool
 from worker.triage.prompt_files import Prompt, default_prompts_dir, load_prompts
 
+from .process_memory import no_collections
+
 if TYPE_CHECKING:
     from worker.api.server import HttpServer
 
@@ -390,4 +392,5 @@ def _api_key(service: ServiceSettings, profile: ModelProfile) -> str | None:
 def _slow_adapter(name: str) -> Any:
     """Import an adapter whose SDK is slow to import."""
     prepare_environment(os.environ)
-    return import_module(f"worker.adapters.{name}")
+    with no_collections():
+        return import_module(f"worker.adapters.{name}")

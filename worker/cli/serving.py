@@ -1,10 +1,10 @@
 """Commands that run a service: everything, one worker, or only HTTP."""
 
 import asyncio
-import gc
 import os
 import signal
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +20,7 @@ from worker.bootstrap.core import open_core
 from worker.bootstrap.embedded import embedded_is_up, embedded_redis_url
 from worker.bootstrap.logs import configure_logging
 from worker.bootstrap.opening import http_server
-from worker.bootstrap.process_memory import give_back_freed_memory
+from worker.bootstrap.process_memory import give_back_freed_memory, no_collections
 from worker.bootstrap.tracing import open_tracer
 from worker.domain.errors import MeeseeksError, QueueError
 from worker.domain.operation import Handlers
@@ -36,6 +36,7 @@ from worker.operations.client import (
 )
 from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import HEALTH
+from worker.ports.tracing import Tracer
 from worker.settings.injection import Settings
 
 from .mcp import mounts
@@ -154,35 +155,48 @@ def worker(
 async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
     """Serve jobs and optionally HTTP until SIGTERM or SIGINT; print a line when ready."""
     give_back_freed_memory()
+    async with AsyncExitStack() as stack:
+        with no_collections():
+            serving = await _opened(settings, redis_url, stack, with_http=with_http)
+        await MeeseeksWorker(
+            serving.operations,
+            redis_url,
+            max_jobs=settings.service.max_jobs,
+            capacity=serving.capacity,
+            on_serving=partial(_announce, serving.about),
+            tracer=serving.tracer,
+        ).serve()
+
+
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """What a worker needs of an open service; `about` is told when it is ready."""
+
+    operations: Handlers
+    capacity: Capacity
+    about: dict[str, Any]
+    tracer: Tracer
+
+
+async def _opened(settings: Settings, redis_url: str, stack: AsyncExitStack, *, with_http: bool) -> _Serving:
+    """Open a service until the stack closes."""
     redis = connected(redis_url)
-    try:
-        async with open_tracer(os.environ) as tracer, AsyncExitStack() as stack:
-            server = http_server(settings.service, tracer) if with_http else None
-            answered = server.metrics.injected if server else None
-            core = await stack.enter_async_context(open_core(settings, redis=redis, answered=answered, tracer=tracer))
-            # A full collection over all objects made at start-up would stop every request for over a second.
-            gc.freeze()
-            about = core.about | {"redis": without_password(redis_url)}
-            operations = core.operations
-            if server is not None:
-                operations = server.metrics.timed(operations)
-                backend = await _local_client(operations, redis_url, core.others, stack)
-                server.metrics.watch_waiting(core.waiting)
-                tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
-                serving = server.serving(
-                    backend, look, mounts=tools, pages=console_of(server, backend, look), alone=False
-                )
-                about["http"] = await stack.enter_async_context(serving)
-            await MeeseeksWorker(
-                operations,
-                redis_url,
-                max_jobs=settings.service.max_jobs,
-                capacity=core.others,
-                on_serving=partial(_announce, about),
-                tracer=tracer,
-            ).serve()
-    finally:
-        await redis.aclose()
+    stack.push_async_callback(redis.aclose)
+    tracer = await stack.enter_async_context(open_tracer(os.environ))
+    server = http_server(settings.service, tracer) if with_http else None
+    answered = server.metrics.injected if server else None
+    core = await stack.enter_async_context(open_core(settings, redis=redis, answered=answered, tracer=tracer))
+    about = core.about | {"redis": without_password(redis_url)}
+    operations = core.operations
+    if server is not None:
+        operations = server.metrics.timed(operations)
+        backend = await _local_client(operations, redis_url, core.others, stack)
+        server.metrics.watch_waiting(core.waiting)
+        tools, look = mounts(backend, server.tenant_of), partial(look_at_queue, redis)
+        pages = console_of(server, backend, look)
+        serving = server.serving(backend, look, mounts=tools, pages=pages, alone=False)
+        about["http"] = await stack.enter_async_context(serving)
+    return _Serving(operations, core.others, about, tracer)
 
 
 def console_of(server: "HttpServer", backend: OperationClient, look: QueueLook) -> "Pages":
