@@ -27,7 +27,7 @@ from .stores import make_store
 
 NAME = "soak"
 MEMORIES, QUICK_MEMORIES = 10_000, 200
-SAMPLES = 120
+SAMPLES, QUICK_SAMPLES = 120, 30
 SAMPLE_S, QUICK_SAMPLE_S = 60.0, 0.1
 RATE, QUICK_RATE = 4.0, 40.0
 """Calls a second, sent at random times."""
@@ -70,19 +70,20 @@ def run(options: Options, progress: Progress) -> Result:
 
 async def _measure(service: Service, memories: int, progress: Progress, *, quick: bool) -> Result:
     seconds, rate = (QUICK_SAMPLE_S, QUICK_RATE) if quick else (SAMPLE_S, RATE)
+    intervals = QUICK_SAMPLES if quick else SAMPLES
     samples, redis = Samples(), Redis.from_url(service.url)
     try:
         async with PreExecutionHook(service.url) as hook:
             load = _Load(service.url, hook)
-            with bar(progress, NAME, SAMPLES) as advance:
-                for _ in range(SAMPLES):
+            with bar(progress, NAME, intervals) as advance:
+                for _ in range(intervals):
                     spent = await load.during(seconds, rate)
                     await _sample(samples, service, redis, spent)
                     advance()
             await load.aclose()
     finally:
         await redis.aclose()
-    return _result(samples, load, memories, seconds, rate)
+    return _result(samples, load, memories, intervals, seconds, rate)
 
 
 class _Load:
@@ -164,7 +165,7 @@ def _megabytes(field: str) -> float:
     return int(field.removesuffix(" kB")) / 1024
 
 
-def _result(samples: Samples, load: _Load, memories: int, seconds: float, rate: float) -> Result:
+def _result(samples: Samples, load: _Load, memories: int, intervals: int, seconds: float, rate: float) -> Result:
     kinds = {
         "resident memory": (samples.resident_mb, "MB", MOST_GROWTH),
         "memory of its own": (samples.own_mb, "MB", MOST_GROWTH),
@@ -183,7 +184,7 @@ def _result(samples: Samples, load: _Load, memories: int, seconds: float, rate: 
         name=NAME,
         title="Soak",
         method=(
-            f"One service without a model, {memories:,} memories, {SAMPLES * seconds / 60:.0f} minutes of {rate:g} "
+            f"One service without a model, {memories:,} memories, {intervals * seconds / 60:.0f} minutes of {rate:g} "
             f"calls of the hook a second at random times, each with a new message, in {SESSIONS} sessions that are "
             f"cleared after {TURNS} turns; a memory is stored and one deleted at every {WRITE_EVERY}th call, a search "
             f"is made at every {RECALL_EVERY}th. Receipts and ledgers are kept for {KEPT_S} s. Latency counts from "

@@ -23,41 +23,41 @@ QUESTION = "On which day do we release?"
 
 async def test_a_transcript_is_captured_once_reviewed_told_and_undone(service: Stack, hook: PreExecutionHook) -> None:
     tenant = uuid.uuid4().hex
-    first = service.command("capture", str(TRANSCRIPT), "--tenant", tenant)
+    first = await service.command_here("capture", str(TRANSCRIPT), "--tenant", tenant)
     assert "proposed p" in first.stdout
-    assert service.said("capture", str(TRANSCRIPT), "--tenant", tenant)["new_turns"] == 0
-    (waiting,) = service.said("review", "--tenant", tenant)["proposals"]
-    listed = service.command("review", "--tenant", tenant).stdout
+    assert (await service.said_here("capture", str(TRANSCRIPT), "--tenant", tenant))["new_turns"] == 0
+    (waiting,) = (await service.said_here("review", "--tenant", tenant))["proposals"]
+    listed = (await service.command_here("review", "--tenant", tenant)).stdout
     assert "said 2026-03-04: Remember that we release on Thursdays" in listed
-    (accepted,) = service.said("review", "--accept", waiting["id"], "--tenant", tenant)["accepted"]
+    (accepted,) = (await service.said_here("review", "--accept", waiting["id"], "--tenant", tenant))["accepted"]
     fields: dict[str, Any] = {"scope": {"tenant": tenant}, "mode": "deterministic"}
     told = await ask(hook, QUESTION, session_id=uuid.uuid4().hex, **fields)
     assert told.ids == [accepted["id"]]
-    assert service.command("review", "--undo", waiting["capture"], "--tenant", tenant).returncode == 0
+    assert (await service.command_here("review", "--undo", waiting["capture"], "--tenant", tenant)).exit_code == 0
     told = await ask(hook, QUESTION, session_id=uuid.uuid4().hex, **fields)
     assert told.ids == []
-    again = service.command("remember", "we release on Thursdays", "--tenant", tenant)
-    assert again.returncode == 0
+    again = await service.command_here("remember", "we release on Thursdays", "--tenant", tenant)
+    assert again.exit_code == 0
     assert "release on Thursdays" not in service.log
 
 
-def test_a_long_transcript_is_undone_capture_by_capture(service: Stack, tmp_path: Path) -> None:
+async def test_a_long_transcript_is_undone_capture_by_capture(service: Stack, tmp_path: Path) -> None:
     tenant, plain = uuid.uuid4().hex, tmp_path / "long.jsonl"
     turns = [{"role": "user", "text": f"remember that shelf {number} holds nails"} for number in range(13)]
     plain.write_text("\n".join(map(json.dumps, turns)), encoding="utf-8")
-    done = service.command("capture", str(plain), "--mode", "auto", "--tenant", tenant)
+    done = await service.command_here("capture", str(plain), "--mode", "auto", "--tenant", tenant)
     undos = [line.split() for line in done.stdout.splitlines() if line.startswith("undo with: meeseeks ")]
     assert len(undos) == 2
     for words in undos:
-        assert service.command(*words[3:], "--tenant", tenant).returncode == 0
-    assert service.said("list", "--tenant", tenant)["memories"] == []
+        assert (await service.command_here(*words[3:], "--tenant", tenant)).exit_code == 0
+    assert (await service.said_here("list", "--tenant", tenant))["memories"] == []
 
 
-def test_a_file_without_turns_says_so(service: Stack, tmp_path: Any) -> None:
+async def test_a_file_without_turns_says_so(service: Stack, tmp_path: Any) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("buy milk", encoding="utf-8")
-    done = service.command("capture", str(other))
-    assert done.returncode == 1
+    done = await service.command_here("capture", str(other))
+    assert done.exit_code == 1
     assert "name its format with --format" in done.stderr
 
 

@@ -28,13 +28,6 @@ DOCS = ROOT / "docs"
 USED = "Write it with Alembic, never by hand; it goes out on Tuesday after the stand-up."
 
 
-async def said(stack: Stack, *arguments: str) -> Any:
-    """The JSON that a command has printed."""
-    done = await stack.command_here(*arguments)
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
-
-
 async def reported(hook: PostExecutionHook, **fields: Any) -> AnswerReportResult:
     """A report; told again where busy cores kept the worker from taking it up, or the receipt was not written yet."""
     report = AnswerReport.model_validate({"tenant": "acme", "answer": USED, "deadline_ms": 5000, **fields})
@@ -54,7 +47,7 @@ async def test_an_answer_is_reported_and_counted(service: Stack, hook: PreExecut
         again = await reported(after, session_id=session, turn_id=turn, answer="I do not know")
     assert (told.done, told.injected, told.used, told.counted) == (True, ("tuesday",), ("tuesday",), True)
     assert (again.used, again.counted) == ((), False)
-    counted = await said(service, "usage", "--tenant", "acme", "--json")
+    counted = await service.said_here("usage", "--tenant", "acme")
     (row,) = [one for one in counted["memories"] if one["id"] == "tuesday"]
     assert (row["injected"], row["used"]) == (1, 1)
     shown = await service.command_here("show", "tuesday", "--tenant", "acme")
@@ -119,9 +112,9 @@ async def test_what_is_forgotten_has_no_counts(tmp_path: Path) -> None:
             answered = await ask(before, "What is the code of the gate?", session_id="s", turn_id="t")
             told = await reported(after, session_id="s", turn_id="t", answer="3380")
         assert list(told.used) == answered.ids == ["gate"]
-        assert (await said(stack, "usage", "--tenant", "acme", "--json"))["counted"] == 1
-        await said(stack, "forget", "gate", "--tenant", "acme", "--json")
-        assert (await said(stack, "usage", "--tenant", "acme", "--json"))["counted"] == 0
+        assert (await stack.said_here("usage", "--tenant", "acme"))["counted"] == 1
+        await stack.said_here("forget", "gate", "--tenant", "acme")
+        assert (await stack.said_here("usage", "--tenant", "acme"))["counted"] == 0
 
 
 async def test_a_replay_asks_the_model_and_takes_another_prompt(
@@ -133,14 +126,14 @@ async def test_a_replay_asks_the_model_and_takes_another_prompt(
     prompt = tmp_path / "triage.md"
     text = (default_prompts_dir() / "triage.md").read_text(encoding="utf-8")
     prompt.write_text(re.sub(r"(?m)^version: \d+$", "version: 99", text), encoding="utf-8")
-    options = ("--tenant", "acme", "--json")
+    options = ("--tenant", "acme")
     before = len(model.chats())
-    found = await said(service, "replay", receipt, "--prompt", str(prompt), *options)
+    found = await service.said_here("replay", receipt, "--prompt", str(prompt), *options)
     assert (found["same"], found["after"]["engine"], found["after"]["prompt"]) == (True, "llm", "triage@99"), found
     assert len(model.chats()) > before
-    assert (await said(service, "replay", receipt, "--model", "none", *options))["after"]["model"] is None
+    assert (await service.said_here("replay", receipt, "--model", "none", *options))["after"]["model"] is None
     model.behave(keep=[])
-    done = await asyncio.to_thread(service.command, "replay", receipt, *options)
+    done = await service.command_here("replay", receipt, *options, "--json")
     other = json.loads(done.stdout)
     assert (other["same"], other["before"]["chosen"], other["after"]["chosen"]) == (False, ["alembic"], [])
 
@@ -155,10 +148,10 @@ async def test_a_replay_knows_what_the_session_had_been_shown_then(service: Stac
     for answered in (first, second):
         receipt = answered.result.receipt_id
         assert receipt is not None
-        found = await said(service, "replay", receipt, "--tenant", "acme", "--json")
+        found = await service.said_here("replay", receipt, "--tenant", "acme")
         assert found["same"]
         assert found["before"]["outcome"] == found["after"]["outcome"] == answered.result.outcome
-    shown = await said(service, "session", "show", session["session_id"], "--tenant", "acme", "--json")
+    shown = await service.said_here("session", "show", session["session_id"], "--tenant", "acme")
     assert [(agent["turn"], len(agent["shown"])) for agent in shown["agents"]] == [(2, 1)], (
         "replays leave the ledger alone"
     )
@@ -178,12 +171,12 @@ async def test_the_documentation_can_be_copied(tmp_path: Path, monkeypatch: pyte
         tmp_path, "up", MEESEEKS_MODEL="none", MEESEEKS_EMBEDDER="none", MEESEEKS_HTTP_ENABLED="0"
     ) as stack:
         text = "Deployments to production happen on Tuesdays after the stand-up"
-        assert stack.command("remember", text, "--id", "deploy").returncode == 0
+        assert (await stack.command_here("remember", text, "--id", "deploy")).exit_code == 0
         names = await run_example(stack)
         told: AnswerReportResult = names["told"]
         assert (told.injected, told.used) == (("deploy",), ("deploy",))
         receipt = names["result"].receipt_id
-        await said(stack, "remember", "The harbour opens at six", "--id", "m9", "--json")
+        await stack.said_here("remember", "The harbour opens at six", "--id", "m9")
         (tmp_path / "my-triage.md").write_bytes((default_prompts_dir() / "triage.md").read_bytes())
         asks = ["eval", "label", "ID"]
         for words in [*commands("receipts.md"), *commands("feedback.md")]:

@@ -274,6 +274,12 @@ class Stack:
         shell = command_line(self.folder, **{"MEESEEKS_EMBEDDER": "minilm", **self.variables})
         return await asyncio.to_thread(shell.run, *arguments)
 
+    async def said_here(self, *arguments: str) -> Any:
+        """Return the JSON that a command prints in this process."""
+        done = await self.command_here(*arguments, "--json")
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
 
 @contextmanager
 def running_stack(folder: Path, *arguments: str, **variables: str) -> Iterator[Stack]:

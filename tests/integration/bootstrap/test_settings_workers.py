@@ -17,7 +17,8 @@ import pytest
 from hooks import InjectionResult
 from hooks.contract import Reason
 from hooks.queue import QueueClient, QueueFault
-from tests.support.stack import Stack, command, running_stack
+from tests.support.command_line import command_line
+from tests.support.stack import Stack, running_stack
 from tests.support.valkey import running_valkey
 from worker.domain.operation import AnyOperation
 from worker.operations.registry import HEALTH, INJECT, RECEIPTS, SETTINGS_PATCH, SETTINGS_RESET
@@ -106,8 +107,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dic
             (folder / "meeseeks.toml").write_text(SETTINGS, encoding="utf-8")
             lines = [json.dumps({"id": f"{name}-{place}", "content": f"Route note: {place} gate"}) for place in PLACES]
             (folder / "notes.jsonl").write_text("\n".join(lines), encoding="utf-8")
-            done = command(folder, "import", "notes.jsonl")
-            assert done.returncode == 0, done.stderr
+            shell = command_line(folder, MEESEEKS_EMBEDDER="minilm", MEESEEKS_CONFIG=str(folder / "meeseeks.toml"))
+            shell.ok("import", str(folder / "notes.jsonl"))
             workers[name] = stack.enter_context(running_stack(folder, "worker", MEESEEKS_REDIS_URL=valkey.url))
         yield valkey.url, workers
 
@@ -192,45 +193,51 @@ async def test_edits_of_files_need_no_restart(running: tuple[str, dict[str, Stac
         assert all("settings_need_restart" in stack.log for stack in workers.values())
         for file in files:
             file.write_text(SETTINGS, encoding="utf-8")
+        sound: set[int] = set()
+        while len(sound) < len(workers):  # both have read it before the next test asks
+            health = await pair.call(HEALTH)
+            sound |= {health["pid"]} if not health["settings"]["needs_restart"] else set()
 
 
 async def test_the_command_sets_shows_and_forgets(running: tuple[str, dict[str, Stack]]) -> None:
     stack = running[1]["b"]
 
-    def settings(*arguments: str) -> dict[str, Any]:
-        done = stack.command("settings", *arguments, "--json")
+    async def settings(*arguments: str) -> dict[str, Any]:
+        done = await stack.command_here("settings", *arguments, "--json")
         told: dict[str, Any] = json.loads(done.stdout)
-        return {**told, "status": done.returncode}
+        return {**told, "status": done.exit_code}
 
-    assert settings("set", "max_total", "5", "--agent", "scout")["memory_injection_overridden"]
+    assert (await settings("set", "max_total", "5", "--agent", "scout"))["memory_injection_overridden"]
     own: dict[str, Any] = {}
     until = asyncio.get_running_loop().time() + 10
     while own.get("value") != 5 and asyncio.get_running_loop().time() < until:  # the other worker may answer
-        own = settings("--agent", "scout")["memory_injection"]["max_total"]
+        own = (await settings("--agent", "scout"))["memory_injection"]["max_total"]
     assert (own["value"], own["origin"], own["at"]) == (5, "agent override", None)
     assert set(own["inherited"]) == {"value", "origin", "at"}
     assert own["inherited"]["origin"] != "agent override"
-    assert settings("--agent", "scout")["memory_injection"]["max_items"]["at"].endswith("meeseeks.toml:6")
-    assert settings("set", "skip_sources", "cron,retrigger")["memory_injection"]["skip_sources"]["value"] == [
+    assert (await settings("--agent", "scout"))["memory_injection"]["max_items"]["at"].endswith("meeseeks.toml:6")
+    assert (await settings("set", "skip_sources", "cron,retrigger"))["memory_injection"]["skip_sources"]["value"] == [
         "cron",
         "retrigger",
     ]
-    assert settings("unset", "skip_sources")["memory_injection"]["skip_sources"]["origin"] == "default"
-    refused = settings("set", "max_total", "-1")
+    assert (await settings("unset", "skip_sources"))["memory_injection"]["skip_sources"]["origin"] == "default"
+    refused = await settings("set", "max_total", "-1")
     assert refused["status"] == 1
     assert "memory_injection.max_total" in refused["error"]
-    assert not settings("reset", "--agent", "scout")["memory_injection_overridden"]
+    assert not (await settings("reset", "--agent", "scout"))["memory_injection_overridden"]
 
-    saved = settings("set", "max_total", "6", "--agent", "scout")["saved_version"]
-    stale = settings("set", "max_total", "4", "--agent", "scout", "--if-version", str(saved - 1))
+    saved = (await settings("set", "max_total", "6", "--agent", "scout"))["saved_version"]
+    stale = await settings("set", "max_total", "4", "--agent", "scout", "--if-version", str(saved - 1))
     assert stale["status"] == 1
     assert f"read them again, then repeat your change with version {saved}" in stale["error"]
-    assert settings("unset", "max_total", "--agent", "scout", "--if-version", str(saved))["saved_version"] == saved + 1
-    assert settings("undo", str(saved + 1))["memory_injection"]["max_total"]["value"] == 6
-    assert "undone already" in settings("undo", str(saved + 1))["error"]
-    newest, undone, *_ = settings("history", "--agent", "scout", "--key", "max_total")["changes"]
+    assert (await settings("unset", "max_total", "--agent", "scout", "--if-version", str(saved)))[
+        "saved_version"
+    ] == saved + 1
+    assert (await settings("undo", str(saved + 1)))["memory_injection"]["max_total"]["value"] == 6
+    assert "undone already" in (await settings("undo", str(saved + 1)))["error"]
+    newest, undone, *_ = (await settings("history", "--agent", "scout", "--key", "max_total"))["changes"]
     assert (newest["undoes"], undone["undone_by"]) == (saved + 1, saved + 2)
     assert newest["author"] == {"name": "local", "via": "cli"}
-    told = stack.command("settings", "history", "--limit", "1").stdout
+    told = (await stack.command_here("settings", "history", "--limit", "1")).stdout
     assert f"undoes {saved + 1}" in told
-    settings("reset", "--agent", "scout")
+    await settings("reset", "--agent", "scout")
