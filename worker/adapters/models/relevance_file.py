@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,8 +72,12 @@ def table_from(arrays: Arrays, pieces: int) -> PieceTable:
     return PieceTable(vectors.astype(np.int8), rarity)
 
 
+@cache
 def make_tokenizer() -> Tokenizer:
-    """Return the tokenizer of the piece table. Raise `EmbedderError` if its file is not the expected one."""
+    """Return the tokenizer of the piece table, one for all who only encode, since parsing its file takes 25 ms.
+
+    Raise `EmbedderError` if its file is not the expected one.
+    """
     tokenizer = Tokenizer.from_str(read_checked(TOKENIZER_PACKAGE, TOKENIZER_FILE, TOKENIZER_SHA256).decode("utf-8"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
