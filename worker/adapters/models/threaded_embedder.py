@@ -1,4 +1,4 @@
-"""The base of embedders that run a model in one thread of this process."""
+"""The base of embedders that run a model in threads of this process."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -33,11 +33,15 @@ RUN_FAULTS = (
 
 
 class ThreadedEmbedder(ABC):
-    """Run a model in its own thread. Passages hold `_passage_turn`, so that a query waits for one batch at most."""
+    """Run a model in its own threads.
 
-    def __init__(self, thread_name: str) -> None:
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=thread_name)
-        self._passage_turn = asyncio.Lock()
+    Passages take a `_passage_turn` per batch, of which there is one fewer than threads: a query waits for none. With
+    one thread there is one turn, and a query waits for one batch at most.
+    """
+
+    def __init__(self, thread_name: str, threads: int = 1) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=thread_name)
+        self._passage_turn = asyncio.Semaphore(max(1, threads - 1))
 
     @abstractmethod
     async def embed_query(self, text: str) -> Vector: ...
@@ -47,12 +51,12 @@ class ThreadedEmbedder(ABC):
         await self.embed_query("warm")
 
     async def aclose(self) -> None:
-        """End the thread and cancel waiting calls."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """End the threads and cancel waiting calls."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, call: Callable[[], list[Vector]]) -> list[Vector]:
         try:
-            future = self._thread.submit(call)
+            future = self._executor.submit(call)
         except RuntimeError as error:
             raise EmbedderError("the embedder is closed") from error
         return await asyncio.wrap_future(future)

@@ -89,6 +89,33 @@ async def test_a_query_goes_ahead_of_waiting_passages(embedder: MiniLmEmbedder) 
     await asyncio.gather(*imports)
 
 
+async def test_passages_of_another_caller_do_not_wait_for_a_whole_import(embedder: MiniLmEmbedder) -> None:
+    work = asyncio.create_task(embedder.embed_passages(["a note of a dozen words on the plan"] * 480))
+    await asyncio.sleep(0.05)
+    await embedder.embed_passages([RELEVANT])
+    assert not work.done()
+    await work
+
+
+async def test_a_long_text_is_cut_at_the_number_of_tokens(embedder: MiniLmEmbedder) -> None:
+    """A word is one token, and two tokens mark beginning and end."""
+    words = "plan " * 300
+    vectors = await asyncio.gather(*(embedder.embed_query(words[: 5 * number]) for number in (125, 126, 127, 300)))
+    assert vectors[0] != vectors[1] == vectors[2] == vectors[3]
+    (cut,), (whole,) = await embedder.embed_passages([words]), await embedder.embed_passages([words[: 5 * 254]])
+    assert cut == whole
+
+
+async def test_the_model_is_loaded_once_for_calls_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[object] = []
+    load = minilm._load
+    monkeypatch.setattr(minilm, "_load", lambda: (loads.append(1), load())[1])
+    made = MiniLmEmbedder()
+    await asyncio.gather(*(made.embed_query(f"{number}") for number in range(6)), made.embed_passages(["a"] * 20))
+    await made.aclose()
+    assert len(loads) == 1
+
+
 async def test_the_loop_stays_free_while_passages_are_embedded(embedder: MiniLmEmbedder) -> None:
     """Bound the median tightly and the maximum loosely, since other processes may take the core."""
     work = asyncio.create_task(
