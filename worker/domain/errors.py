@@ -2,7 +2,7 @@
 
 from hooks.contract import Reason
 
-from .model_calls import ModelAttempt
+from .model_calls import ModelAttempt, ModelExchange
 
 
 class MeeseeksError(Exception):
@@ -60,11 +60,21 @@ class _ReasonedError(MeeseeksError):
 
 
 class ModelError(_ReasonedError):
-    """A model failed or its answer was malformed; `attempts` lists every model that was asked."""
+    """A model failed or its answer was malformed; `attempts` lists every model that was asked.
 
-    def __init__(self, reason: Reason, message: str, attempts: tuple[ModelAttempt, ...] = ()) -> None:
+    `exchanges` are for the receipt, if they are to be kept.
+    """
+
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        attempts: tuple[ModelAttempt, ...] = (),
+        exchanges: tuple[ModelExchange, ...] = (),
+    ) -> None:
         super().__init__(reason, message)
         self.attempts = attempts
+        self.exchanges = exchanges
 
 
 class QueueError(_ReasonedError):

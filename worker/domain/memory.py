@@ -23,7 +23,7 @@ from hooks.contract import (
 from .cues import CueMatch, Cues, CueVectors
 from .evidence import Evidence
 from .kinds import Budget, SearchKind
-from .model_calls import ModelAttempt, ModelUsage
+from .model_calls import ModelAttempt, ModelExchange, ModelUsage
 from .zones import is_within
 
 Vector = tuple[float, ...]
@@ -347,7 +347,8 @@ class Selection:
 
     `probabilities` come from a decision model, by memory id. `partial` marks an answer cut off by the deadline.
     `required` is the least probability that the relevance model accepted: of the best memory if that one was too
-    improbable, else of each. `attempts` are the models asked, `notes` go into the receipt. `unsure` says whether asking
+    improbable, else of each. `attempts` are the models asked, `notes` go into the receipt, and
+    `exchanges`, too, if they are to be kept. `unsure` says whether asking
     a model may help, `None` if unknown. `failure` is why a simpler selector chose than the one that should have.
     """
 
@@ -362,6 +363,7 @@ class Selection:
     partial: bool = False
     attempts: tuple[ModelAttempt, ...] = ()
     notes: tuple[str, ...] = ()
+    exchanges: tuple[ModelExchange, ...] = ()
     unsure: bool | None = None
     failure: Reason | None = None
 

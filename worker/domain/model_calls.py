@@ -30,6 +30,14 @@ class ModelAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelExchange:
+    """What a model was asked in one call, without what the call before had asked already, and its raw answer."""
+
+    prompt: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool call as the model made it; `arguments` is unparsed text."""
 

@@ -11,7 +11,7 @@ from hooks.contract import Engine, InjectionRequest, ItemSource, Outcome, Reason
 
 from .kinds import ReceiptKeep, SearchKind
 from .memory import CandidateVerdict, DomainModel, MemoryType
-from .model_calls import ModelAttempt
+from .model_calls import ModelAttempt, ModelExchange
 
 _IDS = re.compile(rb'"id":("(?:[^"\\]|\\.)*")')
 """Ids in a stored receipt, as JSON."""
@@ -82,7 +82,7 @@ class Receipt(DomainModel):
 
     `chosen` are the ids of the block's memories, in its order. `required` is the least probability that the relevance
     model accepted, if it decided. `attempts` are the models asked, in order. `block` is the block as it was sent, and
-    `began_ms` when each of the `stages` first began.
+    `began_ms` when each of the `stages` first began. `exchanges` are the texts of model calls, if they are kept.
     """
 
     id: str
@@ -105,19 +105,21 @@ class Receipt(DomainModel):
     model: ModelReceipt | None = None
     attempts: tuple[ModelAttempt, ...] = ()
     notes: tuple[str, ...] = ()
+    exchanges: tuple[ModelExchange, ...] = ()
     stages: dict[str, float] = Field(default_factory=dict)
     began_ms: dict[str, float] = Field(default_factory=dict)
     elapsed_ms: float = 0.0
 
 
 def without_texts_of(receipt: Receipt, gone: AbstractSet[str]) -> Receipt:
-    """Return a receipt without texts and cues of deleted memories, and without a block that shows one. Pure."""
+    """Return a receipt without texts and cues of deleted memories, and without what else shows one. Pure."""
     considered = tuple(
         one.model_copy(update={"text": "", "cue": None, "deleted": True}) if one.id in gone else one
         for one in receipt.considered
     )
     block = receipt.block if gone.isdisjoint(receipt.chosen) else None
-    return receipt.model_copy(update={"considered": considered, "block": block})
+    exchanges = receipt.exchanges if gone.isdisjoint(one.id for one in receipt.considered) else ()
+    return receipt.model_copy(update={"considered": considered, "block": block, "exchanges": exchanges})
 
 
 def erased_json(stored: bytes, gone: AbstractSet[str]) -> str | None:

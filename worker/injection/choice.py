@@ -77,6 +77,6 @@ async def _ask_model(
     except TimeoutError:
         return settled, Reason.MODEL_TIMEOUT
     except ModelError as error:
-        return replace(settled, attempts=error.attempts), error.reason
+        return replace(settled, attempts=error.attempts, exchanges=error.exchanges), error.reason
     except StoreError:
         return settled, Reason.STORE_UNAVAILABLE

@@ -39,6 +39,7 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
         model=_model_receipt(selection.usage, selection.prompt_id) if selection and selection.usage else None,
         attempts=selection.attempts if selection else (),
         notes=(*turn.notes, *(selection.notes if selection else ())),
+        exchanges=selection.exchanges if selection else (),
         stages=result.stages,
         began_ms=turn.stages.began_ms(),
         elapsed_ms=result.elapsed_ms,
@@ -47,7 +48,10 @@ def receipt_of(turn: Turn, conclusion: Conclusion, result: InjectionResult) -> R
 
 
 def within_size(receipt: Receipt) -> Receipt:
-    """Return the receipt in at most `MOST_BYTES`: with shorter texts, then fewer memories considered, then no more."""
+    """Return the receipt in at most `MOST_BYTES`: without texts of calls, then with shorter ones and fewer memories."""
+    if _size(receipt) <= MOST_BYTES:
+        return receipt
+    receipt = _without_exchanges(receipt)
     if _size(receipt) <= MOST_BYTES:
         return receipt
     receipt = _shorter(receipt)
@@ -55,6 +59,13 @@ def within_size(receipt: Receipt) -> Receipt:
         fewer = receipt.considered[: len(receipt.considered) // 2]
         receipt = receipt.model_copy(update={"considered": fewer})
     return receipt if _size(receipt) <= MOST_BYTES else _shortest(receipt)
+
+
+def _without_exchanges(receipt: Receipt) -> Receipt:
+    if not receipt.exchanges:
+        return receipt
+    note = f"texts of {len(receipt.exchanges)} calls of models were too long to be kept"
+    return receipt.model_copy(update={"exchanges": (), "notes": (*receipt.notes, note)})
 
 
 def _shorter(receipt: Receipt) -> Receipt:

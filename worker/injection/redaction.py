@@ -4,6 +4,7 @@ from typing import Any
 
 from hooks.contract import InjectionRequest, RecentMessage, RenderOptions, Scope
 from worker.domain.kinds import ReceiptKeep
+from worker.domain.model_calls import ModelExchange
 from worker.domain.receipt import ConsideredMemory, Receipt
 from worker.text.excerpts import head, tail
 from worker.text.masking import mask_secrets
@@ -52,6 +53,9 @@ def _masked(receipt: Receipt) -> Receipt:
             "query": without_secrets(receipt.query),
             "recalls": tuple(map(without_secrets, receipt.recalls)),
             "considered": receipt.considered if masked else tuple(map(_masked_memory, receipt.considered)),
+            "exchanges": tuple(
+                ModelExchange(without_secrets(one.prompt), without_secrets(one.answer)) for one in receipt.exchanges
+            ),
             "block": receipt.block if masked or receipt.block is None else without_secrets(receipt.block),
         }
     )
@@ -72,6 +76,7 @@ def _without_texts(receipt: Receipt, *, numbers_only: bool) -> Receipt:
         "query": "",
         "recalls": (),
         "block": None,
+        "exchanges": (),
         "considered": tuple(_with_texts(one, "", None) for one in receipt.considered),
         "kept": ReceiptKeep.NUMBERS if numbers_only else ReceiptKeep.NO_TEXTS,
     }

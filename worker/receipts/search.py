@@ -118,7 +118,7 @@ async def find_summaries(
 
 def brief(receipt: Receipt) -> dict[str, object]:
     """Return a receipt as JSON values without texts, settings and considered memories."""
-    left_out = {"request", "config", "considered", "query", "recalls", "block"}
+    left_out = {"request", "config", "considered", "query", "recalls", "block", "exchanges"}
     request = receipt.request
     return {
         **receipt.model_dump(mode="json", exclude=left_out),

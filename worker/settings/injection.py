@@ -76,6 +76,11 @@ class InjectionConfig(TriageSettings):
         description="What receipts store: everything, no_texts (no message, query or memory text) or numbers (only "
         "ids, scores, times and reasons). Secrets are always masked.",
     )
+    receipt_model_texts: bool = Field(
+        default=False,
+        description="Whether receipts also store what a model was asked and its raw answer, if receipt_keep = "
+        "everything, see [receipts](receipts.md#what-is-kept-and-how-long).",
+    )
 
     learn_cues: bool = Field(
         default=True,

@@ -5,8 +5,9 @@ from time import monotonic
 
 from hooks.contract import Engine
 from worker.domain.deadline import Deadline
+from worker.domain.errors import ModelError
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled, RecallTool, Selection, SelectionTask
-from worker.domain.model_calls import ChatReply, ChatRequest
+from worker.domain.model_calls import ChatReply, ChatRequest, ModelExchange
 from worker.ports.models import ChatModel
 from worker.settings.injection import InjectionConfig
 
@@ -14,7 +15,7 @@ from .answer_parsing import Choice
 from .breaker import CircuitBreaker, ModelGuard
 from .chat_prompt import AnswerShape, Conversation, check_prompt
 from .chat_searches import Searches
-from .chat_turns import Turns
+from .chat_turns import Turns, exchanges_of
 from .prompt_files import Prompt
 
 CUT_OFF = "the deadline passed while the model was answering; the partial answer was used"
@@ -49,7 +50,11 @@ class LlmSelector:
         self, task: SelectionTask, recalled: Recalled, recall: RecallTool, config: InjectionConfig, deadline: Deadline
     ) -> Selection:
         turns = self._begin(task, recalled, recall, config, deadline)
-        choice = await turns.choose()
+        try:
+            choice = await turns.choose()
+        except ModelError as error:
+            error.exchanges = _exchanges(turns, config)
+            raise
         offered = turns.conversation.offered
         chosen = [offered[number - 1] for number in choice.ids]
         if self._model.abilities.may_only_veto:
@@ -63,6 +68,7 @@ class LlmSelector:
             usage=turns.usage,
             partial=turns.partial,
             notes=_notes(choice, turns, config.max_items),
+            exchanges=_exchanges(turns, config),
         )
 
     def _begin(
@@ -89,6 +95,10 @@ class LlmSelector:
 
     async def _complete(self, request: ChatRequest, deadline: Deadline) -> ChatReply:
         return await self._guard(lambda: self._model.complete(request, deadline), deadline)
+
+
+def _exchanges(turns: Turns, config: InjectionConfig) -> tuple[ModelExchange, ...]:
+    return exchanges_of(turns.calls) if config.receipt_model_texts else ()
 
 
 def _notes(choice: Choice, turns: Turns, most: int) -> tuple[str, ...]:

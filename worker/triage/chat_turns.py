@@ -4,7 +4,7 @@ The first turn chooses among what the service found; only an answer that somethi
 either offers tools or demands a choice, never both.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -12,7 +12,7 @@ import structlog
 from hooks.contract import Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError
-from worker.domain.model_calls import ChatReply, ChatRequest, ModelUsage
+from worker.domain.model_calls import ChatReply, ChatRequest, ModelExchange, ModelUsage
 
 from .answer_parsing import Choice, ToolRequest, UnusableAnswer, parse_arguments, parse_choice, parse_partial
 from .chat_prompt import Conversation
@@ -32,7 +32,7 @@ Complete = Callable[[ChatRequest, Deadline], Awaitable[ChatReply]]
 class Turns:
     """The turns of one request, with searches if the model `may_search`.
 
-    `usage` is their total, `partial` is true if the last answer was cut off.
+    `usage` is their total, `partial` is true if the last answer was cut off. `calls` are the requests with a reply.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Turns:
         self.searches = searches
         self.usage: ModelUsage | None = None
         self.partial = False
+        self.calls: list[tuple[ChatRequest, ChatReply]] = []
 
     async def choose(self) -> Choice:
         """Return the last usable choice. Raise `ModelError` if there is none."""
@@ -68,6 +69,7 @@ class Turns:
     async def _turns(self, request: ChatRequest) -> Choice:
         for turns_left in range(MAX_TURNS - 1, -1, -1):
             reply = await self._complete(request, self._deadline)
+            self.calls.append((request, reply))
             self.usage = add_usage(self.usage, reply.usage)
             step = self._partial_choice(reply) if reply.cut else await self._next(reply, turns_left)
             if isinstance(step, Choice):
@@ -129,6 +131,17 @@ class Turns:
         if self._best is None:
             raise ModelError(reason, message)
         return self._best
+
+
+def exchanges_of(calls: Sequence[tuple[ChatRequest, ChatReply]]) -> tuple[ModelExchange, ...]:
+    """Return what was asked and answered; each request repeats the messages of the one before, which are left out."""
+    told, exchanges = 0, list[ModelExchange]()
+    for request, reply in calls:
+        asked = "\n\n".join(f"[{one['role']}]\n{one['content']}" for one in request.messages[told:])
+        searches = [f"{call.name}({call.arguments})" for call in reply.tool_calls]
+        exchanges.append(ModelExchange(asked, "\n".join([*([reply.text] if reply.text else []), *searches])))
+        told = len(request.messages)
+    return tuple(exchanges)
 
 
 def add_usage(total: ModelUsage | None, more: ModelUsage | None) -> ModelUsage | None:

@@ -10,7 +10,7 @@ from hooks.contract import Engine
 from worker.domain.deadline import Deadline
 from worker.domain.errors import PromptError
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Recalled, RecallTool, Selection, SelectionTask
-from worker.domain.model_calls import DecisionReply, DecisionRequest
+from worker.domain.model_calls import DecisionReply, DecisionRequest, ModelExchange
 from worker.ports.models import DecisionModel
 from worker.settings.injection import InjectionConfig
 
@@ -87,8 +87,15 @@ class DecisionSelector:
             dropped=_dropped(kept, shown, recalled, config.max_items),
             prompt_id=self._prompt.name,
             usage=reduce(add_usage, (reply.usage for reply in replies), None),
+            exchanges=_exchanges(request, raw) if config.receipt_model_texts else (),
             probabilities={key: round(value, 4) for key, value in probable.items()},
         )
+
+
+def _exchanges(request: DecisionRequest, probabilities: Sequence[float]) -> tuple[ModelExchange, ...]:
+    """Return the state and all questions, and the uncalibrated probabilities, as one exchange."""
+    answers = "\n".join(f"{number}. {value:.4f}" for number, value in enumerate(probabilities, 1))
+    return (ModelExchange("\n\n".join((request.state, *request.questions)), answers),)
 
 
 async def all_answers(

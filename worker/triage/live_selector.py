@@ -1,7 +1,7 @@
 """Select with the prompts and models currently in force; both may change while the service runs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from hooks.contract import Reason
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, PromptError
 from worker.domain.memory import Recalled, RecallTool, Selection, SelectionTask
-from worker.domain.model_calls import ModelAttempt
+from worker.domain.model_calls import ModelAttempt, ModelExchange
 from worker.domain.model_profile import USUAL_CONTEXT, USUAL_QUESTIONS, ModelKind
 from worker.ports.models import ChatModel, DecisionModel, Selector
 from worker.settings.injection import InjectionConfig
@@ -167,7 +167,11 @@ class LiveSelector:
                     break
             else:
                 attempt = ModelAttempt(name, None, self._spent(started))
-                return replace(selection, attempts=(*(failed for _, failed in failures), attempt))
+                return replace(
+                    selection,
+                    attempts=(*(failed for _, failed in failures), attempt),
+                    exchanges=(*_exchanges([error for error, _ in failures]), *selection.exchanges),
+                )
         raise _combined(failures)
 
     def _spent(self, started: float) -> float:
@@ -179,7 +183,11 @@ def _combined(failures: list[tuple[ModelError, ModelAttempt]]) -> ModelError:
     attempts = tuple(attempt for _, attempt in failures)
     errors = [error for error, _ in failures] or [ModelError(Reason.MODEL_NO_TIME, "no model is configured")]
     first = next((error for error in errors if error.reason is not Reason.MODEL_NO_TIME), errors[0])
-    return ModelError(first.reason, str(first), attempts)
+    return ModelError(first.reason, str(first), attempts, _exchanges(errors))
+
+
+def _exchanges(errors: Sequence[ModelError]) -> tuple[ModelExchange, ...]:
+    return tuple(exchange for error in errors for exchange in error.exchanges)
 
 
 def presenter(config: InjectionConfig) -> Callable[[str], str]:

@@ -97,3 +97,17 @@ async def test_who_only_reads_gets_json(tmp_path: Path) -> None:
             page = (await client.get(path)).text
             assert f'href="{json}' in page
             assert "/requests/label" not in page
+
+
+async def test_what_the_model_was_asked_is_shown_escaped() -> None:
+    asked = [
+        {"prompt": "[user]\n<b>1</b> Booth booked", "answer": "<script>1</script>"},
+        {"prompt": "more", "answer": ""},
+    ]
+    async with browsing(Recorder({**ANSWERS, "receipt": {**RECEIPT, "exchanges": asked}})) as client:
+        page = (await client.get("/requests/r1")).text
+        shown = (await client.get("/requests/r1.json")).json()
+    assert "&lt;b&gt;1&lt;/b&gt; Booth booked" in page
+    assert "&lt;script&gt;1&lt;/script&gt;" in page
+    assert "call 2, and its answer" in page
+    assert shown["exchanges"] == asked

@@ -4,6 +4,7 @@ import pytest
 
 from hooks.contract import RecentMessage
 from tests.support.receipts import showing
+from worker.domain.model_calls import ModelExchange
 from worker.domain.receipt import Receipt
 from worker.injection.receipt import MOST_BYTES, within_size
 
@@ -35,6 +36,13 @@ def test_a_receipt_is_cut_to_its_size(character: str, everywhere: bool) -> None:
 def test_a_receipt_of_usual_size_stays_whole() -> None:
     receipt = showing(1, "m1", "m2")
     assert within_size(receipt) is receipt
+
+
+def test_texts_of_calls_are_left_out_before_anything_else() -> None:
+    receipt = showing(1, "m1", "m2")
+    found = within_size(receipt.model_copy(update={"exchanges": (ModelExchange("a" * MOST_BYTES, "1"),)}))
+    assert found.notes == ("texts of 1 calls of models were too long to be kept",)
+    assert found.model_copy(update={"notes": ()}) == receipt
 
 
 def test_texts_are_cut_before_memories_are_left_out() -> None:

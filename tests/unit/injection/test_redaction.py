@@ -8,6 +8,7 @@ import pytest
 from hooks.contract import InjectionRequest, Outcome
 from worker.domain.kinds import ReceiptKeep
 from worker.domain.memory import CandidateVerdict, MemoryType
+from worker.domain.model_calls import ModelExchange
 from worker.domain.receipt import ConsideredMemory, Receipt
 from worker.injection.redaction import MOST_CHARS, redacted, without_secrets
 from worker.text.masking import mask_secrets
@@ -43,6 +44,7 @@ def receipt() -> Receipt:
         recalls=(f"gate secret: {SECRET}",),
         outcome=Outcome.INJECTED,
         considered=(considered,),
+        exchanges=(ModelExchange(f"gate: [1] password: {SECRET}", f"api_key={SECRET}"),),
         chosen=("m1",),
         elapsed_ms=12.5,
     )
@@ -58,6 +60,7 @@ def test_everything_else_is_unchanged() -> None:
     assert found.kept is ReceiptKeep.EVERYTHING
     assert found.request.message == "the gate, password: [masked]"
     assert found.considered[0].text == "gate password: [masked]"
+    assert found.exchanges == (ModelExchange("gate: [1] password: [masked]", "api_key=[masked]"),)
     assert found.request.scope == receipt().request.scope
     assert (found.config, found.chosen, found.elapsed_ms) == ({"max_items": 5}, ("m1",), 12.5)
 
@@ -68,6 +71,7 @@ def test_without_texts_ids_scores_and_settings_stay() -> None:
     assert not any(said)
     assert found.request.recent_messages == ()
     assert [one.text for one in found.considered] == [""]
+    assert found.exchanges == ()
     assert (found.considered[0].id, found.considered[0].version, found.considered[0].verdict) == ("m1", 3, "chosen")
     assert (found.request.scope.user, found.config) == ("oscar", {"max_items": 5})
     assert found.kept is ReceiptKeep.NO_TEXTS

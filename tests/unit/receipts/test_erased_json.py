@@ -5,16 +5,20 @@ import time
 import pytest
 
 from tests.support.receipts import showing
+from worker.domain.model_calls import ModelExchange
 from worker.domain.receipt import Receipt, erased_json
 
 
 @pytest.mark.parametrize("odd", ["m1", 'a"b', "back\\slash", "\u00e9\U0001f600", "\n\x01", '"id":"m2"', " "])
 def test_the_texts_of_any_id_are_found(odd: str) -> None:
-    receipt = showing(1, odd, "m2")
+    asked = (ModelExchange("[1] text of m2", "1"),)
+    receipt = showing(1, "m2", odd).model_copy(update={"exchanges": asked})
     erased = erased_json(receipt.model_dump_json().encode(), {odd})
     assert erased is not None
     found = Receipt.model_validate_json(erased)
-    assert [(one.text, one.deleted) for one in found.considered] == [("", True), ("text of m2", False)]
+    assert [(one.text, one.deleted) for one in found.considered] == [("text of m2", False), ("", True)]
+    assert found.block == "text of m2"
+    assert found.exchanges == (), "a prompt shows every candidate"
     assert erased_json(erased.encode(), {odd}) is None
 
 

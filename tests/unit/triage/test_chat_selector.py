@@ -224,6 +224,25 @@ async def test_an_unreadable_answer_is_repaired_once() -> None:
     assert caught.value.reason is Reason.MODEL_UNPARSEABLE
 
 
+async def test_what_was_asked_and_answered_is_kept_where_that_is_wanted() -> None:
+    steps: list[Step] = ["The organ is tuned by Pavel.", '{"relevant":[2]}']
+    selection, model = await select(steps, many(3), receipt_model_texts=True)
+    first, second = selection.exchanges
+    assert PROMPT.system in first.prompt
+    assert str(model.requests[0].messages[-1]["content"]) in first.prompt
+    assert (first.answer, second.answer) == tuple(steps)
+    assert PROMPT.section("repair") in second.prompt
+    assert PROMPT.system not in second.prompt, "what was asked before is not repeated"
+    assert (await select(steps, many(3)))[0].exchanges == ()
+
+
+async def test_an_answer_that_made_no_sense_is_kept_too() -> None:
+    for wanted, answers in ((True, ["prose", "prose"]), (False, [])):
+        with pytest.raises(ModelError) as caught:
+            await select(["prose"], many(3), receipt_model_texts=wanted)
+        assert [one.answer for one in caught.value.exchanges] == answers
+
+
 @pytest.mark.parametrize(
     ("say", "reason", "calls"),
     [

@@ -62,6 +62,15 @@ async def test_what_is_probable_enough_is_kept_the_most_probable_first() -> None
     ] * 3
 
 
+async def test_what_was_asked_and_answered_is_kept_where_that_is_wanted() -> None:
+    model = ScriptedDecisions(by_text({"Pavel": 0.6, "vestry": 0.9}))
+    (kept,) = (await select(model, receipt_model_texts=True)).exchanges
+    (request,) = model.requests
+    assert kept.prompt == "\n\n".join((request.state, *request.questions))
+    assert kept.answer == "1. 0.6000\n2. 0.9000\n3. 0.1000"
+    assert (await select(model)).exchanges == ()
+
+
 async def test_the_caps_hold_and_everything_is_accounted_for() -> None:
     selection = await select(ScriptedDecisions(lambda _: 0.8), many(9), max_items=2, triage_candidates=6)
     assert ids(selection) == ["m1", "m2"]

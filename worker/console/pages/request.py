@@ -23,6 +23,7 @@ from worker.console.request_words import (
 from worker.console.visits import JSON, Visit
 from worker.console.words import in_address
 from worker.domain.kinds import ReceiptKeep
+from worker.domain.model_calls import ModelExchange
 from worker.domain.receipt import Receipt
 from worker.operations.registry import EXPLAIN_MEMORY, KEEP_CASE, RECEIPT, RECEIPT_PAGE
 from worker.operations.results import KeptCase
@@ -77,6 +78,7 @@ class RequestPage(BaseModel):
     cost: float | None
     attempts: list[Attempt]
     notes: list[str]
+    exchanges: list[ModelExchange]
     settings: dict[str, str]
     kept: str
     newer: str | None = None
@@ -148,6 +150,7 @@ async def page_of(visit: Visit, receipt: Receipt) -> RequestPage:
         cost=model.cost if model else None,
         attempts=[_attempt(one.model, one.reason, one.elapsed_ms, cached=one.cached) for one in receipt.attempts],
         notes=list(receipt.notes),
+        exchanges=list(receipt.exchanges),
         settings={name: str(value) for name, value in receipt.config.items()},
         kept=receipt.kept.value,
         newer=newer,
