@@ -84,6 +84,7 @@ class EvaluationRow(BaseModel):
     cases: str
     chooser: str
     own_prompt: bool
+    settings: str
     began: datetime
     progress: str
     share: int
@@ -115,6 +116,7 @@ def row_of(state: EvaluationState) -> EvaluationRow:
         cases=SETS.get(state.order.cases, state.order.cases),
         chooser=STRATEGIES[state.order.strategy],
         own_prompt=state.order.prompt is not None,
+        settings=_settings(state.saved),
         began=state.began,
         progress=f"{state.done:,} of {counted(state.total, 'task', 'tasks')}" if state.total else "preparing",
         share=round(100 * state.done / state.total) if state.total else 0,
@@ -123,6 +125,15 @@ def row_of(state: EvaluationState) -> EvaluationRow:
         recall=recall,
         clean=clean,
     )
+
+
+def _settings(saved: Sequence[str] | None) -> str:
+    """Return which settings were used."""
+    if saved is None:
+        return "those of the settings file only"
+    if not saved:
+        return "those of the settings file; none were saved"
+    return f"those in force for all agents, {len(saved)} of them saved: {', '.join(saved)}"
 
 
 def _mark(state: EvaluationState) -> Mark:

@@ -27,12 +27,14 @@ class EvaluationJob(DomainModel):
     """What a process needs for one evaluation: the order, its labelled tasks, and how to read the settings.
 
     `labelled` is a file or folder, `None` for all shipped worlds; `config` is the settings file, if there is one.
+    `saved` are the settings saved for all agents, which take precedence over the file.
     """
 
     order: EvaluationOrder
     labelled: Path | None
     config: Path | None
     overrides: dict[str, Any]
+    saved: dict[str, Any] = Field(default_factory=dict)
 
 
 class EstimatedMeasure(DomainModel):
@@ -80,12 +82,17 @@ class EvaluationPhase(StrEnum):
 
 
 class EvaluationState(DomainModel):
-    """An evaluation of a tenant."""
+    """An evaluation of a tenant.
+
+    `saved` are the keys of saved settings that it used beside the file; `None` if it used the file only, as earlier
+    versions did.
+    """
 
     id: str
     tenant: str
     order: EvaluationOrder
     phase: EvaluationPhase = EvaluationPhase.RUNNING
+    saved: tuple[str, ...] | None = None
     began: UtcTime
     ended: UtcTime | None = None
     done: int = 0

@@ -180,6 +180,16 @@ class LiveSettings:
         """Return what is saved, as far as this process knows."""
         return self._now.saved
 
+    @property
+    def saved_in_force(self) -> Mapping[str, Any]:
+        """Return the values saved for all agents, without those that are ignored because they are invalid."""
+        return {
+            key: value
+            for layer in self._now.layers[GENERAL]
+            if layer.origin is Origin.SAVED
+            for key, value in layer.values.items()
+        }
+
     async def _change(self, plan: Callable[[SavedSettings], Edit], version: int | None, author: Author) -> Edit:
         """Save what is planned on top of the newest saved settings."""
         if self._store is None:

@@ -30,8 +30,9 @@ SEARCH = EvaluationOrder(cases="own", strategy=Strategy.DETERMINISTIC)
 WITHOUT = {"model": "none"}
 
 
-def processes(home: Path, module: str = MODULE) -> EvaluationProcesses:
-    return EvaluationProcesses(home / FOLDER, module, None, {**WITHOUT, "data_dir": str(home)}, utc_now)
+def processes(home: Path, module: str = MODULE, **saved: Any) -> EvaluationProcesses:
+    options = {**WITHOUT, "data_dir": str(home)}
+    return EvaluationProcesses(home / FOLDER, module, None, options, lambda: saved, utc_now)
 
 
 @pytest.fixture
@@ -76,6 +77,17 @@ async def test_an_evaluation_runs_alone_and_ends_with_a_result(
     assert set(done.result.categories) == {"case", "single"}
     assert EvaluationArchive(tmp_path / "evals").find(done.result.report).setup.settings["strategy"] == "deterministic"
     assert await running.latest("other") == [], "whose evaluation it is"
+
+
+async def test_what_was_saved_is_in_force(cases: Path, tmp_path: Path) -> None:
+    evaluations = processes(tmp_path, strategy="relevance", max_items=1)
+    for order, strategy in ((EvaluationOrder(cases="own"), "relevance"), (SEARCH, "deterministic")):
+        await evaluations.start("acme", order, cases)
+        done = await ended(evaluations)
+        assert done.result is not None
+        assert done.saved == ("max_items", "strategy")
+        used = EvaluationArchive(tmp_path / "evals").find(done.result.report).setup.settings
+        assert (used["strategy"], used["max_items"]) == (strategy, 1)
 
 
 async def test_an_evaluation_is_stopped_by_any_process(running: EvaluationProcesses, tmp_path: Path) -> None:

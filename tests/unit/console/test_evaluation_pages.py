@@ -120,6 +120,15 @@ async def test_a_result_is_drawn_and_said() -> None:
     assert missing.status_code == 404
 
 
+async def test_the_page_says_which_settings_were_used() -> None:
+    states = [state("done", "e1", saved=["max_items", "mode"]), state("done", "e2", saved=[]), state("done", "e3")]
+    async with browsing(recorder(*states)) as client:
+        pages = [(await client.get(f"{PATH}/{one['id']}")).text for one in states]
+    assert "those in force for all agents, 2 of them saved: max_items, mode" in pages[0]
+    assert "those of the settings file; none were saved" in pages[1]
+    assert "those of the settings file only" in pages[2]
+
+
 def test_pictures_stay_within_their_frames() -> None:
     picture = picture_of(EvaluationResult.model_validate(RESULT))
     assert [(one.low, one.at, one.high) for one in picture.whiskers] == [(250, 500, 750)]

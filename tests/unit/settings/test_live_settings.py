@@ -219,6 +219,7 @@ async def test_saved_values_of_another_version_are_left_out_and_kept(live: LiveS
     shelf.saved = SavedSettings(7, {"max_total": 2, "from_the_future": 1, "max_items": 0})
     await live.refresh()
     assert (live.for_agent("any").max_total, live.for_agent("any").max_items) == (2, 4)
+    assert live.saved_in_force == {"max_total": 2}
     told = live.status()["faults"]["saved"]
     assert "memory_injection.from_the_future: unknown key" in told
     assert "memory_injection.max_items: must be" in told

@@ -51,7 +51,10 @@ TOO_LONG = f"It took longer than {MOST_S / 60:.0f} minutes. Start it again: it g
 
 
 class EvaluationProcesses:
-    """A `worker.ports.evaluations.Evaluations`. `module` reads an `EvaluationJob` and prints `EvaluationNews`."""
+    """A `worker.ports.evaluations.Evaluations`. `module` reads an `EvaluationJob` and prints `EvaluationNews`.
+
+    `saved` returns the settings that are saved for all agents now.
+    """
 
     def __init__(
         self,
@@ -59,19 +62,25 @@ class EvaluationProcesses:
         module: str,
         config: Path | None,
         overrides: Mapping[str, Any],
+        saved: Callable[[], Mapping[str, Any]],
         clock: Callable[[], datetime],
     ) -> None:
         self._folder = folder
         self._command = (sys.executable, "-m", module)
         self._config = config
         self._overrides = overrides
+        self._saved = saved
         self._clock = clock
         self._running: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
     async def start(self, tenant: str, order: EvaluationOrder, labelled: Path | None) -> EvaluationState:
-        state = EvaluationState(id=uuid4().hex[:12], tenant=tenant, order=order, began=self._clock())
-        job = EvaluationJob(order=order, labelled=labelled, config=self._config, overrides=dict(self._overrides))
+        saved, began = dict(self._saved()), self._clock()
+        keys = tuple(sorted(saved))
+        state = EvaluationState(id=uuid4().hex[:12], tenant=tenant, order=order, saved=keys, began=began)
+        job = EvaluationJob(
+            order=order, labelled=labelled, config=self._config, overrides=dict(self._overrides), saved=saved
+        )
         try:
             process, lock = await self._begun(state)
         except OSError as error:

@@ -24,6 +24,7 @@ from worker.operations.client import OperationClient
 from worker.operations.local_client import LocalOperationClient
 from worker.ports.evaluations import EstimatedMeasure, EvaluationJob, EvaluationNews, EvaluationResult
 from worker.settings.injection import Settings, load_settings
+from worker.settings.selection import Strategy
 from worker.settings.service import ServiceSettings
 
 from .archive import FOLDER, EvaluationArchive
@@ -84,7 +85,8 @@ async def _result(job: EvaluationJob, news: TextIO) -> EvaluationResult:
 def _request(job: EvaluationJob) -> EvaluationRequest:
     """Return what to evaluate, one task after the other, so that times are those of a quiet machine."""
     order = job.order
-    return EvaluationRequest(strategy=order.strategy, worlds=job.labelled, parallel=1, max_cost=order.max_cost)
+    chooser = {} if order.strategy is Strategy.AUTO else {"strategy": order.strategy}
+    return EvaluationRequest(worlds=job.labelled, settings=job.saved | chooser, parallel=1, max_cost=order.max_cost)
 
 
 def _prompt(job: EvaluationJob, loaded: Settings, folder: Path) -> PromptFile | None:
