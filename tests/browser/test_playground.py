@@ -89,6 +89,24 @@ def test_labelled_cases_are_evaluated_from_the_page(watched: Watched, service: S
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_two_evaluations_are_compared(watched: Watched) -> None:
+    page = watched.open("/playground/evaluations")
+    boxes = page.get_by_role("checkbox", name="Compare translation-desk")
+    for strategy in ("deterministic", "relevance"):
+        ended = boxes.count()
+        page.get_by_label("Cases").select_option("translation-desk")
+        page.get_by_label("Chosen by").select_option(strategy)
+        page.get_by_role("button", name="Start").click()
+        expect(boxes).to_have_count(ended + 1, timeout=60_000)
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    watched.assert_accessible()
+    page.get_by_role("button", name="Compare two").click()
+    expect(page.get_by_role("heading", name="Two evaluations compared")).to_be_visible()
+    expect(page.get_by_role("heading", name="Cases that became right")).to_be_visible()
+    watched.assert_accessible()
+
+
 def test_an_evaluation_is_stopped_from_the_page(watched: Watched) -> None:
     page = watched.open("/playground/evaluations")
     page.get_by_label("Cases").select_option("shipped")

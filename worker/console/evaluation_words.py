@@ -89,6 +89,7 @@ class EvaluationRow(BaseModel):
     progress: str
     share: int
     running: bool
+    comparable: bool
     precision: str
     recall: str
     clean: str
@@ -121,6 +122,7 @@ def row_of(state: EvaluationState) -> EvaluationRow:
         progress=f"{state.done:,} of {counted(state.total, 'task', 'tasks')}" if state.total else "preparing",
         share=round(100 * state.done / state.total) if state.total else 0,
         running=state.phase is EvaluationPhase.RUNNING,
+        comparable=state.result is not None,
         precision=precision,
         recall=recall,
         clean=clean,
@@ -176,15 +178,15 @@ def _whisker(name: str, one: EstimatedMeasure) -> Whisker:
 
 def _row(name: str, one: EstimatedMeasure) -> MeasureRow:
     known = one.low is not None and one.high is not None and one.low != one.high
-    ends = f"{_number(name, one.low)} to {_number(name, one.high)}" if known else ""  # type: ignore[arg-type]
-    return MeasureRow(name=NAMES.get(name, name), value=_number(name, one.value), interval=ends)
+    ends = f"{number_text(name, one.low)} to {number_text(name, one.high)}" if known else ""  # type: ignore[arg-type]
+    return MeasureRow(name=NAMES.get(name, name), value=number_text(name, one.value), interval=ends)
 
 
 def _value(name: str, one: EstimatedMeasure | None) -> str:
-    return _number(name, one.value) if one else ""
+    return number_text(name, one.value) if one else ""
 
 
-def _number(name: str, value: float) -> str:
+def number_text(name: str, value: float) -> str:
     if name in TIMES:
         return milliseconds(value)
     return (

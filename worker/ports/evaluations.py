@@ -48,8 +48,9 @@ class EstimatedMeasure(DomainModel):
 class EvaluationResult(DomainModel):
     """What came out. `measures` are by name, also for each category.
 
-    `times_ms` are the percentiles 0 to 100 of the answers' times. `fault` says why the model was not measured, and
-    `stopped` why tasks are missing.
+    `faults` are the mean faults of each task by world and id, and `worlds` the hashes of the cases; earlier versions
+    kept neither. `times_ms` are the percentiles 0 to 100 of the answers' times. `fault` says why the model was not
+    measured, and `stopped` why tasks are missing.
     """
 
     report: str
@@ -63,6 +64,8 @@ class EvaluationResult(DomainModel):
     measures: dict[str, EstimatedMeasure]
     categories: dict[str, dict[str, EstimatedMeasure]]
     times_ms: tuple[float, ...]
+    faults: dict[str, float] = Field(default_factory=dict)
+    worlds: dict[str, str] = Field(default_factory=dict)
 
 
 class EvaluationNews(DomainModel):

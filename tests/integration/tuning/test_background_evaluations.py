@@ -75,6 +75,8 @@ async def test_an_evaluation_runs_alone_and_ends_with_a_result(
     assert done.result is not None
     assert done.result.measures["recall_essential"].value == 1.0
     assert set(done.result.categories) == {"case", "single"}
+    assert {name.rpartition("/")[2] for name in done.result.faults} == {"q1", "q2"}
+    assert set(done.result.worlds) == {name.partition("/")[0] for name in done.result.faults}
     assert EvaluationArchive(tmp_path / "evals").find(done.result.report).setup.settings["strategy"] == "deterministic"
     assert await running.latest("other") == [], "whose evaluation it is"
 

@@ -129,6 +129,53 @@ async def test_the_page_says_which_settings_were_used() -> None:
     assert "those of the settings file only" in pages[2]
 
 
+def result(precision: float, **faults: float) -> dict[str, Any]:
+    cases = {f"own/{name.replace('receipt_', 'receipt-')}": count for name, count in faults.items()}
+    measures = {"precision": {**ESTIMATE, "value": precision}}
+    return {**RESULT, "measures": measures, "faults": cases, "worlds": {"own": "h1"}}
+
+
+async def test_two_evaluations_are_compared_the_older_one_first() -> None:
+    old = state("done", "e1", result=result(0.5, a=0, receipt_r1=1, c=2, d=1))
+    new = state("done", "e2", began="2026-01-02T00:00:00Z", result=result(0.75, a=1, receipt_r1=0, c=1, d=1))
+    async with browsing(recorder(new, old, state("failed", "e3"))) as client:
+        page = (await client.get(f"{PATH}/compare?id=e2&id=e1")).text
+        shown = (await client.get(f"{PATH}/compare.json?id=e1&id=e2")).json()
+        alone = await client.get(f"{PATH}/compare?id=e1")
+        failed = await client.get(f"{PATH}/compare?id=e1&id=e3")
+        listed = (await client.get(PATH)).text
+    assert shown["rows"] == [
+        {"name": shown["rows"][0]["name"], "before": "0.50", "after": "0.75", "difference": "+0.25"}
+    ]
+    assert [one["name"] for one in shown["became_wrong"]] == ["own/a"]
+    assert [(one["name"], one["request"]) for one in shown["became_right"]] == [("own/receipt-r1", "r1")]
+    assert [(one["before"], one["after"]) for one in shown["changed"]] == [("2", "1")]
+    assert (shown["cases"], shown["warnings"]) == (4, [])
+    assert 'href="/requests/r1"' in page
+    assert (alone.status_code, failed.status_code) == (422, 422)
+    assert "Tick two evaluations" in alone.text
+    assert listed.count('type="checkbox" name="id"') == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"faults": {}}, "an earlier version"),
+        ({"faults": {"other/a": 0.0}}, "no case in common"),
+        ({"faults": {"own/a": 0.0, "own/b": 0.0}}, "not all cases in common"),
+        ({"worlds": {"own": "h2"}}, "The cases of own were edited"),
+    ],
+)
+async def test_what_cannot_be_compared_is_said(changes: dict[str, Any], words: str) -> None:
+    one, other = (
+        state("done", "e1", result=result(0.5, a=0)),
+        state("done", "e2", result={**result(0.5, a=0), **changes}),
+    )
+    async with browsing(recorder(one, other)) as client:
+        (warning,) = (await client.get(f"{PATH}/compare.json?id=e1&id=e2")).json()["warnings"]
+    assert words in warning
+
+
 def test_pictures_stay_within_their_frames() -> None:
     picture = picture_of(EvaluationResult.model_validate(RESULT))
     assert [(one.low, one.at, one.high) for one in picture.whiskers] == [(250, 500, 750)]

@@ -6,6 +6,7 @@ from starlette.routing import Route
 
 from worker.console.app import Console, Handler
 from worker.console.errors import PageError
+from worker.console.evaluation_comparison import comparison_of
 from worker.console.evaluation_words import (
     SETS,
     STRATEGIES,
@@ -29,6 +30,7 @@ from .playground import PromptForm
 from .request import id_of
 
 PATH = f"{PLAYGROUND}/evaluations"
+COMPARED = 2
 
 
 class Option(BaseModel):
@@ -58,6 +60,12 @@ class EvaluationPage(BaseModel):
     picture: EvaluationPicture | None
 
 
+class ComparedQuery(BaseModel):
+    """The evaluations that were ticked in the list."""
+
+    id: tuple[str, ...] = ()
+
+
 def routes(console: Console) -> list[Route]:
     return [
         Route(f"{PATH}/live", console.serving(_streaming(console)), methods=["GET"]),
@@ -65,6 +73,7 @@ def routes(console: Console) -> list[Route]:
         *console.action(PATH, show),
         *console.action(f"{PATH}/start", start),
         *console.action(f"{PATH}/stop", stop),
+        *console.page(f"{PATH}/compare", compare),
         *console.page(PATH + "/{id}", show_one),
     ]
 
@@ -128,6 +137,17 @@ async def show_one(visit: Visit) -> Shown:
         picture=picture_of(state.result) if state.result else None,
     )
     return Shown("evaluation.html", f"Evaluation of {row.cases}", page)
+
+
+async def compare(visit: Visit) -> Shown:
+    ids = visit.query(ComparedQuery).id
+    if len(set(ids)) != COMPARED:
+        raise PageError(422, "Tick two evaluations of the list to compare them.")
+    latest = (await _latest(visit)).evaluations
+    states = [_found(latest, one) for one in ids]
+    if any(one.result is None for one in states):
+        raise PageError(422, "Only evaluations with a result can be compared.")
+    return Shown("evaluation_comparison.html", "Two evaluations compared", comparison_of(states))
 
 
 def _found(states: list[EvaluationState], wanted: str) -> EvaluationState:

@@ -56,7 +56,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:
-    """A task with different injections; see `_faults` for how faults count."""
+    """A task with different injections; see `faults_of` for how faults count."""
 
     world: str
     task: str
@@ -138,15 +138,20 @@ def _change(before: Sequence[TaskRun], after: Sequence[TaskRun]) -> TaskChange:
         one.category,
         tuple(sorted(has - had)),
         tuple(sorted(had - has)),
-        sum(map(_faults, before)) / len(before),
-        sum(map(_faults, after)) / len(after),
+        mean_faults(before),
+        mean_faults(after),
     )
+
+
+def mean_faults(runs: Sequence[TaskRun]) -> float:
+    """Return the mean number of faults in the runs of one task."""
+    return sum(map(faults_of, runs)) / len(runs)
 
 
 FORBIDDEN_WEIGHT = 5
 
 
-def _faults(run: TaskRun) -> int:
+def faults_of(run: TaskRun) -> int:
     """Count missing essential memories and irrelevant injected ones; a forbidden one counts `FORBIDDEN_WEIGHT` more."""
     injected = set(run.injected)
     missing, wrong = set(run.essential) - injected - set(run.known), injected - run.relevant

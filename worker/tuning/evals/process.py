@@ -28,11 +28,12 @@ from worker.settings.selection import Strategy
 from worker.settings.service import ServiceSettings
 
 from .archive import FOLDER, EvaluationArchive
+from .comparison import mean_faults
 from .measures import Summary, summaries_of
 from .number_text import known
 from .plan import EvaluationRequest, plan_of
 from .prompt_files import PromptFile, read_chooser
-from .results import Report
+from .results import Report, by_task
 from .runner import evaluate
 
 NICE = 10
@@ -119,6 +120,8 @@ def result_of(report: Report) -> EvaluationResult:
         measures=_estimates(summaries[""]),
         categories={name: _estimates(one) for name, one in summaries.items() if name},
         times_ms=tuple(round(float(one), 1) for one in np.percentile(times, range(101))) if times else (),
+        faults={"/".join(key): mean_faults(runs) for key, runs in by_task(report.runs).items()},
+        worlds=report.setup.worlds,
     )
 
 
