@@ -4,13 +4,14 @@ BIN := .venv/bin
 SERVICE := .venv/.installed-service
 DEV := .venv/.installed-dev
 LOCAL_LLM := .venv/.installed-local-llm
+PEERS := build/peers/.installed-peers
 LOCKED := pyproject.toml requirements/build.txt
 
 # onnxruntime reports to its maker otherwise
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: screenshots parallel fuzz-import help setup run run-local-llm local-llm test fuzz chaos packaging lint contracts types bench ci lock audit clean
+.PHONY: screenshots parallel fuzz-import help setup run run-local-llm local-llm test fuzz chaos packaging lint contracts types bench peers ci lock audit clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +61,9 @@ types: $(DEV) ## Check types
 bench: $(DEV) ## Run the benchmarks
 	@$(BIN)/python -m bench $(ARGS)
 
+peers: $(DEV) $(PEERS) ## Compare with mem0, LangGraph and Chroma (ARGS="--quick", "--full", "--json")
+	@$(BIN)/python -m bench peers $(ARGS)
+
 ci: ## Run all checks that a change must pass
 	@bash .ci/run
 
@@ -84,3 +88,6 @@ $(SERVICE): requirements/service.txt $(LOCKED)
 
 $(LOCAL_LLM): requirements/local-llm.txt $(SERVICE)
 	@bash .ci/install.sh local-llm
+
+$(PEERS): requirements/peers.txt
+	@bash .ci/install.sh peers

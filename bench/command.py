@@ -15,9 +15,10 @@ from . import callers, choosing, deterministic, hook_command, http, imports, mod
 from .measure import Report, Result, conditions, environment
 from .options import WORLDS, Options
 from .outside import benchmark as outside
+from .peers import benchmark as peers
 from .processes import BenchError
 from .progress import make_progress
-from .report import load, publish, save, show
+from .report import load, publish, publish_page, save, show
 
 Run = Callable[[Options, Progress], Result]
 
@@ -34,7 +35,10 @@ ON_DATA: dict[str, Run] = {outside.NAME: outside.run}
 LONG: dict[str, Run] = {soak.NAME: soak.run}
 """Benchmarks that take hours; they run only when named."""
 
-ALL = {**BENCHMARKS, **ON_WORLDS, **ON_DATA, **LONG}
+WITH_PAGE: dict[str, Run] = {module.NAME: module.run for module in (peers,)}
+"""Benchmarks with a page of their own in the documentation; they run only when named."""
+
+ALL = {**BENCHMARKS, **ON_WORLDS, **ON_DATA, **WITH_PAGE, **LONG}
 
 
 def main() -> int:
@@ -44,7 +48,7 @@ def main() -> int:
     try:
         reports = [] if arguments.publish and not arguments.names else _run_all(arguments, options)
         if arguments.publish:
-            publish(load(options.out, tuple(BENCHMARKS)), options.out)
+            _publish(arguments.names, options.out)
     except BenchError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -53,7 +57,17 @@ def main() -> int:
     return 0
 
 
-_NAMES = f"benchmarks to run: {', '.join(BENCHMARKS)} (the default), {', '.join((*ON_WORLDS, *ON_DATA, *LONG))}"
+def _publish(names: list[str], out: Path) -> None:
+    """Write the pages of the named benchmarks, and the page of all others unless only such were named."""
+    for report in load(out, [name for name in names if name in WITH_PAGE]):
+        publish_page(report, out)
+    if not names or not all(name in WITH_PAGE for name in names):
+        publish(load(out, tuple(BENCHMARKS)), out)
+
+
+_FOR_WORLDS = ", ".join((*ON_WORLDS, peers.NAME))
+_OTHERS = ", ".join((*ON_WORLDS, *ON_DATA, *WITH_PAGE, *LONG))
+_NAMES = f"benchmarks to run: {', '.join(BENCHMARKS)} (the default), {_OTHERS}"
 
 
 def _arguments() -> argparse.Namespace:
@@ -62,13 +76,18 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="run briefly, to check that everything works")
     parser.add_argument("--full", action="store_true", help="include cases that take minutes to prepare")
     parser.add_argument(
-        "--worlds", type=Path, default=WORLDS, help=f"folder of labelled worlds, for {', '.join(ON_WORLDS)}"
+        "--worlds",
+        type=Path,
+        default=WORLDS,
+        help=f"folder of labelled worlds, for {_FOR_WORLDS}",
     )
     parser.add_argument("--data", type=Path, help=f"folder of data sets by other authors, for {', '.join(ON_DATA)}")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), help="folder for results")
     parser.add_argument(
-        "--publish", action="store_true", help="write docs/benchmarks.md from saved results; run only named benchmarks"
+        "--publish",
+        action="store_true",
+        help=f"write docs/benchmarks.md, or that of {', '.join(WITH_PAGE)}, from results; run only named benchmarks",
     )
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in ALL]

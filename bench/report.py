@@ -81,6 +81,17 @@ def load(out: Path, names: Sequence[str]) -> list[Report]:
 
 def publish(reports: Sequence[Report], out: Path) -> None:
     """Write the page and its images. Raise `BenchError` for quick results."""
+    _copy_images(reports, out)
+    PAGE.write_text("\n".join(_page(reports)) + "\n", encoding="utf-8")
+
+
+def publish_page(report: Report, out: Path) -> None:
+    """Write the page of one benchmark, `docs/<name>.md`, and its images. Raise `BenchError` for quick results."""
+    _copy_images([report], out)
+    (ROOT / "docs" / f"{report.result.name}.md").write_text("\n".join(own_page(report)) + "\n", encoding="utf-8")
+
+
+def _copy_images(reports: Sequence[Report], out: Path) -> None:
     quick = [report.result.name for report in reports if report.quick]
     if quick:
         raise BenchError(f"quick results cannot be published; run these without --quick: {', '.join(quick)}")
@@ -88,7 +99,32 @@ def publish(reports: Sequence[Report], out: Path) -> None:
     for report in reports:
         for name in charts(report.result):
             shutil.copyfile(out / name, IMAGES / name)
-    PAGE.write_text("\n".join(_page(reports)) + "\n", encoding="utf-8")
+
+
+def own_page(report: Report) -> list[str]:
+    """Return the page of one benchmark: its tables first, without the percentiles of all series."""
+    result = report.result
+    tables = [line for table in result.tables for line in markdown(table)]
+    images = [line for name in charts(result) for line in (f"![{name.removesuffix('.png')}](img/{name})", "")]
+    notes = [line for note in result.notes for line in (note, "")]
+    command = f"make {result.name}" if result.name == "peers" else f'make bench ARGS="{result.name}"'
+    machine = [line for line in _machine(report.environment) if not line.startswith("Other programs")]
+    return [
+        f"# {result.title}",
+        "",
+        result.method,
+        "",
+        "```",
+        command,
+        "```",
+        "",
+        *images,
+        *tables,
+        *notes,
+        *machine,
+        "",
+        f"_{_circumstances(report)}_",
+    ]
 
 
 def charts(result: Result) -> list[str]:

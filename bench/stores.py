@@ -58,13 +58,13 @@ def _key() -> str:
 
 async def _make_store(data_dir: Path, number: int, cache: Path, progress: Progress) -> None:
     kept = list(memories(number))
-    real = await _real_vectors([memory.content for memory in kept[:EMBEDDED]], cache, progress)
+    real = await real_vectors([memory.content for memory in kept[:EMBEDDED]], cache, progress)
     sparse = Bm25Encoder("english")
     path = store_path(ServiceSettings(data_dir=data_dir))
     engine = await EdgeStore.open(path, profile=PROFILE, bm25_hash=sparse.config_hash)
     try:
         store = engine.tenant(TENANT)
-        vectors = _vectors(real, number)
+        vectors = noisy_vectors(real, number)
         with bar(progress, f"storing {number:,} memories", -(-number // BATCH)) as advance:
             for start in range(0, number, BATCH):
                 batch = kept[start : start + BATCH]
@@ -74,7 +74,7 @@ async def _make_store(data_dir: Path, number: int, cache: Path, progress: Progre
         await engine.aclose()
 
 
-async def _real_vectors(texts: list[str], cache: Path, progress: Progress) -> Matrix:
+async def real_vectors(texts: list[str], cache: Path, progress: Progress) -> Matrix:
     """Return the unit vectors of the texts, one per row."""
     file = cache / f"vectors-{PROFILE.fingerprint}-{digest(texts)}.npy"
     if file.is_file():
@@ -95,7 +95,7 @@ async def _real_vectors(texts: list[str], cache: Path, progress: Progress) -> Ma
     return matrix
 
 
-def _vectors(real: Matrix, number: int) -> Iterator[Vector]:
+def noisy_vectors(real: Matrix, number: int) -> Iterator[Vector]:
     """Yield the real vectors, then copies with noise."""
     yield from (tuple(row) for row in real.tolist())
     chance = np.random.default_rng(11)
