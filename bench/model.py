@@ -12,6 +12,9 @@ from typing import Any
 from rich.progress import Progress
 
 from hooks import Engine, InjectionResult, PreExecutionHook, Reason
+from hooks.queue import QueueClient
+from worker.operations.client import QueueOperationClient
+from worker.operations.health import models_loaded
 
 from .corpus import TENANT, related_messages
 from .measure import Check, RangeChart, Result, Series, StackChart, interleaved, latency_checks
@@ -31,6 +34,7 @@ MAX_ADDED_MS = 40.0
 MAX_WITH_1_S_MS = 1100.0
 MAX_HUNG_MS = DEADLINE_MS + 10.0
 MAX_TRIES = 10
+LOADED_WITHIN_S = 60.0
 
 
 @dataclass(slots=True)
@@ -58,6 +62,9 @@ def run(options: Options, progress: Progress) -> Result:
 async def _measure(url: str, server: ModelServer, options: Options, progress: Progress) -> Found:
     asker = Asker(server, Found())
     rounds, hung = (QUICK_ROUNDS, QUICK_HUNG) if options.quick else (ROUNDS, HUNG)
+    queue = QueueClient(url)
+    await models_loaded(QueueOperationClient(queue, url), LOADED_WITHIN_S)
+    await queue.aclose()
     async with PreExecutionHook(url) as hook:
         for _ in range(3):
             await asker.asked(hook, 0)

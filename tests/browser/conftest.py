@@ -73,6 +73,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         settings.write_text(SETTINGS.format(url=model.url), encoding="utf-8")
         with running_stack(folder, "up", **variables, **HTTP) as stack:
             asyncio.run(put(stack.url, MEMORIES, "default"))
+            stack.wait_for_model("openai/scripted")
             yield stack
 
 

@@ -183,6 +183,7 @@ class Stack:
     variables: Mapping[str, str] = field(default_factory=dict)
     process: "subprocess.Popen[bytes] | None" = None
     about: dict[str, Any] = field(default_factory=dict)
+    _logged: int = 0
 
     @property
     def url(self) -> str:
@@ -209,6 +210,8 @@ class Stack:
         """Start the process, and do not wait for it."""
         assert self.process is None
         line = _command_line(self.folder, [*self.arguments, "--json"])
+        log_file = self.folder / "service.log"
+        self._logged = log_file.stat().st_size if log_file.exists() else 0
         with (self.folder / "service.out").open("wb") as out, (self.folder / "service.log").open("ab") as log:
             self.process = subprocess.Popen(
                 line, cwd=self.folder, env=environment(**self.variables), stdout=out, stderr=log
@@ -223,10 +226,23 @@ class Stack:
                 self.about = json.loads(said)
                 assert self.about.get("ready"), said
                 assert self.about["pid"] == self.process.pid
+                if self.about.get("model"):
+                    self.wait_for_model(self.about["model"])
                 return
             assert self.process.poll() is None, self.log
             time.sleep(0.02)
         raise AssertionError(f"not ready within {READY_WITHIN_S} s: {self.log}")
+
+    def wait_for_model(self, name: str) -> None:
+        """Wait until requests reach a model, which is opened after the service is ready."""
+        end = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < end:
+            written = (self.folder / "service.log").read_bytes()[self._logged :].decode().splitlines()
+            events = [json.loads(line) for line in written if line.startswith("{")]
+            if any((event["event"], event.get("model")) == ("model_opened", name) for event in events):
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{name} was not opened within {READY_WITHIN_S} s: {self.log}")
 
     def start(self) -> None:
         """Start the service and wait until it says that it is ready."""

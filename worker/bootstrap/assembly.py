@@ -60,7 +60,8 @@ from worker.triage.prompt_files import Prompt, default_prompts_dir
 from .capturing import CaptureMaking
 from .cues import CueMaking
 from .live_core import LiveCore, Serving
-from .opening import ConfiguredModels, OpenedRelevanceModel, open_embedder, server_generations, utc_now
+from .models import ConfiguredModels
+from .opening import OpenedRelevanceModel, open_embedder, server_generations, utc_now
 from .upkeep import UpkeepMaking
 
 log = structlog.get_logger()

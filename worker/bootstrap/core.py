@@ -29,7 +29,7 @@ from worker.operations.store import StoreOperations
 from worker.operations.tracing import traced
 from worker.ports.models import Embedder
 from worker.ports.state import Ledger
-from worker.ports.store import StoreEngine
+from worker.ports.store import StoreEngine, StoreGenerations, WholeStore
 from worker.ports.tracing import NO_TRACER, Tracer
 from worker.query.warm_up import warm_up
 from worker.settings.injection import Settings
@@ -47,8 +47,8 @@ from .cues import CueMaking
 from .erasing import open_erasing
 from .evaluating import evaluating
 from .live_core import LiveCore
+from .models import ConfiguredModels
 from .opening import (
-    ConfiguredModels,
     make_generations,
     open_capture_queue,
     open_captures,
@@ -96,24 +96,24 @@ async def open_core(
     *,
     redis: "Redis | None" = None,
     with_model: bool = True,
+    models_later: bool = False,
     answered: Callable[[InjectionResult], None] | None = None,
     tracer: Tracer = NO_TRACER,
 ) -> AsyncIterator[Core]:
     """Open a service. Without `redis`, it is a command's: it keeps sessions and receipts locally, and is not warmed up.
 
     `answered` is called with every injection result; `tracer` records operations, their stages and calls of models.
+    With `models_later`, the caller opens the models.
     """
     async with AsyncExitStack() as stack:
         service = settings.service
         if redis is not None:
             await asyncio.to_thread(warm_up)  # a command would wait for all languages and use one
-        embedder = await open_embedder(service, stack)
-        sparse, generation_store = Bm25Encoder(service.language), make_generations(service)
-        store = await generation_store.open_live(_recipe(embedder, sparse))
-        stack.push_async_callback(store.aclose)
+        embedder, sparse = await open_embedder(service, stack), Bm25Encoder(service.language)
+        generation_store, store = await _open_store(service, embedder, sparse, stack)
         live, prompts = await _open_live(settings, redis, stack)
         relevance_model = await open_relevance_model(service, embedder, stack)
-        models = await open_models(service, _named_models(settings), stack, tracer) if with_model else None
+        models = await _open_models(settings, stack, tracer, later=models_later) if with_model else None
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
         cues = _open_cues(service, redis, tracer, with_model=with_model)
         journal, noted = ChangeLog(), cues.noting(answered) if cues else answered
@@ -141,6 +141,19 @@ async def open_core(
         hosts = _host_operations(service, handlers, redis, live, captures)
         operations, others = handlers | traced(by_name(hosts.handlers()), tracer), Capacity(service.max_jobs)
         yield Core(operations, store, embedder, models, about, injections, others)
+
+
+async def _open_store(
+    service: ServiceSettings, embedder: Embedder | None, sparse: Bm25Encoder, stack: AsyncExitStack
+) -> tuple[StoreGenerations, WholeStore]:
+    generation_store = make_generations(service)
+    store = await generation_store.open_live(_recipe(embedder, sparse))
+    stack.push_async_callback(store.aclose)
+    return generation_store, store
+
+
+async def _open_models(settings: Settings, stack: AsyncExitStack, tracer: Tracer, *, later: bool) -> ConfiguredModels:
+    return await open_models(settings.service, _named_models(settings), stack, tracer, later=later)
 
 
 def _host_operations(

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -44,7 +43,7 @@ from worker.adapters.redis.transcripts import redis_transcripts
 from worker.adapters.redis.usage import RedisUsage
 from worker.capture.reading import CAPTURE_PROMPT, CaptureReader
 from worker.domain.errors import EmbedderError, RelevanceError, SettingsError
-from worker.domain.model_profile import ModelKind, ModelProfile, ModelState, kind_of, only_vetoes
+from worker.domain.model_profile import ModelKind, ModelProfile, kind_of, only_vetoes
 from worker.domain.tasks import ended
 from worker.hosts.state import HostState
 from worker.hosts.subagents import PendingSubagents
@@ -61,6 +60,7 @@ from worker.triage.cue_writer import CUES_PROMPT, CueWriter
 from worker.triage.model_pool import ModelNames, ModelPool
 from worker.triage.prompt_files import Prompt, default_prompts_dir, load_prompts
 
+from .models import ConfiguredModels
 from .process_memory import no_collections
 
 if TYPE_CHECKING:
@@ -244,45 +244,31 @@ async def choose_model(service: ServiceSettings) -> str | None:
     return service.model or await find_chat_model(service.ollama_url)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredModels:
-    """The models that requests may use, opened when they are first needed."""
-
-    names: ModelNames
-    chat: "ModelPool[ChatModel]"
-    decision: "ModelPool[DecisionModel]"
-
-    def open(self, profile: ModelProfile) -> "asyncio.Task[Any]":
-        """Start to open a model; the task raises `SettingsError` if it cannot be opened."""
-        decides = kind_of(profile) is ModelKind.DECISION
-        return self.decision.open(profile.name) if decides else self.chat.open(profile.name)
-
-    def states(self) -> list[ModelState]:
-        """Return the state of every open model."""
-        now = monotonic()
-        return [*self.chat.states(now), *self.decision.states(now)]
-
-    async def warm(self) -> None:
-        """Wait until every open model has finished warming up, so that measurements exclude it."""
-        await self.chat.warmed()
-        await self.decision.warmed()
-
-
 async def open_models(
-    service: ServiceSettings, named: Iterable[str], stack: AsyncExitStack, tracer: Tracer = NO_TRACER
+    service: ServiceSettings,
+    named: Iterable[str],
+    stack: AsyncExitStack,
+    tracer: Tracer = NO_TRACER,
+    *,
+    later: bool = False,
 ) -> ConfiguredModels:
     """Open the default model and those `named`, which keep warming up in the background.
 
-    Raise `SettingsError` if one cannot be opened.
+    With `later`, the caller opens them: importing LiteLLM takes longer than the rest of a start. Raise `SettingsError`
+    if one cannot be opened.
     """
     names = ModelNames(service, await choose_model(service))
     chat = ModelPool[ChatModel](partial(_load_model, service, tracer), service.profile)
     decision = ModelPool[DecisionModel](partial(_load_decision_model, service, tracer), service.profile)
     stack.push_async_callback(chat.aclose)
     stack.push_async_callback(decision.aclose)
-    models = ConfiguredModels(names, chat, decision)
-    for name in dict.fromkeys([*([names.usual] if names.usual else []), *named]):
-        await models.open(service.profile(name))
+    wanted = dict.fromkeys([*([names.usual] if names.usual else []), *named])
+    models = ConfiguredModels(names, chat, decision, tuple(service.profile(name) for name in wanted))
+    for profile in models.configured:
+        _api_key(service, profile)
+    if not later:
+        for opening in models.open_all():
+            await opening
     if names.usual is None and service.model is None:
         task = asyncio.create_task(_find_model_later(service, models), name="find-local-model")
         stack.push_async_callback(ended, task)

@@ -19,6 +19,7 @@ from hooks.queue import QueueClient
 from worker.cli.memory.transfers import put_all
 from worker.domain.errors import MeeseeksError
 from worker.operations.client import QueueOperationClient
+from worker.operations.health import models_loaded
 from worker.settings.injection import Settings
 from worker.text.rendering import flatten
 from worker.triage.prompt_files import default_prompts_dir
@@ -100,6 +101,7 @@ async def _demo(settings: Settings, folder: Path) -> tuple[list[DemoAnswer], dic
         backend = QueueOperationClient(client, about["url"])
         for world in worlds:
             await put_all(backend, world.name, world.memories)
+        await models_loaded(backend, START_TIMEOUT_S)
         await client.aclose()
         async with PreExecutionHook(about["url"]) as hook:
             tasks = [(world.name, task) for world in worlds for task in world.tasks if task.key in TASKS[world.name]]

@@ -19,6 +19,7 @@ from worker.adapters.redis.queue_state import look_at_queue
 from worker.bootstrap.core import open_core
 from worker.bootstrap.embedded import embedded_is_up, embedded_redis_url
 from worker.bootstrap.logs import configure_logging
+from worker.bootstrap.models import ConfiguredModels
 from worker.bootstrap.opening import http_server
 from worker.bootstrap.process_memory import give_back_freed_memory, no_collections
 from worker.bootstrap.tracing import open_tracer
@@ -163,7 +164,7 @@ async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
             redis_url,
             max_jobs=settings.service.max_jobs,
             capacity=serving.capacity,
-            on_serving=partial(_announce, serving.about),
+            on_serving=serving.ready,
             tracer=serving.tracer,
         ).serve()
 
@@ -174,8 +175,15 @@ class _Serving:
 
     operations: Handlers
     capacity: Capacity
+    models: ConfiguredModels | None
     about: dict[str, Any]
     tracer: Tracer
+
+    def ready(self) -> None:
+        """Say so, and open the models, which takes longer than the rest of a start."""
+        _announce(self.about)
+        if self.models is not None:
+            self.models.open_all()
 
 
 async def _opened(settings: Settings, redis_url: str, stack: AsyncExitStack, *, with_http: bool) -> _Serving:
@@ -185,7 +193,8 @@ async def _opened(settings: Settings, redis_url: str, stack: AsyncExitStack, *, 
     tracer = await stack.enter_async_context(open_tracer(os.environ))
     server = http_server(settings.service, tracer) if with_http else None
     answered = server.metrics.injected if server else None
-    core = await stack.enter_async_context(open_core(settings, redis=redis, answered=answered, tracer=tracer))
+    opening = open_core(settings, redis=redis, models_later=True, answered=answered, tracer=tracer)
+    core = await stack.enter_async_context(opening)
     about = core.about | {"redis": without_password(redis_url)}
     operations = core.operations
     if server is not None:
@@ -196,7 +205,7 @@ async def _opened(settings: Settings, redis_url: str, stack: AsyncExitStack, *, 
         pages = console_of(server, backend, look)
         serving = server.serving(backend, look, mounts=tools, pages=pages, alone=False)
         about["http"] = await stack.enter_async_context(serving)
-    return _Serving(operations, core.others, about, tracer)
+    return _Serving(operations, core.others, core.model, about, tracer)
 
 
 def console_of(server: "HttpServer", backend: OperationClient, look: QueueLook) -> "Pages":

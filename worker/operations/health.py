@@ -1,5 +1,6 @@
 """The handler that reports the state of the service."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,9 +15,13 @@ from worker.domain.operation import AnyHandler
 from worker.ports.store import StoreEngine
 from worker.settings.live import LiveSettings
 
+from .client import OperationClient
 from .registry import HEALTH
 from .requests import NoRequest
 from .results import HealthResult
+
+LOOK_S = 0.1
+"""Seconds between two looks whether models are loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +56,14 @@ def health_handler(
         )
 
     return HEALTH.bind(health)
+
+
+async def models_loaded(client: OperationClient, within: float) -> None:
+    """Wait until the models of a service are ready, which they are later than the service; at most `within` seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within):
+            loading = True
+            while loading:
+                health = await client.call(HEALTH, {})
+                loading = any(model["loading"] for model in health["models"])
+                await asyncio.sleep(LOOK_S)

@@ -131,6 +131,7 @@ class ModelPool(Generic[M]):
             return
         error = opening.exception()
         if error is None:
+            log.info("model_opened", model=name)
             self._refused.pop(name, None)
             return
         self._refused[name].record_failure(self._clock(), reason=Reason.MODEL_ERROR)

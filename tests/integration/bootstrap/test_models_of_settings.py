@@ -15,6 +15,7 @@ from tests.support.stack import free_port
 from tests.support.upstream import Upstream, keeping
 from tests.support.upstream_thread import upstream_thread
 from worker.bootstrap import opening
+from worker.domain.errors import SettingsError
 from worker.settings.injection import InjectionConfig, Strategy
 from worker.settings.service import ServiceSettings
 from worker.triage.prompt_files import default_prompts_dir, load_prompt
@@ -190,6 +191,27 @@ def test_a_table_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
     result = line.run(*QUESTION)
     assert result.exit_code == 1
     assert "meeseeks.toml:2: service.models.0.output" in result.output.replace("\n", "")
+
+
+async def test_a_service_opens_its_models_once_it_is_ready(upstream: Upstream) -> None:
+    service = ServiceSettings(model="openai/scripted", model_api_base=f"{upstream.url}/v1")
+    async with AsyncExitStack() as stack:
+        models = await opening.open_models(service, ("openai/other", "openai/scripted"), stack, later=True)
+        assert models.states() == []
+        await asyncio.gather(*models.open_all())
+        await models.warm()
+        assert [(state.name, state.loading) for state in models.states()] == [
+            ("openai/scripted", False),
+            ("openai/other", False),
+        ]
+
+
+async def test_a_service_does_not_start_without_the_key_of_its_model() -> None:
+    table = [{"name": "openai/mine", "api_key_variable": "NO_SUCH_KEY"}]
+    service = ServiceSettings.model_validate({"model": "openai/mine", "models": table})
+    async with AsyncExitStack() as stack:
+        with pytest.raises(SettingsError, match="NO_SUCH_KEY is not set"):
+            await opening.open_models(service, (), stack, later=True)
 
 
 async def test_a_local_model_that_comes_later_is_used(double: HttpDouble, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import aiohttp
@@ -39,7 +41,7 @@ _VERBOSE_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "htt
 
 
 def configure() -> None:
-    """Keep texts out of logs and LiteLLM's hints off stdout, and turn off retries.
+    """Keep texts out of logs and LiteLLM's hints off stdout, turn off retries, and import what calls need; blocks.
 
     The default number of retries must be 0 because LiteLLM ignores `max_retries=0` for embeddings.
     """
@@ -48,6 +50,22 @@ def configure() -> None:
     for name in _VERBOSE_LOGGERS:
         logger = logging.getLogger(name)
         logger.setLevel(max(logger.level, logging.WARNING))
+    _import_what_calls_need()
+
+
+@cache
+def _import_what_calls_need() -> None:
+    """Let a call fail without sending it.
+
+    LiteLLM imports 150 modules, FastAPI among them, at its first call and first failure: on the event loop, that would
+    stop all requests for half a second.
+    """
+    with suppress(*FAULTS):
+        litellm.completion(
+            model="openai/none",
+            messages=[{"role": "user", "content": "not sent"}],
+            mock_response=ConnectionError("not sent"),
+        )
 
 
 def call_options(model: str, api_base: str | None, api_key: str | None) -> dict[str, Any]:
