@@ -1,35 +1,31 @@
 """Ask mem0 the same tasks: same embedder, same keyword vectors, no language model, no network.
 
-mem0 is not a requirement. It is imported here only, if it is installed.
+mem0 is not a requirement. It is imported only if it is installed.
 """
 
 import asyncio
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.progress import Progress
 
-from worker.adapters.models.minilm import PROFILE, MiniLmEmbedder
+from worker.adapters.models.minilm import MiniLmEmbedder
 from worker.adapters.qdrant.bm25 import Bm25Encoder
-from worker.domain.memory import Memory, SparseVector
+from worker.domain.memory import Memory
 from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
+from ..peers.exchange import Sparse
+from ..peers.systems import EVERYBODY, opened_mem0
 from ..processes import scratch
 from ..progress import bar
 from .scoring import Ranked
 
 PACKAGE, DISTRIBUTION = "mem0", "mem0ai"
 INSTALL = "pip install mem0ai==2.2.1"
-EVERYBODY = "everybody"
 MOST = 100
 """Memories asked for when a threshold of our own is applied to them."""
 
@@ -67,11 +63,13 @@ def installed() -> str | None:
 
 def ask_peer(worlds: Sequence[LabelledWorld], progress: Progress) -> PeerAnswers:
     """Store each world in a mem0 of its own and search for every task."""
-    answers = PeerAnswers()
+    answers, encoder = PeerAnswers(), Bm25Encoder()
     with scratch() as folder, asyncio.Runner() as runner:
         embedding = _Embedding(MiniLmEmbedder(), runner)
         for world in worlds:
-            with _opened(folder / world.name, embedding) as store:
+            place = folder / world.name
+            place.mkdir()
+            with opened_mem0(place, embedding, lambda text: _sparse(encoder, text)) as store:
                 _store(store, world, progress)
                 with bar(progress, "searching in mem0", len(world.tasks)) as advance:
                     for task in world.tasks:
@@ -97,48 +95,9 @@ class _Embedding:
         return [self.embed(text, memory_action) for text in texts]
 
 
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    """A sparse vector as fastembed returns it."""
-
-    indices: Any
-    values: Any
-
-
-class _Keywords:
-    """The shipped BM25 encoder in place of fastembed's, whose files would be downloaded."""
-
-    def __init__(self) -> None:
-        self._encoder = Bm25Encoder()
-
-    def embed(self, texts: Sequence[str]) -> Iterator[_Terms]:
-        for text in texts:
-            found: SparseVector = self._encoder.passage(text)
-            yield _Terms(np.array(found.indices), np.array(found.values))
-
-
-@contextmanager
-def _opened(folder: Path, embedding: _Embedding) -> Iterator[Any]:
-    """Open an empty mem0 in `folder`, without telemetry and without a language model that could be asked."""
-    folder.mkdir(parents=True)
-    os.environ.update(MEM0_TELEMETRY="false", MEM0_DIR=str(folder))  # mem0 reads them when it is imported
-    unused = {"provider": "openai", "config": {"api_key": "unused"}}
-    place = {"path": str(folder / "vectors"), "embedding_model_dims": PROFILE.dimension, "collection_name": "bench"}
-    store = import_module(PACKAGE).Memory.from_config(
-        {
-            "vector_store": {"provider": "qdrant", "config": place},
-            "embedder": unused,
-            "llm": unused,
-            "history_db_path": str(folder / "history.db"),
-        }
-    )
-    store.embedding_model = embedding
-    store.vector_store._bm25_encoder = _Keywords()
-    try:
-        yield store
-    finally:
-        store.close()
-        store.vector_store.client.close()
+def _sparse(encoder: Bm25Encoder, text: str) -> Sparse:
+    found = encoder.passage(text)
+    return found.indices, found.values
 
 
 def _store(store: Any, world: LabelledWorld, progress: Progress) -> None:

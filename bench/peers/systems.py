@@ -1,7 +1,7 @@
 """Other memory systems behind one protocol. Each is imported only when it is opened, since none is a requirement."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -63,13 +63,13 @@ class _Terms:
 
 @dataclass(frozen=True, slots=True)
 class _Mem0Keywords:
-    """Known BM25 vectors in place of fastembed's, whose files would be downloaded."""
+    """BM25 vectors of ours in place of fastembed's, whose files would be downloaded."""
 
-    known: Known
+    vector_of: Callable[[str], Sparse]
 
     def embed(self, texts: Sequence[str]) -> Iterator[_Terms]:
         for text in texts:
-            indices, values = self.known.sparse[text]
+            indices, values = self.vector_of(text)
             yield _Terms(np.array(indices, dtype=np.int64), np.array(values))
 
 
@@ -89,6 +89,12 @@ class _Mem0:
 
 @contextmanager
 def _mem0(folder: Path, known: Known) -> Iterator[System]:
+    with opened_mem0(folder, _Mem0Embedding(known), known.sparse.__getitem__) as memory:
+        yield _Mem0(memory)
+
+
+@contextmanager
+def opened_mem0(folder: Path, embedding: object, keywords: Callable[[str], Sparse]) -> Iterator[Any]:
     """Open mem0 on Qdrant in files, without telemetry and without a language model that could be asked."""
     os.environ.update(MEM0_TELEMETRY="false", MEM0_DIR=str(folder))  # mem0 reads them when it is imported
     unused = {"provider": "openai", "config": {"api_key": "unused"}}
@@ -106,10 +112,10 @@ def _mem0(folder: Path, known: Known) -> Iterator[System]:
             "history_db_path": str(folder / "history.db"),
         }
     )
-    memory.embedding_model = _Mem0Embedding(known)
-    memory.vector_store._bm25_encoder = _Mem0Keywords(known)
+    memory.embedding_model = embedding
+    memory.vector_store._bm25_encoder = _Mem0Keywords(keywords)
     try:
-        yield _Mem0(memory)
+        yield memory
     finally:
         memory.close()
         memory.vector_store.client.close()
