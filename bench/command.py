@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from . import callers, choosing, deterministic, hook_command, http, imports, model, pool, queue, soak
+from . import callers, choosing, deterministic, hook_command, http, imports, model, pages, pool, queue, soak
 from .measure import Report, Result, conditions, environment
 from .options import WORLDS, Options
 from .outside import benchmark as outside
@@ -32,8 +32,8 @@ ON_WORLDS: dict[str, Run] = {module.NAME: module.run for module in (pool, choosi
 ON_DATA: dict[str, Run] = {outside.NAME: outside.run}
 """Benchmarks on data that the user provides; they run only when named."""
 
-LONG: dict[str, Run] = {soak.NAME: soak.run}
-"""Benchmarks that take hours; they run only when named."""
+LONG: dict[str, Run] = {module.NAME: module.run for module in (pages, soak)}
+"""Benchmarks that take long to prepare, or hours; they run only when named."""
 
 WITH_PAGE: dict[str, Run] = {module.NAME: module.run for module in (peers,)}
 """Benchmarks with a page of their own in the documentation; they run only when named."""

@@ -147,6 +147,7 @@ def _page(reports: Sequence[Report]) -> list[str]:
         "make bench                                  # everything, about ten minutes",
         'make bench ARGS="queue imports --quick"     # some of it, to check that it works',
         'make bench ARGS="--full"                    # with 100,000 memories',
+        'make bench ARGS="pages"                     # pages of the console over 100,000 memories and requests',
         'make bench ARGS="soak"                      # two hours of mixed load: what grows',
         'make bench ARGS="--publish"                 # writes this page from the last results',
         "```",

@@ -68,6 +68,21 @@ def test_a_soak_says_of_everything_how_it_grew(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+def test_every_page_is_timed_and_answers_beside_them(tmp_path: Path) -> None:
+    done = bench("pages", "--quick", "--json", "--out", str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    (report,) = json.loads(done.stdout)
+    series = {entry["name"]: entry["p50"] for entry in report["result"]["series"]}
+    assert {"overview", "requests, page 20", "one memory", "answers"} < series.keys()
+    assert all(value > 0 for value in series.values())
+    slowest = report["result"]["checks"][0]
+    pages = {name: value for name, value in series.items() if not name.startswith("answers")}
+    assert slowest["measured"] == round(max(pages.values()), 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_data_sets_by_other_authors_are_measured_from_a_folder(tmp_path: Path) -> None:
     done = bench("outside", "--data", str(ROOT / "tests/data/outside"), "--json", "--out", str(tmp_path))
 
