@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from . import callers, choosing, deterministic, hook_command, http, imports, model, pages, pool, queue, soak
+from . import callers, choosing, deterministic, hook_command, http, imports, model, pages, pool, queue, soak, workers
 from .measure import Report, Result, conditions, environment
 from .options import WORLDS, Options
 from .outside import benchmark as outside
@@ -32,13 +32,16 @@ ON_WORLDS: dict[str, Run] = {module.NAME: module.run for module in (pool, choosi
 ON_DATA: dict[str, Run] = {outside.NAME: outside.run}
 """Benchmarks on data that the user provides; they run only when named."""
 
+ON_SERVER: dict[str, Run] = {workers.NAME: workers.run}
+"""Benchmarks on a server that the user provides; they run only when named."""
+
 LONG: dict[str, Run] = {module.NAME: module.run for module in (pages, soak)}
 """Benchmarks that take long to prepare, or hours; they run only when named."""
 
 WITH_PAGE: dict[str, Run] = {module.NAME: module.run for module in (peers,)}
 """Benchmarks with a page of their own in the documentation; they run only when named."""
 
-ALL = {**BENCHMARKS, **ON_WORLDS, **ON_DATA, **WITH_PAGE, **LONG}
+ALL = {**BENCHMARKS, **ON_WORLDS, **ON_DATA, **ON_SERVER, **WITH_PAGE, **LONG}
 
 
 def main() -> int:
@@ -66,7 +69,7 @@ def _publish(names: list[str], out: Path) -> None:
 
 
 _FOR_WORLDS = ", ".join((*ON_WORLDS, peers.NAME))
-_OTHERS = ", ".join((*ON_WORLDS, *ON_DATA, *WITH_PAGE, *LONG))
+_OTHERS = ", ".join((*ON_WORLDS, *ON_DATA, *ON_SERVER, *WITH_PAGE, *LONG))
 _NAMES = f"benchmarks to run: {', '.join(BENCHMARKS)} (the default), {_OTHERS}"
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from hooks.queue import QueueClient, QueueFault
 from tests.support.changes import CHANGES, WANTED
-from tests.support.qdrant_double import qdrant_double
+from tests.support.real_servers import QDRANT, REDIS, needs, qdrant_server, redis_of
 from tests.support.stack import HTTP, Stack, fact, put, running_stack
-from tests.support.valkey import running_valkey
 from worker.operations.registry import FORGET, PUT, RELATE, SHOW, UPDATE
 
 pytestmark = pytest.mark.timeout(170)
 
+BOTH = needs(QDRANT, REDIS)
 ROUNDS = 12
 """Rounds of 25 calls at once, in each of which the two workers meet."""
 
@@ -51,13 +51,15 @@ async def test_parallel_requests_over_http_keep_every_change(stack: Stack) -> No
 
 
 @pytest.mark.slow
-async def test_two_workers_on_one_server_keep_every_change(tmp_path: Path) -> None:
-    async with qdrant_double() as server:
-        with running_valkey() as valkey, ExitStack() as workers:
+@pytest.mark.parametrize(("store", "queue"), [("rest", "valkey"), pytest.param("server", "redis", marks=BOTH)])
+async def test_two_workers_on_one_server_keep_every_change(store: str, queue: str, tmp_path: Path) -> None:
+    async with qdrant_server(store) as server:
+        with redis_of(queue) as redis_url, ExitStack() as workers:
             for name in ("a", "b"):
-                arguments = ("--redis-url", valkey.url, "--qdrant-url", server.url, "worker", "--model", "none")
-                await asyncio.to_thread(workers.enter_context, running_stack(tmp_path / name, *arguments))
-            client = QueueClient(valkey.url)
+                arguments = ("--redis-url", redis_url, "--qdrant-url", server.url, "worker", "--model", "none")
+                where = {"MEESEEKS_COLLECTION": server.name}
+                await asyncio.to_thread(workers.enter_context, running_stack(tmp_path / name, *arguments, **where))
+            client = QueueClient(redis_url)
             try:
                 for number in range(ROUNDS):
                     found, targets = await one_round(client, number)

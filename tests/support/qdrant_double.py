@@ -1,12 +1,14 @@
 """A double of a Qdrant server: the REST endpoints used by the memory store, on the client's in-memory engine.
 
-The client's models parse the JSON requests, which validates what the store sends.
+The client's models parse the JSON requests, which validates what the store sends. As on a server, an index takes time,
+changes are made in the order of their requests, and nothing can be sorted by a key without an index.
 """
 
 import asyncio
 import json
 import re
-from collections import deque
+import time
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,18 +21,25 @@ Route = Callable[["QdrantDouble", str, dict[str, Any]], Awaitable[Any]]
 
 
 class QdrantDouble:
-    """A double server. `faults` apply to one request each: a status, "hang", "drop", "garbage" or "absent".
+    """A double server. `faults` apply to one request each: a status, "hang", "drop", "garbage", "absent" or seconds.
 
-    `seen` lists the method and path of each request, `bodies` the JSON of answered ones.
+    `seen` lists the method and path of each request, `bodies` the JSON of answered ones. An index takes `index_s`.
     """
 
     def __init__(self) -> None:
         self.engine = AsyncQdrantClient(":memory:")
-        self.faults: deque[int | str] = deque()
+        self.faults: deque[int | str | float] = deque()
         self.seen: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.version = VERSION
         self.url = ""
+        self.index_s = 0.0
+        self.indexes: defaultdict[str, dict[str, models.PayloadIndexInfo]] = defaultdict(dict)
+        self.built_at = 0.0
+
+    async def built(self) -> None:
+        """Wait until all indexes that were ordered are built."""
+        await asyncio.sleep(max(0.0, self.built_at - time.monotonic()))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -41,11 +50,14 @@ class QdrantDouble:
         finally:
             writer.close()
 
-    async def answer(self, writer: asyncio.StreamWriter, method: str, path: str, body: bytes) -> None:
+    async def answer(self, writer: asyncio.StreamWriter, method: str, target: str, body: bytes) -> None:
+        path, _, options = target.partition("?")
         self.seen.append(f"{method} {path}")
         fault = self.faults.popleft() if self.faults else None
         if fault == "hang":
             await asyncio.sleep(30)
+        if isinstance(fault, float):
+            await asyncio.sleep(fault)
         if fault == "drop":
             raise ConnectionError
         if fault == "garbage":
@@ -59,7 +71,12 @@ class QdrantDouble:
             return
         arguments = json.loads(body) if body else {}
         self.bodies.append(arguments)
-        await respond(writer, *await self.handle(method, path, arguments))
+        if "wait=true" in options and not path.endswith("/index"):
+            await self.built()
+        answer = await self.handle(method, path, arguments)
+        if "wait=true" in options:
+            await self.built()
+        await respond(writer, *answer)
 
     async def handle(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, bytes]:
         if path == "/":
@@ -68,8 +85,8 @@ class QdrantDouble:
             found = re.fullmatch(pattern, f"{method} {path}")
             if found is not None:
                 result = to_json(await route(self, found[1], body))
-                if result is CONFLICT:
-                    return 409, b'{"status": {"error": "exists already"}}'
+                if isinstance(result, str) and result in REFUSALS:
+                    return REFUSALS[result]
                 return 200, json.dumps({"result": result, "status": "ok", "time": 0.0}).encode()
         return 404, b'{"status": {"error": "no such path"}}'
 
@@ -94,11 +111,16 @@ async def create(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
 
 
 async def describe(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
-    return await double.engine.get_collection(name)
+    info = await double.engine.get_collection(name)
+    return info.model_copy(update={"payload_schema": double.indexes[name]})
 
 
 async def index(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
-    models.CreateFieldIndex.model_validate(body)
+    made = models.CreateFieldIndex.model_validate(body)
+    assert isinstance(made.field_schema, BaseModel)
+    kind = models.PayloadSchemaType(made.field_schema.type)
+    double.indexes[name][made.field_name] = models.PayloadIndexInfo(data_type=kind, points=0)
+    double.built_at = max(double.built_at, time.monotonic()) + double.index_s
     return COMPLETED
 
 
@@ -110,6 +132,9 @@ async def upsert(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
 
 async def query(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
     batch = models.QueryRequestBatch.model_validate(body)
+    orders = [one.query.order_by for one in batch.searches if isinstance(one.query, models.OrderByQuery)]
+    if [one.key for one in orders if isinstance(one, models.OrderBy) and one.key not in double.indexes[name]]:
+        return NO_INDEX
     return await double.engine.query_batch_points(name, batch.searches)
 
 
@@ -150,6 +175,7 @@ async def update_batch(double: QdrantDouble, name: str, body: dict[str, Any]) ->
 
 
 async def drop(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
+    double.indexes.pop(name, None)
     return await double.engine.delete_collection(name)
 
 
@@ -167,7 +193,11 @@ async def collections(double: QdrantDouble, _: str, body: dict[str, Any]) -> Any
     return await double.engine.get_collections()
 
 
-CONFLICT = object()
+CONFLICT, NO_INDEX = "conflict", "no index"
+REFUSALS = {
+    CONFLICT: (409, b'{"status": {"error": "exists already"}}'),
+    NO_INDEX: (400, b'{"status": {"error": "No range index for `order_by` key"}}'),
+}
 COMPLETED = {"operation_id": 0, "status": "completed"}
 ROUTES: dict[str, Route] = {
     r"GET /(aliases)": aliases,
@@ -189,7 +219,7 @@ ROUTES: dict[str, Route] = {
 
 
 async def read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes] | None:
-    """Return method, path without query, and body, `None` at the end of the connection."""
+    """Return method, path with query, and body, `None` at the end of the connection."""
     line = await reader.readline()
     if not line:
         return None
@@ -199,7 +229,7 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes] |
         name, _, value = header.decode().partition(":")
         if name.lower() == "content-length":
             length = int(value)
-    return method, target.partition("?")[0], await reader.readexactly(length)
+    return method, target, await reader.readexactly(length)
 
 
 async def respond(writer: asyncio.StreamWriter, status: int, body: bytes) -> None:

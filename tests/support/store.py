@@ -2,9 +2,7 @@
 
 import hashlib
 import math
-import os
 import random
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -13,7 +11,7 @@ from typing import Any
 
 from qdrant_client import AsyncQdrantClient
 
-from tests.support.qdrant_double import qdrant_double
+from tests.support.real_servers import qdrant_server
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.qdrant.edge.store import EdgeStore
 from worker.adapters.qdrant.server.connection import ServerConnection
@@ -82,19 +80,17 @@ async def opened(
             await edge.aclose()
         return
     async with AsyncExitStack() as stack:
-        client = await connected(engine, stack)
-        name = f"test-{uuid.uuid4().hex}"
+        client, name = await connected(engine, stack)
         connection = ServerConnection(client, collection=name, profile=made_for, bm25_hash=bm25_hash)
         server = ServerStore(connection)
         try:
             yield server
         finally:
-            await client.delete_collection(name)
             await server.aclose()
 
 
-async def connected(engine: str, stack: AsyncExitStack) -> AsyncQdrantClient:
+async def connected(engine: str, stack: AsyncExitStack) -> tuple[AsyncQdrantClient, str]:
     if engine == "memory":
-        return AsyncQdrantClient(":memory:")
-    url = os.environ["QDRANT_URL"] if engine == "server" else (await stack.enter_async_context(qdrant_double())).url
-    return AsyncQdrantClient(url=url, check_compatibility=False)
+        return AsyncQdrantClient(":memory:"), "memories"
+    server = await stack.enter_async_context(qdrant_server(engine))
+    return AsyncQdrantClient(url=server.url, check_compatibility=False), server.name

@@ -50,7 +50,7 @@ def assert_keys_expire(url: str) -> None:
 
 
 def forget(url: str) -> None:
-    """Check and empty a server that several tests share."""
+    """Check and empty a database that several tests share."""
     assert_keys_expire(url)
     with sync_redis(url) as client, contextlib.suppress(redis.ResponseError):
-        client.flushall()
+        client.flushdb()

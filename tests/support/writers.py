@@ -1,13 +1,12 @@
 """One store for two writers, of each kind."""
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.support.embedders import HashingEmbedder
-from tests.support.qdrant_double import qdrant_double
+from tests.support.real_servers import qdrant_server
 from tests.support.store import ENCODER
 from worker.adapters.qdrant.edge.store import EdgeStore
 from worker.adapters.qdrant.server.store import ServerStore
@@ -33,13 +32,9 @@ async def writers_on(engine: str, folder: Path) -> AsyncIterator[Writers]:
             await store.aclose()
         return
     async with AsyncExitStack() as stack:
-        url = os.environ.get("QDRANT_URL", "")
-        if engine == "rest":
-            url = (await stack.enter_async_context(qdrant_double())).url
-        name = f"parallel-{os.getpid()}-{folder.name}"
+        server = await stack.enter_async_context(qdrant_server(engine))
         options: dict[str, Any] = {"profile": profile, "bm25_hash": bm25, "read_timeout": 10.0}
-        stores = [ServerStore.connect(url, collection=name, **options) for _ in range(2)]
+        stores = [ServerStore.connect(server.url, collection=server.name, **options) for _ in range(2)]
         for store_client in stores:
             stack.push_async_callback(store_client.aclose)
         yield tuple(map(service, stores))
-        await stores[0].connection.client.delete_collection(name)

@@ -15,16 +15,17 @@ from hooks.pre_execution import PreExecutionHook
 from hooks.protocol import wire
 from hooks.queue import QueueClient, QueueFault, Reply
 from tests.support.queue_worker import running_worker
+from tests.support.real_servers import REDIS_KINDS, redis_of
 from tests.support.valkey import assert_keys_expire, running_valkey, sync_redis
 
 SLACK_MS = 250
 """The contract is 10 ms; allow more on busy machines."""
 
 
-@pytest.fixture(scope="module")
-def valkey_url() -> Iterator[str]:
-    with running_valkey() as server:
-        yield server.url
+@pytest.fixture(scope="module", params=REDIS_KINDS)
+def valkey_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    with redis_of(request.param) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

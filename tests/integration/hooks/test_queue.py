@@ -18,16 +18,17 @@ from hooks.protocol import wire
 from hooks.queue import QueueClient, QueueFault, connect
 from tests.support.load import Stopwatch
 from tests.support.queue_worker import running_worker
-from tests.support.valkey import forget, running_valkey, sync_redis
+from tests.support.real_servers import REDIS_KINDS, redis_of
+from tests.support.valkey import forget, sync_redis
 
 SLACK_S = 0.25
 """Tolerance in seconds on busy machines."""
 
 
-@pytest.fixture(scope="module")
-def valkey_url() -> Iterator[str]:
-    with running_valkey() as server:
-        yield server.url
+@pytest.fixture(scope="module", params=REDIS_KINDS)
+def valkey_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    with redis_of(request.param) as url:
+        yield url
 
 
 @pytest.fixture
@@ -382,12 +383,12 @@ async def test_an_invalid_answer_is_reported(url: str, queue: QueueClient) -> No
         helper = asyncio.create_task(answer_nonsense())
         reason, _ = await fault_of(queue, "echo", {}, budget=3.0)
         await helper
-        redis.flushall()
+        redis.flushdb()
     assert reason is Reason.BAD_REPLY
 
 
 async def test_a_wrong_password_is_a_fault_at_once(url: str) -> None:
-    queue = QueueClient(url.replace("unix://", "unix://nobody:wrong@"))
+    queue = QueueClient(url.replace("://", "://nobody:wrong@"))
     reason, seconds = await fault_of(queue, "echo", {}, budget=3.0)
     await queue.aclose()
     assert reason is Reason.QUEUE_UNAVAILABLE

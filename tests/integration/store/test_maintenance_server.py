@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.qdrant_double import QdrantDouble, qdrant_double
+from tests.support.real_servers import QdrantServer, engines, qdrant_server
 from tests.support.served_store import ServedStore, large, open_served_store, recipe, small
 from tests.support.service import fact
 from tests.support.store import stored
@@ -26,25 +26,25 @@ SETTLE_S = 1.2
 """Several times as long as the users of a server need to notice a change, also on a busy machine."""
 
 
-@pytest.fixture
-async def double(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QdrantDouble]:
+@pytest.fixture(params=engines("rest", "server"))
+async def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QdrantServer]:
     """A server whose users notice within a fraction of a second what else takes seconds, and that may be slow."""
     monkeypatch.setitem(ServerStore.connect.__func__.__kwdefaults__, "read_timeout", 10.0)  # type: ignore[attr-defined]
     monkeypatch.setattr("worker.adapters.qdrant.server.connection.FOLLOW_S", 0.1)
     monkeypatch.setattr(ServerGenerations, "settle_s", property(lambda self: SETTLE_S))
-    async with qdrant_double() as running:
+    async with qdrant_server(request.param) as running:
         yield running
 
 
-def shelf(double: QdrantDouble) -> ServerGenerations:
-    return ServerGenerations(double.url, api_key=None, name="memories")
+def shelf(server: QdrantServer) -> ServerGenerations:
+    return ServerGenerations(server.url, api_key=None, name=server.name)
 
 
 def barges(count: int) -> list[dict[str, Any]]:
     return [fact(f"m{n}", f"Barge {n} was sold to the harbour master") for n in range(count)]
 
 
-async def test_another_process_reads_and_writes_while_a_reindex_goes_over(double: QdrantDouble, tmp_path: Path) -> None:
+async def test_another_process_reads_and_writes_while_a_reindex_goes_over(server: QdrantServer, tmp_path: Path) -> None:
     stop, written, missed = asyncio.Event(), list[str](), list[Any]()
 
     async def other(kept: ServedStore) -> None:
@@ -58,9 +58,9 @@ async def test_another_process_reads_and_writes_while_a_reindex_goes_over(double
             number += 1
             await asyncio.sleep(0.01)
 
-    async with open_served_store(tmp_path / "a", small(), generations=shelf(double)) as theirs:
+    async with open_served_store(tmp_path / "a", small(), generations=shelf(server)) as theirs:
         await theirs.put(*barges(60))
-        async with open_served_store(tmp_path / "b", large(), generations=shelf(double)) as ours:
+        async with open_served_store(tmp_path / "b", large(), generations=shelf(server)) as ours:
             assert "64 dimensions" in str((await ours.host.store().health()).fault)
             writing = asyncio.create_task(other(theirs))
             done = await ours.maintenance.reindex(ours.progress)
@@ -70,7 +70,7 @@ async def test_another_process_reads_and_writes_while_a_reindex_goes_over(double
             assert len(written) > 5
             contents = await ours.contents()
             assert set(contents) == {f"m{n}" for n in range(60)} | set(written)
-            assert done["live"] == "memories-2"
+            assert done["live"] == f"{server.name}-2"
             async with asyncio.timeout(20):
                 while await theirs.contents() != contents:
                     await asyncio.sleep(0.05)
@@ -79,16 +79,16 @@ async def test_another_process_reads_and_writes_while_a_reindex_goes_over(double
             await ours.call(FORGET, {"tenant": "t1", "ids": ["m7"]})
             assert "m7" not in [hit["id"] for hit in await theirs.search("Barge 7 was sold")]
             generations = await ours.generations.generations()
-            assert (generations.live, generations.previous) == ("memories-2", ("memories",))
+            assert (generations.live, generations.previous) == (f"{server.name}-2", (server.name,))
 
 
 async def test_what_was_changed_on_both_sides_stays_as_the_new_generation_has_it(
-    double: QdrantDouble, tmp_path: Path
+    server: QdrantServer, tmp_path: Path
 ) -> None:
     """Late writes to the former generation are brought over, but never over a newer one."""
-    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(double)) as kept:
+    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(server)) as kept:
         await kept.put(*barges(10))
-        former = await shelf(double).open("memories", recipe(small()))
+        former = await shelf(server).open(server.name, recipe(small()))
         late = kept.host.serving.handlers
         running = asyncio.create_task(kept.maintenance.reindex(kept.progress, embedder="large"))
         while kept.progress.phase != "settling":
@@ -111,13 +111,13 @@ async def test_what_was_changed_on_both_sides_stays_as_the_new_generation_has_it
 
 
 async def test_a_restore_keeps_what_is_written_meanwhile_here_and_elsewhere(
-    double: QdrantDouble, tmp_path: Path
+    server: QdrantServer, tmp_path: Path
 ) -> None:
-    async with open_served_store(tmp_path / "a", small(), generations=shelf(double)) as kept:
+    async with open_served_store(tmp_path / "a", small(), generations=shelf(server)) as kept:
         await kept.put(*barges(10))
         await kept.maintenance.backup(kept.progress, tmp_path / "copy")
         await kept.put(fact("gone", "Only here before the restore"))
-        former = await shelf(double).open("memories", recipe(small()))
+        former = await shelf(server).open(server.name, recipe(small()))
         running = asyncio.create_task(kept.maintenance.restore(kept.progress, tmp_path / "copy", force=True))
         while kept.progress.phase != "settling":
             await asyncio.sleep(0.01)
@@ -134,13 +134,13 @@ async def test_a_restore_keeps_what_is_written_meanwhile_here_and_elsewhere(
 
 
 async def test_a_second_job_on_a_shared_store_is_refused_and_leaves_the_first_alone(
-    double: QdrantDouble, tmp_path: Path
+    server: QdrantServer, tmp_path: Path
 ) -> None:
     slow = large()
     slow.delay = 0.02
     async with (
-        open_served_store(tmp_path / "a", small(), named={"large": slow}, generations=shelf(double)) as ours,
-        open_served_store(tmp_path / "b", small(), named={"large": large()}, generations=shelf(double)) as theirs,
+        open_served_store(tmp_path / "a", small(), named={"large": slow}, generations=shelf(server)) as ours,
+        open_served_store(tmp_path / "b", small(), named={"large": large()}, generations=shelf(server)) as theirs,
     ):
         await ours.put(*barges(150))
         running = asyncio.create_task(ours.maintenance.reindex(ours.progress, embedder="large"))
@@ -152,27 +152,26 @@ async def test_a_second_job_on_a_shared_store_is_refused_and_leaves_the_first_al
         ):
             with pytest.raises(StoreError, match="another process is working on this store"):
                 await second
-        assert (await running)["live"] == "memories-2"
+        assert (await running)["live"] == f"{server.name}-2"
         assert len(await ours.contents()) == 150
-        assert (await theirs.maintenance.prune(theirs.progress))["deleted"] == ["memories"]
+        assert (await theirs.maintenance.prune(theirs.progress))["deleted"] == [server.name]
 
 
-async def test_the_job_of_a_crashed_process_does_not_block_for_ever(double: QdrantDouble, tmp_path: Path) -> None:
-    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(double)) as kept:
+async def test_the_job_of_a_crashed_process_does_not_block_for_ever(server: QdrantServer, tmp_path: Path) -> None:
+    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(server)) as kept:
         await kept.put(*barges(3))
-        await double.engine.update_collection_aliases([create_alias("memories-job-dead-1000", "memories")])
-        assert (await kept.maintenance.reindex(kept.progress, embedder="large"))["live"] == "memories-2"
-        aliases = [one.alias_name for one in (await double.engine.get_aliases()).aliases]
-        assert not [alias for alias in aliases if "-job-" in alias]
+        await server.client.update_collection_aliases([create_alias(f"{server.name}-job-dead-1000", server.name)])
+        assert (await kept.maintenance.reindex(kept.progress, embedder="large"))["live"] == f"{server.name}-2"
+        assert not [alias for alias in await server.aliases() if "-job-" in alias]
 
 
-async def test_a_change_during_a_switch_goes_to_the_new_generation(double: QdrantDouble, tmp_path: Path) -> None:
+async def test_a_change_during_a_switch_goes_to_the_new_generation(server: QdrantServer, tmp_path: Path) -> None:
     """The name of the collection is looked up for each request, not before the alias is."""
-    async with open_served_store(tmp_path, small(), generations=shelf(double)) as kept:
+    async with open_served_store(tmp_path, small(), generations=shelf(server)) as kept:
         await kept.put(*barges(3))
-        draft = await shelf(double).open("memories-2", recipe(small()))
+        draft = await shelf(server).open(f"{server.name}-2", recipe(small()))
         await draft.tenant("t1").put([stored(Memory(id=f"m{n}", content=f"New {n}"), bare=True) for n in range(3)])
-        await shelf(double).promote("memories-2")
+        await shelf(server).promote(f"{server.name}-2")
         await asyncio.sleep(0.15)
         tenant = kept.host.store().tenant("t1")
         assert await tenant.delete(["m1"]) == 1
@@ -180,29 +179,29 @@ async def test_a_change_during_a_switch_goes_to_the_new_generation(double: Qdran
         await draft.aclose()
 
 
-async def test_going_back_and_pruning_on_a_server(double: QdrantDouble, tmp_path: Path) -> None:
-    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(double)) as kept:
+async def test_going_back_and_pruning_on_a_server(server: QdrantServer, tmp_path: Path) -> None:
+    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(server)) as kept:
         await kept.put(*barges(10))
         await kept.maintenance.reindex(kept.progress, embedder="large")
         await kept.put(fact("since", "Written since"))
-        assert (await kept.maintenance.rollback(kept.progress))["live"] == "memories"
+        assert (await kept.maintenance.rollback(kept.progress))["live"] == server.name
         assert "since" in await kept.contents()
-        assert (await kept.maintenance.prune(kept.progress))["deleted"] == ["memories-2"]
-        assert [one.name for one in (await double.engine.get_collections()).collections] == ["memories"]
+        assert (await kept.maintenance.prune(kept.progress))["deleted"] == [f"{server.name}-2"]
+        assert await server.collections() == [server.name]
         await kept.maintenance.reindex(kept.progress, embedder="large")
         await kept.maintenance.prune(kept.progress)
-        assert [one.name for one in (await double.engine.get_collections()).collections] == ["memories-2"]
+        assert await server.collections() == [f"{server.name}-2"]
         assert len(await kept.contents()) == 11
-    async with open_served_store(tmp_path, large(), generations=shelf(double)) as kept:
+    async with open_served_store(tmp_path, large(), generations=shelf(server)) as kept:
         assert (await kept.search("Barge 7 was sold"))[0]["cosine"] is not None
 
 
-async def test_there_and_back(double: QdrantDouble, tmp_path: Path) -> None:
+async def test_there_and_back(server: QdrantServer, tmp_path: Path) -> None:
     """Embedded store to server, and from there into another embedded one, vectors and all."""
     embedders = [small() for _ in range(3)]
 
     async def to_server(to: str, wanted: Recipe) -> WholeStore:
-        return await shelf(double).open_live(wanted)
+        return await shelf(server).open_live(wanted)
 
     async def to_folder(to: str, wanted: Recipe) -> WholeStore:
         return await EdgeGenerations(tmp_path / "b").open_live(wanted)
@@ -217,7 +216,7 @@ async def test_there_and_back(double: QdrantDouble, tmp_path: Path) -> None:
             await kept.maintenance.migrate(kept.progress, "http://server")
         assert (await kept.maintenance.migrate(kept.progress, "http://server", force=True))["migrated"] == 151
         expected = await kept.contents()
-    async with open_served_store(tmp_path / "s", embedders[1], generations=shelf(double), elsewhere=to_folder) as kept:
+    async with open_served_store(tmp_path / "s", embedders[1], generations=shelf(server), elsewhere=to_folder) as kept:
         assert await kept.contents() == expected
         assert (await kept.maintenance.migrate(kept.progress, "edge"))["migrated"] == 151
         assert embedders[1].passages == []
@@ -229,12 +228,12 @@ async def test_there_and_back(double: QdrantDouble, tmp_path: Path) -> None:
         )
 
 
-async def test_a_target_made_by_other_recipes_is_refused(double: QdrantDouble, tmp_path: Path) -> None:
-    async with open_served_store(tmp_path / "s", large(), generations=shelf(double)) as kept:
+async def test_a_target_made_by_other_recipes_is_refused(server: QdrantServer, tmp_path: Path) -> None:
+    async with open_served_store(tmp_path / "s", large(), generations=shelf(server)) as kept:
         await kept.put(*barges(3))
 
     async def to_server(to: str, wanted: Recipe) -> WholeStore:
-        return await shelf(double).open_live(wanted)
+        return await shelf(server).open_live(wanted)
 
     async with open_served_store(tmp_path / "a", small(), elsewhere=to_server) as kept:
         await kept.put(*barges(3))
@@ -243,13 +242,13 @@ async def test_a_target_made_by_other_recipes_is_refused(double: QdrantDouble, t
 
 
 async def test_a_worker_that_was_started_with_the_new_embedder_uses_vectors_once_they_fit(
-    double: QdrantDouble, tmp_path: Path
+    server: QdrantServer, tmp_path: Path
 ) -> None:
-    async with open_served_store(tmp_path / "a", small(), generations=shelf(double)) as kept:
+    async with open_served_store(tmp_path / "a", small(), generations=shelf(server)) as kept:
         await kept.put(*barges(20))
     async with (
-        open_served_store(tmp_path / "b", large(), generations=shelf(double)) as waiting,
-        open_served_store(tmp_path / "c", large(), generations=shelf(double)) as working,
+        open_served_store(tmp_path / "b", large(), generations=shelf(server)) as waiting,
+        open_served_store(tmp_path / "c", large(), generations=shelf(server)) as working,
     ):
         waiting.host.keep_fitting(0.05)
         assert waiting.host.serving.dense_usable is False

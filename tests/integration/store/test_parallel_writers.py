@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.changes import CHANGES, WANTED
+from tests.support.real_servers import engines
 from tests.support.service import NOW, as_memory, fact
 from tests.support.writers import EMBEDDER, Writers, writers_on
 from worker.domain.errors import NotFound
@@ -109,16 +110,11 @@ async def one_creation(writers: Writers, key: str) -> tuple[Any, Any]:
 TRIALS: tuple[Trial, ...] = (updates, relations, deletion, successors, one_creation)
 
 
-def runnable(engine: str) -> Any:
-    missing = engine == "server" and not os.environ.get("QDRANT_URL")
-    return pytest.param(engine, marks=pytest.mark.skipif(missing, reason="set QDRANT_URL to run it"))
-
-
 ROUNDS = int(os.environ.get("PARALLEL_ROUNDS", "12"))
 """Rounds of one trial of every kind; 200 are 1,000 trials, which take the server's double minutes."""
 
 
-@pytest.mark.parametrize("engine", [runnable(name) for name in ("edge", "rest", "server")])
+@pytest.mark.parametrize("engine", engines("edge", "rest", "server"))
 @pytest.mark.timeout(60 + 5 * ROUNDS)
 async def test_concurrent_writers_of_a_memory_lose_nothing(engine: str, tmp_path: Path) -> None:
     async with writers_on(engine, tmp_path) as writers:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hooks.queue import connect
+from tests.support.real_servers import engines
 from tests.support.service import NOW, as_memory, fact
 from tests.support.valkey import running_valkey, sync_redis
 from tests.support.writers import writers_on
@@ -22,7 +23,7 @@ from worker.operations.memories import MemoryOperations
 from worker.operations.requests import ForgetRequest, UndoRequest
 from worker.store.memories import MemoryService
 
-KINDS = ("edge", "rest")
+KINDS = engines("edge", "rest", "server")
 DEADLINE = Deadline.after(60)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from hooks.contract import Reason
 from hooks.queue import connect
-from tests.support.qdrant_double import qdrant_double
+from tests.support.real_servers import engines, qdrant_server
 from tests.support.valkey import forget
 from worker.adapters.redis.upkeep import RedisUpkeepRuns
 from worker.adapters.redis.usage import RedisUsage
@@ -124,10 +124,10 @@ async def proposed(client: OperationClient) -> tuple[dict[str, Any], dict[str, A
     return run, waiting
 
 
-@pytest.mark.parametrize("engine", ["embedded", "server"])
+@pytest.mark.parametrize("engine", engines("edge", "rest", "server"))
 async def test_duplicates_become_one_and_a_run_is_undone_after_a_restart(url: str, tmp_path: Path, engine: str) -> None:
-    async with qdrant_double() as double:
-        where = {"qdrant_url": double.url} if engine == "server" else {}
+    async with qdrant_server(engine) as server:
+        where = {} if engine == "edge" else {"qdrant_url": server.url, "collection": server.name}
         async with service(url, tmp_path, **where) as client:
             await put(client, CITY, SISTER, AGAIN, EXPIRED)
             before = await stored(client)

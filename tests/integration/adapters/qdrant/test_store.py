@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from tests.support.real_servers import engines
 from tests.support.store import CREATED, DIMENSION, ENGINES, direction, memory, near, opened, query, stored
 from worker.domain.cues import CueVectors
 from worker.domain.errors import StoreError
@@ -32,12 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 QUESTION = direction("question")
 
 
-def runnable(engine: str) -> object:
-    missing = engine == "server" and not os.environ.get("QDRANT_URL")
-    return pytest.param(engine, marks=pytest.mark.skipif(missing, reason="QDRANT_URL is not set"))
-
-
-@pytest.fixture(params=[runnable(engine) for engine in ENGINES])
+@pytest.fixture(params=engines(*ENGINES))
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[StoreEngine]:
     async with opened(request.param, tmp_path) as store:
         yield store

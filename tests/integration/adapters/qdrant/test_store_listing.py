@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.store import CREATED, direction, memory, opened, profile, query, stored
+from tests.support.real_servers import engines
+from tests.support.store import CREATED, ENGINES, direction, memory, opened, profile, query, stored
 from worker.domain.memory import Memory, MemoryFilter, MemoryType, Replacement
 from worker.ports.store import StoreEngine
 from worker.ports.store_record import embedder_record
@@ -14,7 +15,7 @@ from worker.ports.store_record import embedder_record
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 
 
-@pytest.fixture(params=["edge", "memory", "rest"])
+@pytest.fixture(params=engines(*ENGINES))
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[StoreEngine]:
     async with opened(request.param, tmp_path) as engine:
         yield engine

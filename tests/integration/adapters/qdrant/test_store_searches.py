@@ -1,12 +1,12 @@
 """Several searches at once, sorted listings and filters."""
 
-import os
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from tests.support.real_servers import engines
 from tests.support.store import CREATED, ENGINES, direction, memory, near, opened, query, stored
 from worker.domain.errors import StoreError
 from worker.domain.kinds import SortKey
@@ -19,12 +19,7 @@ QUESTION = direction("question")
 DAY = timedelta(days=1)
 
 
-def runnable(engine: str) -> object:
-    missing = engine == "server" and not os.environ.get("QDRANT_URL")
-    return pytest.param(engine, marks=pytest.mark.skipif(missing, reason="QDRANT_URL is not set"))
-
-
-@pytest.fixture(params=[runnable(engine) for engine in ENGINES])
+@pytest.fixture(params=engines(*ENGINES))
 async def north(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MemoryStore]:
     async with opened(request.param, tmp_path) as engine:
         await engine.tenant("south").put([stored(memory("alien", importance=1.0, entities=("Bell",)))])

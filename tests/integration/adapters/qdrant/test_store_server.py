@@ -14,6 +14,7 @@ from tests.support.store import ENCODER, direction, memory, near, profile, query
 from worker.adapters.qdrant.payload import FRACTION_KEYS, KEYWORD_KEYS, NUMBER_KEYS
 from worker.adapters.qdrant.server.store import ServerStore
 from worker.domain.errors import StoreError
+from worker.domain.kinds import SortKey
 from worker.domain.memory import MemoryFilter
 
 QUESTION = direction("question")
@@ -76,6 +77,34 @@ async def test_the_collection_is_made_for_many_tenants_before_anything_is_put(do
     first_put = double.seen.index("PUT /collections/memories/points")
     assert all(place < first_put for place, line in enumerate(double.seen) if line.endswith("/index"))
     await opened.aclose()
+
+
+async def test_a_new_store_answers_while_its_indexes_are_built(double: QdrantDouble) -> None:
+    """A server takes a third of a second for each."""
+    double.index_s = 0.1
+    opened = connect(double.url, read_timeout=0.8)
+    tenant = opened.tenant("north")
+    assert await tenant.ordered(MemoryFilter(), SortKey.RECENT, limit=1) == []
+    assert await tenant.search(query("bell", QUESTION)) == []
+    await tenant.put([stored(memory("m1"))])
+    assert double.built_at <= time.monotonic()
+    await opened.aclose()
+
+
+async def test_the_first_read_may_take_as_long_as_making_the_collection(double: QdrantDouble) -> None:
+    double.faults.extend([0.0, 0.6])
+    opened = connect(double.url, read_timeout=0.4)
+    assert (await opened.health()).points == 0
+    assert double.seen[1] == "PUT /collections/memories"
+    await opened.aclose()
+
+
+async def test_an_index_that_a_collection_has_is_not_made_again(double: QdrantDouble, store: ServerStore) -> None:
+    del double.indexes["memories"]["entities"]
+    second = connect(double.url)
+    assert await second.tenant("north").count() == 1
+    assert double.seen.count("PUT /collections/memories/index") == 1
+    await second.aclose()
 
 
 async def test_an_older_server_is_not_asked_for_term_weights_by_tenant(double: QdrantDouble) -> None:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hooks.queue import connect
-from tests.support.valkey import forget, running_valkey
+from tests.support.real_servers import REDIS_KINDS, redis_of
+from tests.support.valkey import forget
 from worker.adapters.redis.due_work import DueWork
 from worker.adapters.redis.transcripts import redis_transcripts
 from worker.domain.capture import CaptureSource, TranscriptWork
@@ -16,10 +17,10 @@ MINUTE, LEASE = timedelta(minutes=1), timedelta(minutes=5)
 WORK = TranscriptWork(id="w1", source=CaptureSource(session_id="s1"), path="/a.jsonl")
 
 
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[str]:
-    with running_valkey() as server:
-        yield server.url
+@pytest.fixture(scope="module", params=REDIS_KINDS)
+def valkey(request: pytest.FixtureRequest) -> Iterator[str]:
+    with redis_of(request.param) as url:
+        yield url
 
 
 @pytest.fixture

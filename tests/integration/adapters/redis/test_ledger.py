@@ -8,7 +8,8 @@ import pytest
 
 from hooks.contract import Reason
 from hooks.queue import connect
-from tests.support.valkey import forget, running_valkey, sync_redis
+from tests.support.real_servers import REDIS_KINDS, redis_of
+from tests.support.valkey import forget, sync_redis
 from worker.adapters.local.ledger import MemoryLedger
 from worker.adapters.redis.ledger import KEPT_TURNS, RedisLedger, ledger_key
 from worker.domain.errors import QueueError
@@ -33,10 +34,10 @@ async def shown(ledger: Ledger, key: LedgerKey = KEY) -> set[str]:
     return set((await ledger.peek(key)).shown)
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with running_valkey() as server:
-        yield server.url
+@pytest.fixture(scope="module", params=REDIS_KINDS)
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    with redis_of(request.param) as url:
+        yield url
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import pytest
 
 from hooks.contract import Reason
 from hooks.queue import connect
+from tests.support.real_servers import REDIS_KINDS, redis_of
 from tests.support.receipts import showing
-from tests.support.valkey import forget, running_valkey, sync_redis
+from tests.support.valkey import forget, sync_redis
 from worker.adapters.redis.erasing import RedisErasures
 from worker.adapters.redis.receipts import (
     BY_TIME_PREFIX,
@@ -23,10 +24,10 @@ from worker.domain.errors import BadCursor, NotFound, QueueError
 from worker.domain.receipt import Receipt, turn_of
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with running_valkey() as server:
-        yield server.url
+@pytest.fixture(scope="module", params=REDIS_KINDS)
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    with redis_of(request.param) as url:
+        yield url
 
 
 @pytest.fixture

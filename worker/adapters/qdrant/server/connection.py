@@ -44,7 +44,8 @@ logger = structlog.get_logger()
 class ServerConnection:
     """One collection on a server, created if missing on first use.
 
-    Every call ends within `read_timeout` or `write_timeout` (seconds, including retries) or raises `StoreError`.
+    Every call ends within `read_timeout` or `write_timeout` (seconds, including retries) or raises `StoreError`. One
+    that creates the collection has the longer time.
     With `follow`, `collection` is the name of a store, and its live generation is looked up every `FOLLOW_S` seconds.
     """
 
@@ -119,19 +120,19 @@ class ServerConnection:
 
     async def _run(self, call: Callable[[], Awaitable[T]], retrying: AsyncRetrying, seconds: float) -> T:
         async def prepared() -> T:
-            await self._prepare()
+            await self._prepare(limit)
             return await call()
 
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
                 return await retrying(prepared)
         except TimeoutError as error:
             raise StoreError(f"the Qdrant server did not answer within {seconds:g} s") from error
         except SERVER_ERRORS as error:
             raise StoreError(f"the Qdrant server failed: {brief(error)}") from error
 
-    async def _prepare(self) -> None:
-        """Create the collection and its indexes if missing, and read its recipes."""
+    async def _prepare(self, limit: asyncio.Timeout) -> None:
+        """Create the collection and its indexes if missing, and read its recipes; creating has the time of a write."""
         if self._compatibility is not None and not self._lookup_due():
             return
         async with self._preparing:
@@ -139,6 +140,7 @@ class ServerConnection:
             if self._compatibility is not None:
                 return
             if not await self.client.collection_exists(self.collection):
+                limit.reschedule(asyncio.get_running_loop().time() + self._write_timeout)
                 await self._create()
             info = await self.client.get_collection(self.collection)
             await self._create_indexes(set(info.payload_schema))
@@ -180,6 +182,10 @@ class ServerConnection:
                 raise
 
     async def _create_indexes(self, existing: set[str]) -> None:
+        """Order the missing indexes without waiting until they are built, which takes longer than a read may.
+
+        A server applies what is ordered in turn, so a write that it has confirmed finds them built.
+        """
         for key, schema in index_schemas():
             if key not in existing:
-                await self.client.create_payload_index(self.collection, key, schema, wait=True)
+                await self.client.create_payload_index(self.collection, key, schema, wait=False)

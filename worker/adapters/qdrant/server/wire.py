@@ -86,14 +86,14 @@ def dense_params(dimension: int) -> models.VectorParams:
 
 
 def index_schemas() -> Iterator[tuple[str, Any]]:
-    """Yield every key to filter or sort by, with its index."""
+    """Yield every key to filter or sort by, with its index; first those without which a server cannot sort."""
+    for key in FRACTION_KEYS:
+        yield key, models.FloatIndexParams(type=models.FloatIndexType.FLOAT)
+    for key in NUMBER_KEYS:
+        yield key, models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
     for key in KEYWORD_KEYS:
         kind = models.KeywordIndexType.KEYWORD
         yield key, models.KeywordIndexParams(type=kind, is_tenant=True if key == TENANT else None)
-    for key in NUMBER_KEYS:
-        yield key, models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
-    for key in FRACTION_KEYS:
-        yield key, models.FloatIndexParams(type=models.FloatIndexType.FLOAT)
 
 
 def order_by(by: SortKey) -> models.OrderByQuery:
