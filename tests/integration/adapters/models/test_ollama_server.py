@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from hooks.contract import Reason
+from hooks.queue import connect
 from tests.support.command_line import command_line
 from tests.support.real_servers import OLLAMA, OLLAMA_MODEL, needs
 from worker.adapters.models.litellm_process import prepare_environment
@@ -133,10 +135,16 @@ async def test_a_model_that_is_not_there_is_named_and_nothing_of_the_answer_is()
     await missing.aclose()
 
 
-async def served(folder: Path, model: str, use: Callable[[OperationClient], Awaitable[None]], **more: Any) -> None:
+async def served(
+    folder: Path, model: str, use: Callable[[OperationClient], Awaitable[None]], url: str | None = None
+) -> None:
     chat = {"model": model, "model_api_base": base(), "model_context": 4096, "cue_calls_per_day": 0}
-    settings = load_settings(None, data_dir=folder, log_level="error", **(chat | more))
-    async with open_core(settings) as core:
+    settings = load_settings(None, data_dir=folder, log_level="error", **chat)
+    async with AsyncExitStack() as stack:
+        redis: Any = connect(url) if url else None
+        if redis is not None:
+            stack.push_async_callback(redis.aclose)
+        core = await stack.enter_async_context(open_core(settings, redis=redis))
         await use(LocalOperationClient(core.operations))
 
 
@@ -144,7 +152,7 @@ async def inject(client: OperationClient, deadline_ms: int) -> tuple[dict[str, A
     await client.call(PUT, {"memories": [REGATTA]})
     request = {"session_id": "s1", "message": QUESTION, "deadline_ms": deadline_ms}
     started = time.monotonic()
-    result = await client.call(INJECT, request, budget=deadline_ms / 1000 + 1)
+    result = await client.call(INJECT, request, budget=deadline_ms / 1000)
     return result, time.monotonic() - started
 
 
@@ -180,7 +188,7 @@ def test_cues_are_written_or_the_memory_is_said_to_have_failed(tmp_path: Path) -
     assert done["enriched"] + done["left"] == 1
 
 
-async def test_a_capture_is_read_or_says_why_not(tmp_path: Path) -> None:
+async def test_a_capture_is_read_or_says_why_not(valkey: str, tmp_path: Path) -> None:
     async def use(client: OperationClient) -> None:
         turns = [{"role": "user", "text": "My brother Tom moves to Oslo", "at": datetime.now(UTC).isoformat()}]
         await client.call(CAPTURE, {"session_id": "s1", "user": "hana", "turns": turns, "mode": "auto"})
@@ -195,4 +203,4 @@ async def test_a_capture_is_read_or_says_why_not(tmp_path: Path) -> None:
         receipts = (await client.call(CAPTURES, {}))["captures"]
         assert receipts or state["failures"]
 
-    await served(tmp_path, name(), use)
+    await served(tmp_path, name(), use, valkey)

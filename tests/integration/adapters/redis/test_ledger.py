@@ -1,7 +1,9 @@
 """Ledgers in a real Valkey and in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import pytest
@@ -34,10 +36,16 @@ async def shown(ledger: Ledger, key: LedgerKey = KEY) -> set[str]:
     return set((await ledger.peek(key)).shown)
 
 
-@pytest.fixture(scope="module", params=REDIS_KINDS)
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    with redis_of(request.param) as url:
-        yield url
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Callable[[str], str]]:
+    """Return the address of a server of a kind, which is started once."""
+    with ExitStack() as stack:
+        yield cache(lambda kind: stack.enter_context(redis_of(kind)))
+
+
+@pytest.fixture(params=REDIS_KINDS)
+def url(request: pytest.FixtureRequest, servers: Callable[[str], str]) -> str:
+    return servers(request.param)
 
 
 @pytest.fixture
@@ -53,13 +61,16 @@ def kept(redis: Any) -> RedisLedger:
     return RedisLedger(redis, ttl_s=60)
 
 
-@pytest.fixture(params=["memory", "redis"])
-def ledger(request: pytest.FixtureRequest) -> Ledger:
-    """Yield a ledger of either kind."""
+@pytest.fixture(params=["memory", *REDIS_KINDS])
+async def ledger(request: pytest.FixtureRequest, servers: Callable[[str], str]) -> AsyncIterator[Ledger]:
+    """Yield a ledger of each kind."""
     if request.param == "memory":
-        return MemoryLedger()
-    found: RedisLedger = request.getfixturevalue("kept")
-    return found
+        yield MemoryLedger()
+        return
+    client = connect(servers(request.param))
+    yield RedisLedger(client, ttl_s=60)
+    await client.aclose()
+    forget(servers(request.param))
 
 
 def entry(turn: int, version: int = 1) -> LedgerEntry:
