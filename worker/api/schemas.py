@@ -59,6 +59,7 @@ class NewMemory(DomainModel):
     channel: Name | None = None
     source: Text | None = None
     cues: Cues = Field(default=(), description="Short messages at which the memory would matter.")
+    pinned: bool = Field(default=False, description="Inject it whatever the message is.")
 
 
 class RememberBody(TenantRequest):
@@ -93,6 +94,7 @@ class MemoryChanges(DomainModel):
     channel: Name | None = None
     source: Text | None = None
     cues: Cues | None = Field(default=None, description="New content drops the cues that are not given with it.")
+    pinned: bool | None = Field(default=None, description="Inject it whatever the message is.")
 
 
 NULLABLE = frozenset({"context", "created_at", "occurred_at", "valid_until", "channel", "source"})

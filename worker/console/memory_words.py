@@ -24,6 +24,7 @@ class MemoryRow(BaseModel):
     importance: float | None = None
     version: int | None = None
     outdated: bool = False
+    pinned: bool = False
     replaced_by: str | None = None
     score: float | None = None
     found_by: list[str] = []
@@ -43,6 +44,7 @@ def memory_row(memory: Memory) -> MemoryRow:
         importance=memory.importance,
         version=memory.version,
         outdated=is_superseded(memory, datetime.now(UTC)),
+        pinned=memory.pinned,
         replaced_by=memory.superseded_by,
     )
 
@@ -57,6 +59,7 @@ def found_row(found: FoundMemory) -> MemoryRow:
         occurred_at=found.occurred_at,
         valid_until=found.valid_until,
         outdated=found.superseded_at is not None,
+        pinned=found.pinned,
         replaced_by=found.superseded_by,
         score=found.score,
         found_by=[LEGS[SearchKind(leg)] for leg in found.legs],

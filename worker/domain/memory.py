@@ -70,7 +70,8 @@ class MemoryScope(DomainModel):
 class Memory(DomainModel):
     """One memory; `importance` is 0 to 1, `created_at` may be unknown. Only searches read its headings and `cues`.
 
-    `evidence` is what was said, of a memory that was captured from a conversation.
+    `evidence` is what was said, of a memory that was captured from a conversation. A `pinned` memory is injected
+    whatever the message is.
     """
 
     id: Key
@@ -91,6 +92,7 @@ class Memory(DomainModel):
     version: int = Field(default=1, ge=1)
     cues: Cues = ()
     evidence: Evidence | None = None
+    pinned: bool = False
 
     @property
     def room(self) -> str | None:
@@ -166,6 +168,7 @@ class Visibility:
 class MemoryFilter:
     """Search filters; without `visibility`, every memory of the tenant is visible. `importance` is the minimum.
 
+    With `pinned`, only memories that are pinned themselves match.
     `user`, `agent` and `project` own it; `pointing_at` matches memories with a relation to one of these or superseded
     by one; `entities` are whole names, `names` keys of `worker.text.names`; `since` and `until` match creation or
     occurrence as seen in `zone`; stores may also return memories at most a day outside of them. `created_from` and
@@ -187,6 +190,7 @@ class MemoryFilter:
     names: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
     importance: float | None = None
+    pinned: bool = False
     zone: tzinfo = UTC
     created_from: datetime | None = None
     created_until: datetime | None = None
@@ -322,7 +326,7 @@ class RecallQuery:
 
     `time` is a time in words; it counts if `since` and `until` are open and it is understood. `also` are alternative
     wordings, each searched separately. `history` includes outdated memories, `pinned` the
-    memories of pinned types. Without `budget`, the configured one applies.
+    pinned memories and those of pinned types. Without `budget`, the configured one applies.
     """
 
     query: str

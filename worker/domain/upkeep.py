@@ -51,6 +51,7 @@ class KeptBefore(DomainModel):
 
     created_at: UtcTime | None = None
     importance: float
+    pinned: bool = False
     had: frozenset[str] = frozenset()
     filled: frozenset[str] = frozenset()
 

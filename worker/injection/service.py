@@ -141,8 +141,8 @@ class InjectionService:
 
     async def _skip(self, turn: Turn, reason: Reason) -> Injection:
         """Answer without a search; the first request of a session still gets its briefing and pinned memories."""
-        conclusion, config = Conclusion(Outcome.SKIPPED, reason), turn.config
-        if reason not in OPENINGS or not (config.briefing or (config.ambient_enabled and config.pinned_types)):
+        conclusion = Conclusion(Outcome.SKIPPED, reason)
+        if reason not in OPENINGS:
             return self._finish(turn, conclusion)
         async with self._place(turn) as place:
             view = await self._view(turn)

@@ -92,6 +92,11 @@ History = Annotated[bool, _about("Include outdated memories, marked as such.")]
 Content = Annotated[str, _about("One thing, in a self-contained sentence.", min_length=1, max_length=MAX_CONTENT_CHARS)]
 Kind = Annotated[MemoryType, _about("Type of the memory.")]
 Importance = Annotated[float, _about("From 0 to 1; 0.5 is usual.", ge=0.0, le=1.0)]
+Pinned = Annotated[bool, _about("Give it with every message from now on; only if the user asks for that.", strict=True)]
+NewPinned = Annotated[
+    bool | None,
+    _about("Give it with every message from now on, or no longer; only if the user asks for that.", strict=True),
+]
 Names = Annotated[list[str], _listed, _about("Full names of what it is about.", max_length=MOST_NAMED)]
 Happened = Annotated[_Moment | None, _about("Day or time when it happened, such as 2026-03-01, if not now.")]
 Expires = Annotated[_Moment | None, _about("Day or time when it stops being true.")]
@@ -180,6 +185,7 @@ class MemoryTools:
         valid_until: Expires = None,
         supersedes: Replaced = [],  # noqa: B006
         cues: CueTexts = [],  # noqa: B006
+        pinned: Pinned = False,
     ) -> ToolResult:
         """Remember one thing for later conversations. Repeating it stores it only once.
 
@@ -188,7 +194,7 @@ class MemoryTools:
         and tools can tell at any time. If it replaces memories, pass their ids.
         """
         scope = self._scope()
-        told = given(content, type, importance, entities, occurred_at, valid_until, cues)
+        told = given(content, type, importance, entities, occurred_at, valid_until, cues, pinned or None)
         relations = [{"kind": "supersedes", "target": target} for target in supersedes]
         memory = {**told, "relations": relations, "scope": scope.owner, "source": SOURCE}
         with tool_errors():
@@ -209,6 +215,7 @@ class MemoryTools:
         occurred_at: Happened = None,
         valid_until: Expires = None,
         cues: CueTexts = [],  # noqa: B006
+        pinned: NewPinned = None,
     ) -> ToolResult:
         """Correct a memory of your own, or add to it. Fields that you omit stay unchanged; new content needs new cues.
 
@@ -216,7 +223,7 @@ class MemoryTools:
         id as `supersedes`, which keeps the history.
         """
         scope = self._scope()
-        changes = given(content, type, importance, entities, occurred_at, valid_until, cues)
+        changes = given(content, type, importance, entities, occurred_at, valid_until, cues, pinned)
         if not changes:
             raise tool_error("nothing to change; give at least one field")
         with tool_errors():
@@ -305,6 +312,7 @@ def given(
     occurred_at: str | None,
     valid_until: str | None,
     cues: Sequence[str],
+    pinned: bool | None,
 ) -> dict[str, Any]:
     """Return the fields of a memory that have a value."""
     fields = {
@@ -315,6 +323,7 @@ def given(
         "occurred_at": occurred_at,
         "valid_until": valid_until,
         "cues": cues or None,
+        "pinned": pinned,
     }
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -131,4 +131,5 @@ def _found(candidate: Candidate, request: RecallRequest, config: InjectionConfig
         relevance=candidate.relevance,
         score=candidate.score,
         legs=list(candidate.legs),
+        pinned=memory.pinned,
     )

@@ -135,6 +135,7 @@ class FoundMemory(RecalledMemory):
 
     type: MemoryType
     legs: list[str] = Field(default_factory=list)
+    pinned: bool = False
 
 
 class RecallResult(BaseModel):

@@ -218,7 +218,7 @@ class Pool:
 
 
 def pinned_candidates(hits: Iterable[Hit], now: datetime, half_life_days: float) -> tuple[Candidate, ...]:
-    """Return memories of a pinned type as candidates of relevance 0, in the given order."""
+    """Return pinned memories as candidates of relevance 0, in the given order."""
     return tuple(
         Candidate(
             hit.memory,

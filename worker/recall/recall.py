@@ -225,15 +225,16 @@ class Recall:
         return found, None if texts[0] in found else Reason.EMBEDDER_UNAVAILABLE
 
     async def _pinned(self, asked: _RecallRequest) -> tuple[Hit, ...]:
-        """Return the first memories of each pinned type, whatever the query."""
+        """Return the first pinned memories, and those of each pinned type, whatever the query."""
         config, visibility = asked.config, asked.scope.visibility
-        if not (config.ambient_enabled and asked.query.pinned):
+        if not asked.query.pinned:
             return ()
-        wheres = (MemoryFilter(visibility, types=(kind,)) for kind in dict.fromkeys(config.pinned_types))
+        types = dict.fromkeys(config.pinned_types) if config.ambient_enabled else ()
+        wheres = [MemoryFilter(visibility, pinned=True), *(MemoryFilter(visibility, types=(kind,)) for kind in types)]
         pages = await asyncio.gather(
             *(asked.store.ordered(where, config.pinned_sort, limit=config.pinned_limit) for where in wheres)
         )
-        return tuple(hit for page in pages for hit in page)
+        return tuple({hit.memory.id: hit for page in pages for hit in page}.values())
 
     async def _size(self, tenant: str, store: MemoryStore) -> int:
         """Return the tenant's number of memories, cached for `COUNT_AGE`."""

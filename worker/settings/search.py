@@ -144,11 +144,16 @@ class SearchSettings(SettingsModel):
     entity_weight: float = Field(
         default=0.15, ge=0.0, le=1.0, description="Maximum ranking bonus for names shared with relevant memories."
     )
-    ambient_enabled: bool = Field(default=False, description="Inject pinned memories with every message.")
+    ambient_enabled: bool = Field(default=False, description="Inject memories of pinned types with every message.")
     pinned_types: tuple[MemoryType, ...] = Field(default=(), description="Memory types that are always injected.")
-    pinned_limit: int = Field(default=3, ge=1, le=50, description="Maximum number of memories per pinned type.")
+    pinned_limit: int = Field(
+        default=3,
+        ge=1,
+        le=50,
+        description="Maximum number of memories per pinned type, and of memories pinned one by one.",
+    )
     pinned_sort: SortKey = Field(
-        default=SortKey.RECENT, description="Which memories of a pinned type to prefer: recent or importance."
+        default=SortKey.RECENT, description="Which pinned memories to prefer: recent or importance."
     )
     query_max_chars: int = Field(
         default=2000,

@@ -214,7 +214,7 @@ def _checksum(stream: IO[bytes]) -> str:
 
 
 def _line(entry: Listed) -> str:
-    left_out = None if entry.memory.cues else {"cues"}
+    left_out = {name for name in ("cues", "pinned") if not getattr(entry.memory, name)}
     values: dict[str, Any] = {
         "tenant": entry.tenant,
         "memory": entry.memory.model_dump(mode="json", exclude=left_out),

@@ -298,10 +298,12 @@ def _versioned(
     """Return `memory` as it replaces `present`, or with `keep_same` a `present` memory with the same content.
 
     Cues belong to a content: they stay if it does and no others are given; with `keep_same`, others are added.
+    A pinned memory stays pinned if nothing else is said.
     """
     same = present is not None and present.content == memory.content
     if keep_same and same and present is not None:
-        return present.model_copy(update={"cues": with_more(present.cues, memory.cues)})
+        pinned = present.pinned or memory.pinned
+        return present.model_copy(update={"cues": with_more(present.cues, memory.cues), "pinned": pinned})
     kept: dict[str, object] = {}
     if now is not None and "created_at" not in memory.model_fields_set:
         kept["created_at"] = now if present is None else present.created_at
@@ -309,6 +311,8 @@ def _versioned(
         kept["version"] = max(memory.version, present.version + (not same))
         if same and "cues" not in memory.model_fields_set:
             kept["cues"] = present.cues
+        if "pinned" not in memory.model_fields_set:
+            kept["pinned"] = present.pinned
         if memory.superseded_by is None and "superseded_by" not in memory.model_fields_set:
             kept |= {"superseded_by": present.superseded_by, "superseded_at": present.superseded_at}
     final = memory.model_copy(update=kept)

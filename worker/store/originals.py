@@ -71,9 +71,12 @@ async def find_originals(
 
 
 def with_new_relations(original: Memory, again: Memory) -> Memory:
-    """Return the original with the relations of the memory that repeats it."""
+    """Return the original with the relations of the memory that repeats it, pinned if either is."""
     new = [one for one in again.relations if one not in original.relations and one.target != original.id]
-    return original.model_copy(update={"relations": (*original.relations, *new)}) if new else original
+    if not new and (original.pinned or not again.pinned):
+        return original
+    pinned = original.pinned or again.pinned
+    return original.model_copy(update={"relations": (*original.relations, *new), "pinned": pinned})
 
 
 def redirected(memory: Memory, originals: Originals) -> Memory:

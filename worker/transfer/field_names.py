@@ -32,7 +32,7 @@ _NAMES = {
     "id": ("uuid",),
 }
 _OWN = (
-    *("superseded_by", "superseded_at", "relations", "scope", "source", "version", "cues", "evidence"),
+    *("superseded_by", "superseded_at", "relations", "scope", "source", "version", "cues", "evidence", "pinned"),
     "category",
 )
 

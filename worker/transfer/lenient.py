@@ -27,6 +27,7 @@ MAX_SHOWN_CHARS = 40
 MAX_PARTS = 100
 MAX_VERSION_DIGITS = 9
 _SCOPE = ("user", "agent", "project")
+_YES, _NO = frozenset({"true", "yes", "1"}), frozenset({"false", "no", "0"})
 _CUES: TypeAdapter[Any] = TypeAdapter(Cues)
 _CONTENT = ("content", *(name for name, meant in FIELDS.items() if meant == "content" and name != "content"))
 _NAMELESS = re.compile(r"\[\[(.+?)(?:\|.*)?\]\]|\[(.+?)\]\(.*\)")
@@ -293,6 +294,15 @@ def _take_evidence(entry: _Entry, key: str, value: Any) -> None:
         entry.note(key, value, "not the evidence of a captured memory; not kept")
 
 
+def _take_pinned(entry: _Entry, key: str, value: Any) -> None:
+    """Read whether the memory is pinned; the other words for it are those of spreadsheets."""
+    word = str(value).strip().lower()
+    if word in _YES or word in _NO:
+        entry.fields[key] = word in _YES
+    else:
+        entry.note(key, value, "not true or false; not kept")
+
+
 _READERS: dict[str, Callable[[_Entry, str, Any], None]] = {
     "type": _take_type,
     "created_at": _take_time,
@@ -311,4 +321,5 @@ _READERS: dict[str, Callable[[_Entry, str, Any], None]] = {
     "version": _take_version,
     "cues": _take_cues,
     "evidence": _take_evidence,
+    "pinned": _take_pinned,
 }

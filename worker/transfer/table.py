@@ -20,9 +20,12 @@ DELIMITERS = ",;\t|"
 COLUMNS = (
     *("id", "type", "content", "context", "importance", "created_at", "occurred_at", "valid_until", "superseded_by"),
     *("superseded_at", "entities", "relations", "user", "agent", "project", "channel", "source", "version", "cues"),
-    "evidence",
+    *("evidence", "pinned"),
 )
 """Columns of exported tables, in order."""
+
+_COLUMNS_BEFORE = COLUMNS[:-1]
+"""Columns of tables that were exported before memories could be pinned."""
 
 MAX_ROW_CHARS = csv.field_size_limit()
 """Maximum length of a row, so that a quote without an end costs its own line only."""
@@ -55,7 +58,7 @@ def read_table(stream: TextIO, name: str) -> Iterator[Found]:
     unknown = ", ".join(column for column in columns.values() if column and column not in FIELDS)
     if unknown:
         yield Noted(first.number, f"columns not kept: {unknown}")
-    ours = tuple(columns.values()) == COLUMNS
+    ours = tuple(columns.values()) in (COLUMNS, _COLUMNS_BEFORE)
     yield from _Rows(lines, delimiter_of(first.text), columns, ours).found()
 
 

@@ -53,6 +53,7 @@ def merged(kept: Memory, others: Sequence[Memory]) -> Memory:
         "entities": tuple(dict.fromkeys(name for one in (kept, *others) for name in one.entities)),
         "relations": tuple(relations),
         "cues": cues,
+        "pinned": kept.pinned or any(one.pinned for one in others),
     }
     for name in _FILLED:
         if getattr(kept, name) is None:
@@ -65,7 +66,9 @@ def before_of(kept: Memory, others: Sequence[Memory]) -> KeptBefore:
     after = merged(kept, others)
     filled = frozenset(name for name in _FILLED if getattr(after, name) != getattr(kept, name))
     had = frozenset(map(_digest, _parts(kept)))
-    return KeptBefore(created_at=kept.created_at, importance=kept.importance, had=had, filled=filled)
+    return KeptBefore(
+        created_at=kept.created_at, importance=kept.importance, pinned=kept.pinned, had=had, filled=filled
+    )
 
 
 def is_merged(memory: Memory, others: Iterable[str]) -> bool:
@@ -95,6 +98,8 @@ def unmerged(memory: Memory, others: Sequence[Memory], before: KeptBefore, gone:
         update["created_at"] = before.created_at
     if memory.importance in {other.importance for other in others}:
         update["importance"] = before.importance
+    if any(other.pinned for other in others):
+        update["pinned"] = before.pinned
     for name in before.filled:
         if getattr(memory, name) in [getattr(other, name) for other in others]:
             update[name] = None
@@ -102,8 +107,11 @@ def unmerged(memory: Memory, others: Sequence[Memory], before: KeptBefore, gone:
 
 
 def digest_of(memory: Memory) -> str:
-    """Return a digest that differs after any change of the memory."""
-    return _hash(memory.model_dump_json())
+    """Return a digest that differs after any change of the memory.
+
+    Without a pin, it is the one that earlier versions made.
+    """
+    return _hash(memory.model_dump_json(exclude=None if memory.pinned else {"pinned"}))
 
 
 def _oldest(memories: Iterable[Memory]) -> datetime | None:

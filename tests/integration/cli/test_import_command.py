@@ -162,7 +162,9 @@ def test_markdown_can_be_read_by_people(tmp_path: Path) -> None:
 def test_single_memories_from_remembering_to_forgetting(cli: CommandLine) -> None:
     cli.ok("remember", "Relay 4 drives the pump", "--id", "m1")
     assert cli.json("update", "m1", "Relay 5 drives the pump", "--importance", "0.9")["memory"]["version"] == 2
-    cli.ok("remember", "Terminal 11 drives the pump", "--id", "m2", "--supersedes", "m1")
+    cli.ok("remember", "Terminal 11 drives the pump", "--id", "m2", "--supersedes", "m1", "--pin")
+    assert cli.json("show", "m2")["memory"]["pinned"] is True
+    assert cli.json("update", "m2", "--no-pin")["memory"].get("pinned", False) is False
     cli.ok("remember", "Ask Imre about the pump", "--id", "m3", "--type", "todo", "--user", "mara")
     cli.ok("relate", "m3", "about", "m2")
     shown = cli.json("show", "m2")

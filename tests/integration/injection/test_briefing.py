@@ -9,6 +9,7 @@ from hooks.contract import ItemSource, Outcome
 from tests.support.service import fact, ids, open_service
 from worker.adapters.qdrant.edge.store import EdgeTenant
 from worker.domain.errors import StoreError
+from worker.domain.memory import Hit, MemoryFilter
 from worker.injection.briefing import MOST_WORDS
 
 MEMORIES = [
@@ -76,8 +77,13 @@ async def test_it_is_short_and_harmless(tmp_path: Path) -> None:
 
 
 async def test_an_answer_does_not_wait_for_a_store_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fails(*_: Any, **__: Any) -> None:
-        raise StoreError("the memories could not be listed")
+    listed = EdgeTenant.ordered
+
+    async def fails(store: EdgeTenant, where: MemoryFilter, *more: Any, **named: Any) -> list[Hit]:
+        """Fail for what only a briefing lists."""
+        if where.types:
+            raise StoreError("the memories could not be listed")
+        return await listed(store, where, *more, **named)
 
     async with open_service(tmp_path, briefing=True) as service:
         await service.put(MEMORIES)

@@ -48,3 +48,19 @@ async def test_parallel_turns_show_a_memory_once(tmp_path: Path) -> None:
     assert sorted(map(ids, results)) == [[], [], [], [], [], ["other"]]
     assert {result.outcome for result in results if not ids(result)} == {Outcome.ALL_DUPLICATE}
     assert ids(other) == ["other"]
+
+
+async def test_a_pinned_memory_comes_with_any_message_of_its_scope(tmp_path: Path) -> None:
+    """Whatever its type and the message, and with `ambient_enabled` off."""
+    hers = fact("pin", "Reply to Hana in French", pinned=True, scope={"user": "hana"})
+    message, hana = "Convert 40 miles to kilometres", {"tenant": "t1", "user": "hana"}
+    async with open_service(tmp_path) as service:
+        await service.put([hers, MEMORIES[1]])
+        answers = [
+            await service.ask(message, session_id="s1", scope=hana),
+            await service.ask("hello", session_id="s2", scope=hana),
+            await service.ask(message, session_id="s3", scope={"tenant": "t1", "user": "oscar"}),
+        ]
+        await service.memory_service.update("t1", "pin", {"pinned": False})
+        later = await service.ask(message, session_id="s4", scope=hana)
+    assert [ids(one) for one in (*answers, later)] == [["pin"], ["pin"], [], []]

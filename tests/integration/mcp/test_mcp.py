@@ -189,6 +189,10 @@ async def test_a_memory_is_corrected_by_its_owner_alone(oscar: "Client[Any]", ba
     memory = (await backend.call(SHOW, {"tenant": "acme", "id": noted["id"]}))["memory"]
     assert (memory["content"], memory["importance"]) == ("The harbour opens at seven", 0.9)
     assert (memory["entities"], memory["scope"]) == (["harbour"], {"user": "oscar"})
+    for pinned in (True, False):
+        await call(oscar, "update", id=noted["id"], pinned=pinned)
+        memory = (await backend.call(SHOW, {"tenant": "acme", "id": noted["id"]}))["memory"]
+        assert memory.get("pinned", False) is pinned
     async with client_of(backend, MIA) as mia:
         said = await told(mia, "update", id=noted["id"], content="The harbour is closed")
         assert said.startswith("nothing was changed: you have no memory with the id")

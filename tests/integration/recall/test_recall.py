@@ -252,6 +252,28 @@ async def test_pinned_types_are_recalled_for_any_query(tmp_path: Path) -> None:
     assert ids(off) == ids(by_tool) == []
 
 
+async def test_pinned_memories_are_recalled_for_any_query(tmp_path: Path) -> None:
+    async with harbour(tmp_path, contextual_min_score=0.99) as service:
+        pins = [
+            fact(f"p{n}", f"Pin {n}", pinned=True, importance=n / 10, created_at=f"2026-0{3 - n}-01T00:00:00Z")
+            for n in range(3)
+        ]
+        hidden = fact("hers", "Private", pinned=True, scope={"user": "other"})
+        done = fact("done", "Done", pinned=True, valid_until="2026-01-01T00:00:00Z")
+        todo = fact("todo", "Task", type="todo", pinned=True, created_at="2026-03-02T00:00:00Z")
+        await service.put([*pins, hidden, done, todo, fact("f", "A fact")])
+        query = RecallQuery("zebra", pinned=True)
+        recent = await recalled(service, query, pinned_limit=2)
+        types = {"ambient_enabled": True, "pinned_types": ("todo",)}
+        both = await recalled(service, query, **types, pinned_limit=2)
+        important = await recalled(service, query, pinned_limit=2, pinned_sort="importance")
+        by_tool = await recalled(service, RecallQuery("zebra"))
+    assert ids(recent) == ids(both) == ["todo", "p0"]
+    assert {one.source.value for one in both.candidates} == {"pinned"}
+    assert ids(important) == ["todo", "p2"]
+    assert ids(by_tool) == []
+
+
 async def test_keyword_scores_are_scaled_to_the_tenants_store(tmp_path: Path) -> None:
     async with harbour(tmp_path, graph_limit=0) as service:
         await service.put([fact("m0", "lighthouse keeper")])

@@ -30,6 +30,20 @@ async def test_same_memory_again_changes_nothing(tmp_path: Path) -> None:
         assert await service.memory_service.count("t1") == 1
 
 
+async def test_a_memory_stays_pinned_until_it_is_said_that_it_is_not(tmp_path: Path) -> None:
+    async def again(service: Any, **fields: Any) -> bool:
+        memory = as_memory({"content": "Ring twice", **fields})
+        report = await service.memory_service.remember("t1", memory, now=NOW, keep_same="id" not in fields)
+        (key,) = (*report.created, *report.updated, *report.unchanged)
+        return (await one(service, key)).pinned
+
+    async with open_service(tmp_path, embedder=HashingEmbedder()) as service:
+        assert [await again(service), await again(service, pinned=True), await again(service)] == [False, True, True]
+        assert await again(service, id="m1", pinned=True)
+        assert await again(service, id="m1", content="Ring three times")
+        assert not await again(service, id="m1", content="Ring three times", pinned=False)
+
+
 async def test_changed_content_is_the_next_version(tmp_path: Path) -> None:
     async with open_service(tmp_path, embedder=HashingEmbedder()) as service:
         await put(service, fact("m1", "The gate is green"))

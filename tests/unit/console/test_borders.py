@@ -50,6 +50,7 @@ PAGES = [
 FORMS: list[tuple[str, dict[str, Any]]] = [
     ("/memory/save", {"content": "x"}),
     ("/memory/save", {"content": "x", "id": "m"}),
+    ("/memory/pin", {"id": "m", "pinned": "yes"}),
     ("/memories/forget", {"id": "m"}),
     ("/memories/undo", {"id": "m"}),
     ("/memories/type", {"id": "m", "type": "goal"}),

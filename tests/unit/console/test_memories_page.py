@@ -24,3 +24,11 @@ async def test_what_was_never_used_has_no_filters_that_would_not_apply() -> None
         assert 'role="search"' not in page
         assert "3×" in page
         assert "never_used=true" in (await client.get("/memories")).text
+
+
+async def test_the_list_marks_pinned_memories() -> None:
+    memories = [{"id": "p", "content": "Ring twice", "pinned": True}, {"id": "m", "content": "Ring once"}]
+    async with browsing(Recorder({"export": {"memories": memories, "cursor": None}})) as client:
+        page = (await client.get("/memories")).text
+    assert page.count(">pinned</span>") == 1
+    assert page.index("Ring twice") < page.index(">pinned</span>") < page.index("Ring once")

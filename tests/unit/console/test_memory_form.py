@@ -126,3 +126,21 @@ async def test_what_is_wrong_is_said_and_nothing_is_lost() -> None:
         assert fields_of(refused.text)["importance"] == "much"
         await client.post("/memory/save", data={**fields_of(refused.text), "importance": "1"})
     assert stored.changes == [{"importance": 1.0}]
+
+
+async def test_a_memory_is_pinned_and_unpinned_on_its_page() -> None:
+    stored = Stored()
+    async with stored.browsing() as client:
+        page = (await client.get("/memory?id=m")).text
+        assert ">Pin</button>" in page
+        assert ">pinned</span>" not in page
+        form = {"csrf": token_in(page), "id": "m"}
+        assert (await client.post("/memory/pin", data={"id": "m", "pinned": "yes"})).status_code == 403
+        assert (await client.post("/memory/pin", data={**form, "pinned": "perhaps"})).status_code == 422
+        assert (await client.post("/memory/pin", data={**form, "pinned": "yes"})).headers["location"] == "/memory?id=m"
+        stored.memory["pinned"] = True
+        page = (await client.get("/memory?id=m")).text
+        assert ">Unpin</button>" in page
+        assert ">pinned</span>" in page
+        await client.post("/memory/pin", data={**form, "pinned": "no"})
+    assert stored.changes == [{"pinned": True}, {"pinned": False}]

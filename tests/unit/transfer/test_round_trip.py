@@ -126,6 +126,7 @@ memories = st.builds(
     version=st.integers(1, 99),
     cues=st.lists(cues, max_size=2, unique_by=lambda cue: cue.text).map(tuple),
     evidence=st.none() | evidence,
+    pinned=st.booleans(),
 )
 
 
@@ -158,6 +159,20 @@ def test_whatever_is_exported_as_a_table_is_imported_equal(given: list[Memory]) 
 def test_whatever_is_exported_as_markdown_is_imported_equal(given: list[Memory]) -> None:
     text = "".join(type_heading(memory.type) + markdown_item(memory) + "\n" for memory in given)
     assert read_back(text, "x.md") == given
+
+
+def test_a_table_of_an_earlier_version_is_read_as_one_of_ours() -> None:
+    memory = Memory(id="m", content="=1+1")
+    text = "".join(",".join(line.split(",")[:-1]) + "\n" for line in (table_head(), table_row(memory)))
+    assert "pinned" not in text
+    assert read_back(text, "x.csv") == [memory]
+
+
+@pytest.mark.parametrize(("word", "pinned"), [("true", True), ("Yes", True), ("1", True), ("no", False), ("0", False)])
+def test_a_table_says_what_is_pinned(word: str, pinned: bool) -> None:
+    (found,) = read_back(f"id,content,created_at,pinned\nm,Ring twice,null,{word}\n", "x.csv")
+    assert isinstance(found, Memory)
+    assert found.pinned is pinned
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "'=", "''+"])

@@ -7,7 +7,7 @@ import pytest
 
 from worker.domain.memory import Memory, Relation
 from worker.domain.vectors import packed
-from worker.upkeep.merging import before_of, merged, merges_of, unmerged
+from worker.upkeep.merging import before_of, digest_of, merged, merges_of, unmerged
 from worker.upkeep.near_pairs import TILE, groups_of, near_pairs
 
 KEPT = {"id": "k", "content": "Mia lives in Bern", "created_at": "2025-06-01T00:00:00Z", "entities": ["Mia"]}
@@ -34,6 +34,16 @@ def test_a_merge_and_its_end() -> None:
     assert both.relations == (Relation(kind="about", target="city"), Relation(kind="supersedes", target="o"))
     assert (both.source, both.content, len(both.cues)) == ("notes.md", kept.content, 1)
     assert unmerged(both, [other], before_of(kept, [other])) == kept
+
+
+def test_a_merged_memory_is_pinned_if_one_was() -> None:
+    kept, other = memory(KEPT), memory(OTHER, pinned=True)
+    both = merged(kept, [other])
+    assert both.pinned
+    assert unmerged(both, [other], before_of(kept, [other])) == kept
+    mine = memory(KEPT, pinned=True)
+    assert unmerged(merged(mine, [other]), [other], before_of(mine, [other])) == mine
+    assert digest_of(kept) != digest_of(mine)
 
 
 def test_what_others_wrote_since_stays() -> None:

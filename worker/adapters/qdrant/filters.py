@@ -9,7 +9,7 @@ from hooks.contract import clean_text
 from worker.domain.memory import MemoryFilter, Visibility
 from worker.domain.zones import widened
 
-from .payload import EVERYBODY, FAR_FUTURE, LONG_AGO, TENANT, point_id, tenant_name, timestamp
+from .payload import EVERYBODY, FAR_FUTURE, LONG_AGO, PINNED, TENANT, point_id, tenant_name, timestamp
 
 CREATED = "created_ts"
 
@@ -106,6 +106,8 @@ def conditions(tenant: str, where: MemoryFilter | None) -> tuple[Condition, ...]
     found += [Equals(key, str(clean_text(owner))) for key, owner in owners.items() if owner is not None]
     if where.importance is not None:
         found.append(InRange("importance", gte=where.importance))
+    if where.pinned:
+        found.append(Equals("pinned", PINNED))
     for ids, negated in ((where.ids, False), (where.other_than, True)):
         if ids:
             found.append(HasId(tuple(point_id(tenant_name(tenant), key) for key in ids), negated))

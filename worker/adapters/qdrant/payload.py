@@ -31,11 +31,11 @@ base64 of one byte per value."""
 CONTENT = (MEMORY, CUE_VECTORS)
 """Keys to read for a hit."""
 
-LEFT_OUT = ("cues", "evidence")
+LEFT_OUT = ("cues", "evidence", "pinned")
 """Fields of a memory that are stored only if they are set, so that earlier versions can read the others."""
 
 TENANT = "tenant"
-KEYWORD_KEYS = (TENANT, "user", "agent", "project", "type", "entities", "names", "channel", "points_at")
+KEYWORD_KEYS = (TENANT, "user", "agent", "project", "type", "entities", "names", "channel", "points_at", "pinned")
 NUMBER_KEYS = ("created_ts", "superseded_ts", "valid_until_ts", "times")
 FRACTION_KEYS = ("importance",)
 """Keys to filter or sort by; both engines need an index on each."""
@@ -44,6 +44,9 @@ SORT_KEYS = {SortKey.RECENT: "created_ts", SortKey.IMPORTANCE: "importance"}
 
 EVERYBODY = ""
 """Stored as the owner of a memory without one, so that "everyone or one of these" is a single condition."""
+
+PINNED = "yes"
+"""Stored of a pinned memory; an unpinned one has an empty text, or nothing in stores of earlier versions."""
 
 FAR_FUTURE = 2**53 - 1
 LONG_AGO = -FAR_FUTURE
@@ -131,6 +134,7 @@ def payload_of(tenant: str, memory: Memory) -> dict[str, Any]:
         "times": [timestamp(moment) for moment in (memory.created_at, memory.occurred_at) if moment is not None],
         "importance": memory.importance,
         "channel": memory.channel or "",
+        "pinned": PINNED if memory.pinned else "",
         MEMORY: memory.model_dump_json(exclude={name for name in LEFT_OUT if not getattr(memory, name)}),
     }
 

@@ -31,6 +31,7 @@ def remember(
     entity: Annotated[Several, typer.Option(help="Person or thing it is about; repeat for several.")] = None,
     supersedes: Annotated[Several, typer.Option(help="Id of a memory it replaces; repeat for several.")] = None,
     cue: Annotated[Several, typer.Option(help="Short message at which it would matter; repeat for several.")] = None,
+    pin: Annotated[bool, typer.Option("--pin", help="Inject it whatever the message is.")] = False,
     user: Annotated[
         str | None, typer.Option("--user", callback=checked_name, help="Owner; only this user sees the memory.")
     ] = None,
@@ -50,6 +51,7 @@ def remember(
         "source": "cli",
     }
     memory |= ({"cues": cue} if cue else {}) | ({"id": memory_id} if memory_id else {})
+    memory |= {"pinned": True} if pin else {}
     done = call(context, REMEMBER, {"tenant": tenant, "memory": memory, "again": True})
     answer(done, f"{done['stored']}: {done['id']}")
 
@@ -106,6 +108,9 @@ def update(
     cue: Annotated[
         Several, typer.Option(help="New short message at which it would matter; repeat for several.")
     ] = None,
+    pin: Annotated[
+        bool | None, typer.Option("--pin/--no-pin", help="Inject it whatever the message is, or no longer.")
+    ] = None,
     tenant: Tenant = "default",
 ) -> None:
     """Change a memory. Fields you omit stay unchanged; new text creates a new version."""
@@ -116,6 +121,7 @@ def update(
         "entities": entity,
         "valid_until": valid_until,
         "cues": cue,
+        "pinned": pin,
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if valid_until == "never":

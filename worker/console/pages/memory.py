@@ -1,8 +1,10 @@
 """One memory: its text, its versions, what it is related to, where it was given and whether that helped."""
 
 from math import cos, pi, sin
+from typing import Literal
 
 from pydantic import BaseModel
+from starlette.responses import Response
 from starlette.routing import Route
 
 from hooks.contract import Key
@@ -10,10 +12,10 @@ from worker.console.app import Console
 from worker.console.errors import PageError
 from worker.console.memory_words import MemoryRow, memory_row
 from worker.console.rendering import Shown
-from worker.console.visits import Visit
-from worker.console.words import fit_text
+from worker.console.visits import Visit, checked
+from worker.console.words import fit_text, in_address
 from worker.domain.memory import Memory, Relation
-from worker.operations.registry import SHOW
+from worker.operations.registry import SHOW, UPDATE
 from worker.operations.results import MemoryHistory, UsageCounts
 
 MOST_NODES = 24
@@ -56,8 +58,15 @@ class MemoryQuery(BaseModel):
     id: Key | None = None
 
 
+class PinForm(BaseModel):
+    """A memory, and whether to pin it."""
+
+    id: Key
+    pinned: Literal["yes", "no"]
+
+
 def routes(console: Console) -> list[Route]:
-    return console.page("/memory", show)
+    return [*console.page("/memory", show), *console.action("/memory/pin", pin)]
 
 
 async def show(visit: Visit) -> Shown:
@@ -66,6 +75,13 @@ async def show(visit: Visit) -> Shown:
         raise PageError(404, "The address names no memory.")
     page = page_of(await visit.ask(SHOW, {"id": memory_id}))
     return Shown("memory.html", page.memory.text[:80], page)
+
+
+async def pin(visit: Visit) -> Response:
+    """Pin the memory of the form, or no longer."""
+    form = checked(PinForm, {"id": visit.text("id"), "pinned": visit.text("pinned")})
+    await visit.ask(UPDATE, {"id": form.id, "changes": {"pinned": form.pinned == "yes"}})
+    return visit.lead_on(f"/memory?id={in_address(form.id)}")
 
 
 def page_of(found: MemoryHistory) -> MemoryPage:

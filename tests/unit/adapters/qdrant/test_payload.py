@@ -51,6 +51,16 @@ def test_a_memory_comes_back_from_its_payload_unchanged() -> None:
     assert (payload["tenant"], payload["user"], payload["agent"], payload["project"]) == ("t", "u", "a", "p")
 
 
+def test_only_a_pinned_memory_says_so_in_its_json_and_matches_the_filter() -> None:
+    pinned, plain = payload_of("t", memory("m1", pinned=True)), payload_of("t", memory("m2"))
+    assert row_in(pinned).memory.pinned
+    assert not row_in(plain).memory.pinned
+    assert '"pinned"' not in plain["memory"]
+    (condition,) = set(conditions("t", MemoryFilter(pinned=True))) - set(conditions("t", MemoryFilter()))
+    assert condition == Equals("pinned", pinned["pinned"])
+    assert condition != Equals("pinned", plain["pinned"])
+
+
 def test_a_memory_without_owner_or_dates_gets_sentinels() -> None:
     payload = payload_of("t", memory("m1", created_at=None))
     assert (payload["user"], payload["agent"], payload["project"], payload["channel"]) == ("", "", "", "")
