@@ -225,14 +225,15 @@ class Recall:
         return found, None if texts[0] in found else Reason.EMBEDDER_UNAVAILABLE
 
     async def _pinned(self, asked: _RecallRequest) -> tuple[Hit, ...]:
-        """Return the first pinned memories, and those of each pinned type, whatever the query."""
+        """Return the pinned memories and the first ones of each pinned type, whatever the query."""
         config, visibility = asked.config, asked.scope.visibility
         if not asked.query.pinned:
             return ()
         types = dict.fromkeys(config.pinned_types) if config.ambient_enabled else ()
-        wheres = [MemoryFilter(visibility, pinned=True), *(MemoryFilter(visibility, types=(kind,)) for kind in types)]
+        wanted = [(MemoryFilter(visibility, pinned=True), config.max_total)]
+        wanted += [(MemoryFilter(visibility, types=(kind,)), config.pinned_limit) for kind in types]
         pages = await asyncio.gather(
-            *(asked.store.ordered(where, config.pinned_sort, limit=config.pinned_limit) for where in wheres)
+            *(asked.store.ordered(where, config.pinned_sort, limit=limit) for where, limit in wanted)
         )
         return tuple({hit.memory.id: hit for page in pages for hit in page}.values())
 

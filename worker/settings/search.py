@@ -150,7 +150,7 @@ class SearchSettings(SettingsModel):
         default=3,
         ge=1,
         le=50,
-        description="Maximum number of memories per pinned type, and of memories pinned one by one.",
+        description="Maximum number of memories per pinned type; those pinned one by one are bounded by the budget.",
     )
     pinned_sort: SortKey = Field(
         default=SortKey.RECENT, description="Which pinned memories to prefer: recent or importance."

@@ -263,10 +263,10 @@ async def test_pinned_memories_are_recalled_for_any_query(tmp_path: Path) -> Non
         todo = fact("todo", "Task", type="todo", pinned=True, created_at="2026-03-02T00:00:00Z")
         await service.put([*pins, hidden, done, todo, fact("f", "A fact")])
         query = RecallQuery("zebra", pinned=True)
-        recent = await recalled(service, query, pinned_limit=2)
+        recent = await recalled(service, query, max_total=2)
         types = {"ambient_enabled": True, "pinned_types": ("todo",)}
-        both = await recalled(service, query, **types, pinned_limit=2)
-        important = await recalled(service, query, pinned_limit=2, pinned_sort="importance")
+        both = await recalled(service, query, **types, max_total=2)
+        important = await recalled(service, query, max_total=2, pinned_sort="importance")
         by_tool = await recalled(service, RecallQuery("zebra"))
     assert ids(recent) == ids(both) == ["todo", "p0"]
     assert {one.source.value for one in both.candidates} == {"pinned"}
