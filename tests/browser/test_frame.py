@@ -53,7 +53,7 @@ def test_the_theme_is_chosen_without_a_script(watched: Watched) -> None:
     page.get_by_label("Theme").select_option("dark")
     page.get_by_label("Theme").locator("..").get_by_role("button").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(20, 23, 28)"
+    expect(page.locator("html")).to_have_css("background-color", "rgb(20, 23, 28)")
 
 
 def test_pages_fit_a_phone(watched: Watched) -> None:
