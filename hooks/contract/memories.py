@@ -60,6 +60,7 @@ class RecalledMemory(WireModel):
     relevance: float | None = None
     cosine: float | None = None
     keyword: float | None = None
+    pinned: bool = False
 
 
 class RecallResult(WireModel):
