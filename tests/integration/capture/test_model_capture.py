@@ -11,17 +11,15 @@ from typing import Any
 
 import pytest
 
-from hooks.queue import connect
+from tests.support.operations import open_operations, scripted
 from tests.support.upstream import Answer, Mode, last_text
 from tests.support.upstream_thread import upstream_thread
 from tests.support.valkey import forget
 from worker.bootstrap import capturing
-from worker.bootstrap.core import open_core
 from worker.cli.checks import captures_in_words
 from worker.operations.background_capture import MOST_ATTEMPTS, CapturePace
 from worker.operations.background_cues import Pace
 from worker.operations.client import OperationClient
-from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import (
     CAPTURE,
     CAPTURE_UNDO,
@@ -33,7 +31,6 @@ from worker.operations.registry import (
     PUT,
 )
 from worker.operations.retrying import Pause
-from worker.settings.injection import load_settings
 
 AT = "2026-03-04T09:12:00+01:00"
 
@@ -74,14 +71,8 @@ def fast(monkeypatch: pytest.MonkeyPatch, valkey: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def service(valkey: str, folder: Path, base: str, **fields: Any) -> AsyncIterator[OperationClient]:
-    model = {"model": "openai/scripted", "model_api_base": f"{base}/v1", "model_api_key": "k", "cue_calls_per_day": 0}
-    settings = load_settings(None, data_dir=folder, log_level="error", **(model | fields))
-    redis = connect(valkey)
-    try:
-        async with open_core(settings, redis=redis) as core:
-            yield LocalOperationClient(core.operations)
-    finally:
-        await redis.aclose()
+    async with open_operations(valkey, folder, **(scripted(base) | {"cue_calls_per_day": 0} | fields)) as opened:
+        yield opened
 
 
 async def captured(client: OperationClient, *texts: str, **fields: Any) -> dict[str, Any]:

@@ -13,20 +13,17 @@ from typing import Any
 
 import pytest
 
-from hooks.queue import connect
 from tests.support.cue_models import CueModel
+from tests.support.operations import open_operations, scripted
 from tests.support.stack import environment
 from tests.support.upstream_thread import upstream_thread
 from tests.support.valkey import forget
 from worker.bootstrap import cues as cue_making
-from worker.bootstrap.core import open_core
 from worker.cli.doctor import _findings
 from worker.operations.background_cues import Activity, Pace
 from worker.operations.bulk import pages
 from worker.operations.client import OperationClient
-from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import HEALTH, PUT, UPDATE
-from worker.settings.injection import load_settings
 
 PACE = Pace(first=0.05, every=0.1, quiet=0.0, lease=2.0)
 SERVICE = f"""
@@ -52,18 +49,9 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def service(url: str, folder: Path, base: str | None, **service_settings: Any) -> AsyncIterator[OperationClient]:
     """A service whose model is at `base`; without, it has none."""
-    model = (
-        {"model": "openai/scripted", "model_api_base": f"{base}/v1", "model_api_key": "k"}
-        if base
-        else {"model": "none"}
-    )
-    settings = load_settings(None, data_dir=folder, embedder="none", log_level="error", **model, **service_settings)
-    redis = connect(url)
-    try:
-        async with open_core(settings, redis=redis) as core:
-            yield LocalOperationClient(core.operations)
-    finally:
-        await redis.aclose()
+    model = scripted(base) if base else {}
+    async with open_operations(url, folder, embedder="none", **model, **service_settings) as opened:
+        yield opened
 
 
 async def put(client: OperationClient, numbers: range, tenant: str = "default") -> None:

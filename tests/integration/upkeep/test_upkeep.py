@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from hooks.contract import Reason
 from hooks.queue import connect
+from tests.support.operations import open_operations
 from tests.support.real_servers import engines, qdrant_server
 from tests.support.valkey import forget
 from worker.adapters.redis.upkeep import RedisUpkeepRuns
@@ -68,20 +68,9 @@ def url(valkey: str) -> Iterator[str]:
     forget(valkey)
 
 
-@asynccontextmanager
-async def service(url: str, folder: Path, **more: Any) -> AsyncIterator[OperationClient]:
-    settings = load_settings(None, data_dir=folder, log_level="error", model="none", **more)
-    redis = connect(url)
-    try:
-        async with open_core(settings, redis=redis) as core:
-            yield LocalOperationClient(core.operations)
-    finally:
-        await redis.aclose()
-
-
 @pytest.fixture
 async def client(url: str, tmp_path: Path) -> AsyncIterator[OperationClient]:
-    async with service(url, tmp_path) as opened:
+    async with open_operations(url, tmp_path) as opened:
         yield opened
 
 
@@ -128,7 +117,7 @@ async def proposed(client: OperationClient) -> tuple[dict[str, Any], dict[str, A
 async def test_duplicates_become_one_and_a_run_is_undone_after_a_restart(url: str, tmp_path: Path, engine: str) -> None:
     async with qdrant_server(engine) as server:
         where = {} if engine == "edge" else {"qdrant_url": server.url, "collection": server.name}
-        async with service(url, tmp_path, **where) as client:
+        async with open_operations(url, tmp_path, **where) as client:
             await put(client, CITY, SISTER, AGAIN, EXPIRED)
             before = await stored(client)
             dry = await ran(client)
@@ -151,7 +140,7 @@ async def test_duplicates_become_one_and_a_run_is_undone_after_a_restart(url: st
             hits = (await client.call(RECALL, {"query": "where does Mia live?"}))["memories"]
             assert "old" not in [hit["id"] for hit in hits]
             assert found(await ran(client, apply=True)) == []
-        async with service(url, tmp_path, **where) as client:
+        async with open_operations(url, tmp_path, **where) as client:
             undone = await client.call(UPKEEP_UNDO, {"id": run["id"]})
             assert undone["state"] == "undone"
             assert await stored(client) == before
@@ -234,11 +223,11 @@ async def test_a_run_that_was_interrupted_goes_on_and_repeats_nothing(
         return await change(self, tenant, given)
 
     monkeypatch.setattr(MemoryService, "change", counted)
-    async with service(url, tmp_path) as client:
+    async with open_operations(url, tmp_path) as client:
         await put(client, *pairs)
         failed = await ran(client, apply=True)
         assert (failed["state"], len(failed["steps"])) == ("failed", 30)
-    async with service(url, tmp_path) as client:
+    async with open_operations(url, tmp_path) as client:
         run = await ran(client, apply=True)
         assert (run["id"], run["state"]) == (failed["id"], "done")
         after = await stored(client)
@@ -263,11 +252,11 @@ async def test_a_run_whose_worker_was_killed_is_taken_up_by_another(
 
     with monkeypatch.context() as patch:
         patch.setattr(MemoryService, "change", held)
-        async with service(url, tmp_path) as client:
+        async with open_operations(url, tmp_path) as client:
             await put(client, SISTER, AGAIN)
             started = (await client.call(UPKEEP, {"apply": True}))["run"]
             await reached.wait()
-    async with service(url, tmp_path) as client:
+    async with open_operations(url, tmp_path) as client:
         run = await ended(client, started["id"])
         assert [step["state"] for step in run["steps"]] == ["done"]
         after = await stored(client)
@@ -396,11 +385,11 @@ async def test_the_nightly_run_is_made_once_for_every_tenant(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep_making, "BackgroundUpkeep", lambda parts: BackgroundUpkeep(parts, every=0.05))
-    async with service(url, tmp_path) as client:
+    async with open_operations(url, tmp_path) as client:
         for tenant in ("default", "acme"):
             await put(client, SISTER, AGAIN, tenant=tenant)
     nightly = {"upkeep": UpkeepMode.APPLY, "upkeep_hour": datetime.now(UTC).hour}
-    async with service(url, tmp_path, **nightly) as client:
+    async with open_operations(url, tmp_path, **nightly) as client:
         end = time.monotonic() + 30
         for tenant in ("default", "acme"):
             while "superseded_by" not in (await stored(client, tenant))["old"]:
