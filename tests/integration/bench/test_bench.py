@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,14 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "bench", *arguments]
     return subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=170)
+
+
+def report_of(out: Path, *arguments: str) -> dict[str, Any]:
+    """Run one benchmark, and return its report."""
+    done = bench(*arguments, "--json", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    (report,) = json.loads(done.stdout)
+    return dict(report)
 
 
 @pytest.mark.slow
@@ -53,10 +62,8 @@ def test_a_quick_run_prints_json_and_saves_results_and_charts(tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_soak_says_of_everything_how_it_grew(tmp_path: Path) -> None:
-    done = bench("soak", "--quick", "--json", "--out", str(tmp_path))
+    report = report_of(tmp_path, "soak", "--quick")
 
-    assert done.returncode == 0, done.stderr
-    (report,) = json.loads(done.stdout)
     series = {entry["name"]: entry["values"] for entry in report["result"]["series"]}
     assert all(value > 0 for values in series.values() for value in values)
     assert series["resident memory"][0] > series["memory of its own"][0]
@@ -69,10 +76,8 @@ def test_a_soak_says_of_everything_how_it_grew(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_every_page_is_timed_and_answers_beside_them(tmp_path: Path) -> None:
-    done = bench("pages", "--quick", "--json", "--out", str(tmp_path))
+    report = report_of(tmp_path, "pages", "--quick")
 
-    assert done.returncode == 0, done.stderr
-    (report,) = json.loads(done.stdout)
     series = {entry["name"]: entry["p50"] for entry in report["result"]["series"]}
     assert {"overview", "requests, page 20", "one memory", "answers"} < series.keys()
     assert all(value > 0 for value in series.values())
@@ -84,10 +89,8 @@ def test_every_page_is_timed_and_answers_beside_them(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_data_sets_by_other_authors_are_measured_from_a_folder(tmp_path: Path) -> None:
-    done = bench("outside", "--data", str(ROOT / "tests/data/outside"), "--json", "--out", str(tmp_path))
+    report = report_of(tmp_path, "outside", "--data", str(ROOT / "tests/data/outside"))
 
-    assert done.returncode == 0, done.stderr
-    (report,) = json.loads(done.stdout)
     chosen, order, given = report["result"]["tables"]
     assert chosen["title"] == "PrecisionMemBench, content only: 7 beliefs, 8 cases, 4 with 5 expected ids"
     ours = {row[0]: row[1:] for row in chosen["rows"] if not row[0].startswith("mem0")}
