@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count, cycle
@@ -191,7 +192,8 @@ async def _beside(asker: _Asker, fetch: Fetch, addresses: list[str], found: Foun
     reading = asyncio.create_task(_read(fetch, addresses))
     await asker.during(seconds, found.answers[READING])
     reading.cancel()
-    await asyncio.gather(reading, return_exceptions=True)
+    with suppress(asyncio.CancelledError):
+        await reading
 
 
 async def _read(fetch: Fetch, addresses: list[str]) -> None:
