@@ -87,7 +87,7 @@ async def test_the_page_names_what_needs_attention() -> None:
     async with browsing(Recorder(answers)) as client:
         page = (await client.get("/?tenant=acme")).text
         shown = (await client.get("/overview.json")).json()
-    assert "The model qwen failed 12 times in a row: without the model: it cannot be reached." in page
+    assert "Model: qwen failed 12 times in a row: without the model: it cannot be reached; it is tried again in" in page
     assert ">1 request</a> got a fallback" in page
     assert "/requests?degraded=yes&amp;reason=model_unreachable" in page
     assert "tenant=acme" in page.partition("reason=model_unreachable")[2][:60]

@@ -9,13 +9,11 @@ from starlette.routing import Route
 
 from worker.console.activity import HOURS, Activity, activity_of
 from worker.console.app import Console, Handler
-from worker.console.parts import DEGRADED, MODEL, Part, parts_of
+from worker.console.parts import Part, parts_of
 from worker.console.rendering import Shown
-from worker.console.request_words import fault_words
 from worker.console.visits import Visit
 from worker.console.words import counted
 from worker.domain.errors import MeeseeksError
-from worker.domain.model_profile import ModelState
 from worker.domain.receipt_summary import ReceiptSummary
 from worker.operations.client import QueueLook, QueueState
 from worker.operations.registry import HEALTH, RECEIPT_PAGE
@@ -98,9 +96,9 @@ async def _page(visit: Visit, health: HealthResult | MeeseeksError, queue: Queue
 
 
 def _needs_of_parts(parts: list[Part]) -> Iterator[Need]:
-    """Yield the parts that need attention, except models, of which `needs_of` says more."""
+    """Yield the parts that need attention."""
     for part in parts:
-        if part.command is not None and part.name != MODEL:
+        if part.command is not None:
             yield Need(words=f"{part.name}: {part.mark.words}.", command=part.command, link=part.link)
 
 
@@ -118,18 +116,9 @@ async def _latest(visit: Visit, since: datetime) -> tuple[list[ReceiptSummary], 
 
 
 def needs_of(health: HealthResult) -> Iterator[Need]:
-    """Return what needs attention, whatever requests say of it."""
-    for model in health.models:
-        if model.failures:
-            yield Need(words=_failing(model), command="meeseeks doctor", link=DEGRADED)
+    """Yield what fails in the background."""
     for what, progress in (("Writing cues", health.cues), ("Reading conversations", health.captures)):
         if progress is not None and progress.failures:
             times = counted(progress.failures, "time", "times")
             why = f": {progress.fault}" if progress.fault else ""
             yield Need(words=f"{what} failed {times} in a row{why}.", command="meeseeks status")
-
-
-def _failing(model: ModelState) -> str:
-    why = f": {fault_words(model.last)}" if model.last else ""
-    again = f" It is paused for {model.paused_s:.0f} s." if model.paused_s else ""
-    return f"The model {model.name} failed {counted(model.failures, 'time', 'times')} in a row{why}.{again}"
