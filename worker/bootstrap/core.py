@@ -49,6 +49,7 @@ from .evaluating import evaluating
 from .live_core import LiveCore
 from .models import ConfiguredModels
 from .opening import (
+    find_models,
     make_generations,
     open_capture_queue,
     open_captures,
@@ -57,7 +58,6 @@ from .opening import (
     open_embedder,
     open_host_state,
     open_ledger,
-    open_models,
     open_receipts,
     open_relevance_model,
     open_subagents,
@@ -113,7 +113,9 @@ async def open_core(
         generation_store, store = await _open_store(service, embedder, sparse, stack)
         live, prompts = await _open_live(settings, redis, stack)
         relevance_model = await open_relevance_model(service, embedder, stack)
-        models = await _open_models(settings, stack, tracer, later=models_later) if with_model else None
+        models = await find_models(service, _named_models(settings), stack, tracer) if with_model else None
+        if models is not None and not models_later:
+            await models.opened()
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
         cues = _open_cues(service, redis, tracer, with_model=with_model)
         journal, noted = ChangeLog(), cues.noting(answered) if cues else answered
@@ -150,10 +152,6 @@ async def _open_store(
     store = await generation_store.open_live(_recipe(embedder, sparse))
     stack.push_async_callback(store.aclose)
     return generation_store, store
-
-
-async def _open_models(settings: Settings, stack: AsyncExitStack, tracer: Tracer, *, later: bool) -> ConfiguredModels:
-    return await open_models(settings.service, _named_models(settings), stack, tracer, later=later)
 
 
 def _host_operations(

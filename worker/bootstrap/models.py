@@ -28,6 +28,11 @@ class ConfiguredModels:
         """Start to open every configured model. Until one is open, requests do without it."""
         return [self.open(profile) for profile in self.configured]
 
+    async def opened(self) -> None:
+        """Open every configured model; they keep warming up. Raise `SettingsError` if one cannot be opened."""
+        for opening in self.open_all():
+            await opening
+
     def states(self) -> list[ModelState]:
         """Return the state of every open model."""
         now = monotonic()

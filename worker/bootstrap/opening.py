@@ -244,18 +244,12 @@ async def choose_model(service: ServiceSettings) -> str | None:
     return service.model or await find_chat_model(service.ollama_url)
 
 
-async def open_models(
-    service: ServiceSettings,
-    named: Iterable[str],
-    stack: AsyncExitStack,
-    tracer: Tracer = NO_TRACER,
-    *,
-    later: bool = False,
+async def find_models(
+    service: ServiceSettings, named: Iterable[str], stack: AsyncExitStack, tracer: Tracer = NO_TRACER
 ) -> ConfiguredModels:
-    """Open the default model and those `named`, which keep warming up in the background.
+    """Return the default model and those `named`, which the caller opens: that takes longer than the rest of a start.
 
-    With `later`, the caller opens them: importing LiteLLM takes longer than the rest of a start. Raise `SettingsError`
-    if one cannot be opened.
+    Raise `SettingsError` if a key is missing.
     """
     names = ModelNames(service, await choose_model(service))
     chat = ModelPool[ChatModel](partial(_load_model, service, tracer), service.profile)
@@ -266,9 +260,6 @@ async def open_models(
     models = ConfiguredModels(names, chat, decision, tuple(service.profile(name) for name in wanted))
     for profile in models.configured:
         _api_key(service, profile)
-    if not later:
-        for opening in models.open_all():
-            await opening
     if names.usual is None and service.model is None:
         task = asyncio.create_task(_find_model_later(service, models), name="find-local-model")
         stack.push_async_callback(ended, task)

@@ -196,9 +196,9 @@ def test_a_table_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
 async def test_a_service_opens_its_models_once_it_is_ready(upstream: Upstream) -> None:
     service = ServiceSettings(model="openai/scripted", model_api_base=f"{upstream.url}/v1")
     async with AsyncExitStack() as stack:
-        models = await opening.open_models(service, ("openai/other", "openai/scripted"), stack, later=True)
+        models = await opening.find_models(service, ("openai/other", "openai/scripted"), stack)
         assert models.states() == []
-        await asyncio.gather(*models.open_all())
+        await models.opened()
         await models.warm()
         assert [(state.name, state.loading) for state in models.states()] == [
             ("openai/scripted", False),
@@ -211,14 +211,14 @@ async def test_a_service_does_not_start_without_the_key_of_its_model() -> None:
     service = ServiceSettings.model_validate({"model": "openai/mine", "models": table})
     async with AsyncExitStack() as stack:
         with pytest.raises(SettingsError, match="NO_SUCH_KEY is not set"):
-            await opening.open_models(service, (), stack, later=True)
+            await opening.find_models(service, (), stack)
 
 
 async def test_a_local_model_that_comes_later_is_used(double: HttpDouble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "LOOK_AGAIN", 0.02)
     double.respond = lambda seen: {"models": []}
     async with AsyncExitStack() as stack:
-        models = await opening.open_models(ServiceSettings(ollama_url=double.url), (), stack)
+        models = await opening.find_models(ServiceSettings(ollama_url=double.url), (), stack)
         assert (models.names.usual, models.states()) == (None, [])
         double.respond = lambda seen: {"models": [{"name": "nomic-embed-text"}, {"name": "qwen3:1.7b"}]}
         async with asyncio.timeout(60):
@@ -230,5 +230,5 @@ async def test_a_local_model_that_comes_later_is_used(double: HttpDouble, monkey
 
 async def test_without_a_wish_for_models_no_local_one_is_looked_for(double: HttpDouble) -> None:
     async with AsyncExitStack() as stack:
-        models = await opening.open_models(ServiceSettings(ollama_url=double.url, model="none"), (), stack)
+        models = await opening.find_models(ServiceSettings(ollama_url=double.url, model="none"), (), stack)
     assert (models.names.usual, double.seen) == (None, [])
