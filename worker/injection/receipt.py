@@ -6,6 +6,7 @@ from dataclasses import asdict
 from hooks.contract import InjectionRequest, InjectionResult
 from worker.domain.model_calls import ModelUsage
 from worker.domain.receipt import ConsideredMemory, ModelReceipt, Receipt
+from worker.text.counts import counted
 from worker.text.excerpts import ends, head
 
 from .redaction import redacted
@@ -64,7 +65,7 @@ def within_size(receipt: Receipt) -> Receipt:
 def _without_exchanges(receipt: Receipt) -> Receipt:
     if not receipt.exchanges:
         return receipt
-    note = f"texts of {len(receipt.exchanges)} calls of models were too long to be kept"
+    note = f"the texts of {counted(len(receipt.exchanges), 'call', 'calls')} of models were too long to be kept"
     return receipt.model_copy(update={"exchanges": (), "notes": (*receipt.notes, note)})
 
 

@@ -41,7 +41,7 @@ def test_a_receipt_of_usual_size_stays_whole() -> None:
 def test_texts_of_calls_are_left_out_before_anything_else() -> None:
     receipt = showing(1, "m1", "m2")
     found = within_size(receipt.model_copy(update={"exchanges": (ModelExchange("a" * MOST_BYTES, "1"),)}))
-    assert found.notes == ("texts of 1 calls of models were too long to be kept",)
+    assert found.notes == ("the texts of 1 call of models were too long to be kept",)
     assert found.model_copy(update={"notes": ()}) == receipt
 
 

@@ -49,8 +49,7 @@ CHARACTERS_PER_TOKEN = 32
 
 BATCH = 8
 BATCH_CHARACTERS = 4_096
-"""Maximum passages, and characters with padding, per run. A query waits for at most one run; larger runs are not
-faster."""
+"""Maximum passages, and characters with padding, per run: larger runs are not faster, and others would wait longer."""
 
 PASSAGE_RUNS = 2
 """Batches of passages to run at once. Each run has one thread: runs side by side need a sixth less processor time than
