@@ -113,9 +113,7 @@ async def open_core(
         generation_store, store = await _open_store(service, embedder, sparse, stack)
         live, prompts = await _open_live(settings, redis, stack)
         relevance_model = await open_relevance_model(service, embedder, stack)
-        models = await find_models(service, _named_models(settings), stack, tracer) if with_model else None
-        if models is not None and not models_later:
-            await models.opened()
+        models = await _models(settings, stack, tracer, opened=not models_later) if with_model else None
         ledger, receipts = open_ledger(service, redis), open_receipts(service, redis)
         cues = _open_cues(service, redis, tracer, with_model=with_model)
         journal, noted = ChangeLog(), cues.noting(answered) if cues else answered
@@ -143,6 +141,13 @@ async def open_core(
         hosts = _host_operations(service, handlers, redis, live, captures)
         operations, others = handlers | traced(by_name(hosts.handlers()), tracer), Capacity(service.max_jobs)
         yield Core(operations, store, embedder, models, about, injections, others)
+
+
+async def _models(settings: Settings, stack: AsyncExitStack, tracer: Tracer, *, opened: bool) -> ConfiguredModels:
+    models = await find_models(settings.service, _named_models(settings), stack, tracer)
+    if opened:
+        await models.opened()
+    return models
 
 
 async def _open_store(
