@@ -38,9 +38,9 @@ def test_keys_are_listed_and_can_be_switched_off(watched: Watched) -> None:
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     page.keyboard.press("g")
-    page.keyboard.press("o")
+    with page.expect_navigation():  # until the script that reads the keys is there
+        page.keyboard.press("o")
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-    page.wait_for_load_state()  # the script that reads the keys comes last
     page.keyboard.press("?")
     page.get_by_label("Use these keys").uncheck()
     page.keyboard.press("Escape")

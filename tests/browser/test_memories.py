@@ -79,6 +79,8 @@ def test_many_are_forgotten_at_once(watched: Watched) -> None:
         page.get_by_role("button", name="Save").click()
     page = watched.open("/memories?q=Lighthouse&by=words")
     page.get_by_label("Choose all").check()
+    page.keyboard.press("j")  # a box takes no letters, so the keys still work
+    expect(page.locator("tr[data-row] a").first).to_be_focused()
     page.get_by_role("button", name="Forget the chosen").click()
     expect(page.get_by_role("status")).to_have_text("Forgot 2 memories.")
 

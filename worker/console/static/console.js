@@ -2,7 +2,8 @@
 /* Keys, copying, dialogs and the live list. Every page works without this script. */
 (() => {
   const KEYS_OFF = "meeseeks-keys-off";
-  const typing = (target) => target.closest("input, select, textarea, [contenteditable]") !== null;
+  const FIELDS = "input:not([type=checkbox], [type=radio]), select, textarea, [contenteditable]"; /* what takes letters */
+  const typing = (target) => target.closest(FIELDS) !== null;
   const rows = () => [...document.querySelectorAll("tr[data-row]")];
   let pending = null;
 
