@@ -11,7 +11,7 @@ LOCKED := pyproject.toml requirements/build.txt
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: screenshots parallel fuzz-import help setup run run-local-llm local-llm test fuzz chaos packaging lint contracts types bench peers ci lock audit clean
+.PHONY: screenshots parallel fuzz-import help setup run run-local-llm local-llm test fuzz chaos packaging lint contracts types docs bench peers ci lock audit clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,11 @@ contracts: $(DEV) ## Check the import order of modules
 
 types: $(DEV) ## Check types
 	@$(BIN)/mypy
+
+docs: $(DEV) ## Build the documentation site in build/site; fails at broken links and pages missing from the index
+	@rm -rf build/site build/doctrees
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --conf-dir docs --doctree-dir build/doctrees . build/site
+	@echo "open build/site/index.html"
 
 bench: $(DEV) ## Run the benchmarks
 	@$(BIN)/python -m bench $(ARGS)

@@ -110,12 +110,6 @@ def test_every_variable_of_the_environment_is_explained() -> None:
     assert not {name for name in used if name not in documented}
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    for source in [ROOT / "README.md", *DOCS.glob("*.md")]:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", source.read_text("utf-8")):
-            assert (source.parent / target).exists(), f"{source.name}: {target}"
-
-
 def test_an_expression_is_not_shown_as_a_list_of_values() -> None:
     """The ids of prompts match an expression with `|` in it."""
     (row,) = re.findall(r"^\| `prompt` \|.*$", page("settings.md"), re.MULTILINE)

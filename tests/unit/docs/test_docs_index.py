@@ -24,16 +24,3 @@ def test_the_glossary_explains_few_words_each_once_in_order() -> None:
     assert 20 <= len(words) <= MOST_WORDS
     assert words == sorted(set(words))
     assert all(len(meaning) > 20 for _, meaning in rows)
-
-
-def test_every_anchor_in_a_link_is_a_heading_of_its_page() -> None:
-    for source in [ROOT / "README.md", *DOCS.glob("*.md")]:
-        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", source.read_text(encoding="utf-8")):
-            page = source.parent / target if target else source
-            assert anchor in anchors(page.read_text(encoding="utf-8")), f"{source.name}: {target}#{anchor}"
-
-
-def anchors(text: str) -> set[str]:
-    """Return the anchors of a page's headings."""
-    headings = re.findall(r"(?m)^#+ (.+)$", text)
-    return {re.sub(r"[^\w -]", "", heading.casefold()).replace(" ", "-") for heading in headings}
