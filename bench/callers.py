@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -44,10 +44,14 @@ class Tally:
     ends: "Counter[str]" = field(default_factory=Counter)
     seconds: float = 0.0
     processor_ms: float = 0.0
+    stages: dict[str, list[float]] = field(default_factory=dict)
+    """Milliseconds of each stage of the answered calls."""
 
     def add(self, result: InjectionResult, milliseconds: float) -> None:
         if result.outcome in ANSWERED:
             self.spent.append(milliseconds)
+            for name, part in result.stages.items():
+                self.stages.setdefault(name, []).append(part)
         self.ends[_end_of(result)] += 1
 
     @property
@@ -101,7 +105,7 @@ async def _measure(service: Service, memories: int, progress: Progress, *, quick
     callers = QUICK_CALLERS if quick else CALLERS
     seconds = QUICK_SECONDS if quick else SECONDS
     async with PreExecutionHook(service.url) as hook:
-        load = _Load(service, hook)
+        load = Load(service, hook)
         await load.closed(2, seconds / 5)
         with bar(progress, "load", len(callers) + len(OPEN_SHARES) + 2) as advance:
             closed = {}
@@ -119,12 +123,14 @@ async def _measure(service: Service, memories: int, progress: Progress, *, quick
     return _result(memories, closed, opened, alone, beside, flood)
 
 
-class _Load:
-    """Ways to load a service."""
+class Load:
+    """Ways to load a service; every call is of one of the tenants, at random."""
 
-    def __init__(self, service: Service, hook: PreExecutionHook) -> None:
+    def __init__(self, service: Service, hook: PreExecutionHook, owners: Sequence[str] = (TENANT,)) -> None:
         self._service = service
         self._hook = hook
+        self._owners = owners
+        self._random = random.Random(5)
         self._texts = messages()
 
     async def closed(self, callers: int, seconds: float) -> Tally:
@@ -170,7 +176,8 @@ class _Load:
             await asyncio.sleep(pause)
 
     async def _call(self, tally: Tally, agent: str, start: float) -> None:
-        fields = {"agent_id": agent, "scope": {"tenant": TENANT}, "deadline_ms": DEADLINE_MS}
+        scope = {"tenant": self._random.choice(self._owners)}
+        fields = {"agent_id": agent, "scope": scope, "deadline_ms": DEADLINE_MS}
         result = await self._hook({"session_id": f"load {next(_numbers)}", "message": next(self._texts), **fields})
         tally.add(result, (time.perf_counter() - start) * 1000)
 

@@ -11,14 +11,28 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from . import callers, choosing, deterministic, hook_command, http, imports, model, pages, pool, queue, soak, workers
+from . import (
+    callers,
+    choosing,
+    deterministic,
+    growth,
+    hook_command,
+    http,
+    imports,
+    model,
+    pages,
+    pool,
+    queue,
+    soak,
+    workers,
+)
 from .measure import Report, Result, conditions, environment
 from .options import WORLDS, Options
 from .outside import benchmark as outside
 from .peers import benchmark as peers
 from .processes import BenchError
 from .progress import make_progress
-from .report import load, publish, publish_page, save, show
+from .report import load, publish, publish_page, publish_section, save, show
 
 Run = Callable[[Options, Progress], Result]
 
@@ -35,11 +49,16 @@ ON_DATA: dict[str, Run] = {outside.NAME: outside.run}
 ON_SERVER: dict[str, Run] = {workers.NAME: workers.run}
 """Benchmarks on a server that the user provides; they run only when named."""
 
-LONG: dict[str, Run] = {module.NAME: module.run for module in (pages, soak)}
+LONG: dict[str, Run] = {module.NAME: module.run for module in (pages, soak, growth)}
 """Benchmarks that take long to prepare, or hours; they run only when named."""
 
 WITH_PAGE: dict[str, Run] = {module.NAME: module.run for module in (peers,)}
 """Benchmarks with a page of their own in the documentation; they run only when named."""
+
+WITH_SECTION = {growth.NAME: "scaling.md"}
+"""Pages of the documentation with a section of a benchmark."""
+
+APART = (*WITH_PAGE, *WITH_SECTION)
 
 ALL = {**BENCHMARKS, **ON_WORLDS, **ON_DATA, **ON_SERVER, **WITH_PAGE, **LONG}
 
@@ -61,10 +80,12 @@ def main() -> int:
 
 
 def _publish(names: list[str], out: Path) -> None:
-    """Write the pages of the named benchmarks, and the page of all others unless only such were named."""
+    """Write the pages and sections of the named benchmarks, and the page of all others unless only such were named."""
     for report in load(out, [name for name in names if name in WITH_PAGE]):
         publish_page(report, out)
-    if not names or not all(name in WITH_PAGE for name in names):
+    for report in load(out, [name for name in names if name in WITH_SECTION]):
+        publish_section(report, WITH_SECTION[report.result.name], out)
+    if not names or not all(name in APART for name in names):
         publish(load(out, tuple(BENCHMARKS)), out)
 
 
@@ -90,7 +111,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--publish",
         action="store_true",
-        help=f"write docs/benchmarks.md, or that of {', '.join(WITH_PAGE)}, from results; run only named benchmarks",
+        help=f"write docs/benchmarks.md, or the page of {', '.join(APART)}, from results; run only named benchmarks",
     )
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in ALL]

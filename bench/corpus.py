@@ -103,9 +103,14 @@ UNRELATED_EVERY = 4
 """One in this many messages is unrelated to all memories."""
 
 
-def memories(number: int) -> Iterator[Memory]:
-    """Return the first `number` memories."""
-    return (_memory(index) for index in range(number))
+def tenants(number: int) -> tuple[str, ...]:
+    """Return the names of so many tenants."""
+    return (TENANT, *(f"{TENANT}-{place}" for place in range(1, number)))
+
+
+def memories(number: int, first: int = 0) -> Iterator[Memory]:
+    """Return `number` memories, starting at index `first`; they are linked to one another only."""
+    return (_memory(index, first) for index in range(first, first + number))
 
 
 def messages(first: int = 0) -> Iterator[str]:
@@ -118,13 +123,13 @@ def related_messages(first: int = 0) -> Iterator[str]:
     return (_message(index) for index in count(first) if index % UNRELATED_EVERY)
 
 
-def _memory(index: int) -> Memory:
+def _memory(index: int, first: int) -> Memory:
     chance = random.Random(f"memory {RECIPE} {index}")
     kind, template = chance.choice(_MEMORIES)
     content = _filled(template, chance)
     links = (
-        (Relation(kind=RELATED, target=f"m{chance.randrange(index)}"),)
-        if index and chance.random() < LINKED_SHARE
+        (Relation(kind=RELATED, target=f"m{chance.randrange(first, index)}"),)
+        if index > first and chance.random() < LINKED_SHARE
         else ()
     )
     return Memory(

@@ -119,6 +119,16 @@ class LineChart(Model):
     every_s: float
 
 
+class CurveChart(Model):
+    """Points of each curve, by line style and colour, on two logarithmic axes; `x_name` and `y_name` label them."""
+
+    name: str
+    title: str
+    curves: dict[str, dict[str, tuple[tuple[float, float], ...]]]
+    x_name: str
+    y_name: str
+
+
 class Table(Model):
     """A table of texts with one head per column."""
 
@@ -164,6 +174,7 @@ class Result(Model):
     ranges: tuple[RangeChart, ...] = ()
     stacks: tuple[StackChart, ...] = ()
     lines: tuple[LineChart, ...] = ()
+    curves: tuple[CurveChart, ...] = ()
     tables: tuple[Table, ...] = ()
 
     def named(self, name: str) -> Series:

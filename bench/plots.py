@@ -1,19 +1,29 @@
 """Draw charts as PNG files."""
 
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter, StrMethodFormatter
 
-from .measure import LineChart, RangeChart, Result, Series, StackChart
+from .measure import CurveChart, LineChart, RangeChart, Result, Series, StackChart
 
 MARKS = {"p50": ("o", "#1b6ca8"), "p95": ("D", "#e08e0b"), "p99": ("s", "#b3261e")}
 COLOURS = ("#1b6ca8", "#5aa9e6", "#7fc8a9", "#e08e0b", "#b3261e", "#7a5195", "#8d99ae")
 WIDTH, DPI = 9.0, 130
 MAX_COLUMNS = 5
+CURVE_ROWS = 12
+STYLES: tuple[dict[str, Any], ...] = (
+    {"linestyle": "-", "marker": "o"},
+    {"linestyle": ":", "marker": "D"},
+    {"linestyle": "--", "marker": "s"},
+    {"linestyle": "-.", "marker": "^"},
+)
 
 
 def draw(result: Result, folder: Path) -> list[Path]:
@@ -29,6 +39,8 @@ def _figures(result: Result) -> Iterator[tuple[str, Figure]]:
         yield stack.name, _stack_figure(stack)
     for line in result.lines:
         yield line.name, _line_figure(line, [result.named(name) for name in line.series])
+    for curve in result.curves:
+        yield curve.name, _curve_figure(curve)
 
 
 def _save(figure: Figure, path: Path) -> Path:
@@ -112,4 +124,27 @@ def _line_figure(chart: LineChart, series: list[Series]) -> Figure:
     axes.set_ylabel(series[0].unit)
     axes.grid(axis="y", color="#e3e7eb")
     figure.legend(loc="outside lower center", ncols=MAX_COLUMNS, frameon=False)
+    return figure
+
+
+def _curve_figure(chart: CurveChart) -> Figure:
+    figure, axes = _figure(chart.title, CURVE_ROWS)
+    names = dict.fromkeys(name for curves in chart.curves.values() for name in curves)
+    colours = dict(zip(names, cycle(COLOURS)))
+    styles = dict(zip(chart.curves, cycle(STYLES)))
+    for kind, curves in chart.curves.items():
+        for name, points in curves.items():
+            axes.plot(*zip(*points, strict=True), color=colours[name], **styles[kind])
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(chart.x_name)
+    axes.set_ylabel(f"{chart.y_name}, logarithmic")
+    axes.grid(color="#e3e7eb")
+    keys = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
+    keys += [Line2D([], [], color="#444444", label=kind, **style) for kind, style in styles.items()]
+    figure.legend(handles=keys, loc="outside lower center", ncols=MAX_COLUMNS - 1, frameon=False)
     return figure

@@ -120,6 +120,15 @@ def _children_ms() -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What a process holds: all its resident memory, that of its own without files, and open descriptors."""
+
+    resident_mb: float
+    own_mb: float
+    descriptors: int
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
     """A running `meeseeks up`: the URLs of its queue and HTTP API, and its process id."""
 
@@ -135,6 +144,13 @@ class Service:
         # the name in parentheses may contain anything; user and system time are fields 14 and 15
         fields = file.read_text(encoding="utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+    def held(self) -> Held:
+        """Return what the process holds now. Linux only."""
+        process = Path(f"/proc/{self.pid}")
+        fields = dict(line.split(":", 1) for line in (process / "status").read_text(encoding="utf-8").splitlines())
+        resident, own = (int(fields[name].removesuffix(" kB")) / 1024 for name in ("VmRSS", "RssAnon"))
+        return Held(resident, own, len(list((process / "fd").iterdir())))
 
 
 @contextmanager

@@ -101,8 +101,30 @@ def _copy_images(reports: Sequence[Report], out: Path) -> None:
             shutil.copyfile(out / name, IMAGES / name)
 
 
+def publish_section(report: Report, page: str, out: Path) -> None:
+    """Replace the section of one benchmark in `docs/<page>`, and its images. Raise `BenchError` for quick results."""
+    _copy_images([report], out)
+    path = ROOT / "docs" / page
+    path.write_text(with_section(path.read_text(encoding="utf-8"), report), encoding="utf-8")
+
+
+def with_section(text: str, report: Report) -> str:
+    """Return a page with another section of a benchmark, from its title to the next heading of that level."""
+    heading = f"\n## {report.result.title}\n"
+    before, found, rest = text.partition(heading)
+    if not found:
+        raise BenchError(f"the page has no section {report.result.title}")
+    _, following, after = rest.partition("\n## ")
+    return "\n".join((f"{before}{heading}", *_content(report), "")) + following + after
+
+
 def own_page(report: Report) -> list[str]:
-    """Return the page of one benchmark: its tables first, without the percentiles of all series."""
+    """Return the page of one benchmark."""
+    return [f"# {report.result.title}", "", *_content(report)]
+
+
+def _content(report: Report) -> list[str]:
+    """Return what a benchmark found: its tables first, without the percentiles of all series."""
     result = report.result
     tables = [line for table in result.tables for line in markdown(table)]
     images = [line for name in charts(result) for line in (f"![{name.removesuffix('.png')}](img/{name})", "")]
@@ -110,8 +132,6 @@ def own_page(report: Report) -> list[str]:
     command = f"make {result.name}" if result.name == "peers" else f'make bench ARGS="{result.name}"'
     machine = [line for line in _machine(report.environment) if not line.startswith("Other programs")]
     return [
-        f"# {result.title}",
-        "",
         result.method,
         "",
         "```",
@@ -132,6 +152,7 @@ def charts(result: Result) -> list[str]:
     names = [chart.name for chart in result.ranges]
     names += [chart.name for chart in result.stacks]
     names += [chart.name for chart in result.lines]
+    names += [chart.name for chart in result.curves]
     return [f"{result.name}-{name}.png" for name in names]
 
 
@@ -149,6 +170,7 @@ def _page(reports: Sequence[Report]) -> list[str]:
         'make bench ARGS="--full"                    # with 100,000 memories',
         'make bench ARGS="pages"                     # pages of the console over 100,000 memories and requests',
         'make bench ARGS="soak"                      # two hours of mixed load: what grows',
+        'make bench ARGS="growth --full"             # 1,000 to 1,000,000 memories, one and 1,000 tenants',
         'make bench ARGS="--publish"                 # writes this page from the last results',
         "```",
         "",

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from statistics import median
 
 from redis.asyncio import Redis
@@ -148,21 +147,15 @@ class _Load:
 
 
 async def _sample(samples: Samples, service: Service, redis: "Redis", spent: list[float]) -> None:
-    process, memory = Path(f"/proc/{service.pid}"), await redis.info("memory")
-    held = dict(line.split(":", 1) for line in (process / "status").read_text(encoding="utf-8").splitlines())
-    samples.resident_mb.append(_megabytes(held["VmRSS"]))
-    samples.own_mb.append(_megabytes(held["RssAnon"]))
-    samples.descriptors.append(float(len(list((process / "fd").iterdir()))))
+    memory, held = await redis.info("memory"), service.held()
+    samples.resident_mb.append(held.resident_mb)
+    samples.own_mb.append(held.own_mb)
+    samples.descriptors.append(float(held.descriptors))
     samples.redis_keys.append(float(await redis.dbsize()))
     samples.redis_mb.append(memory["used_memory"] / 2**20)
     if spent:
         samples.p50_ms.append(percentile(spent, 0.5))
         samples.p95_ms.append(percentile(spent, 0.95))
-
-
-def _megabytes(field: str) -> float:
-    """Return the value of a field of `/proc/PID/status`, such as `1234 kB`."""
-    return int(field.removesuffix(" kB")) / 1024
 
 
 def _result(samples: Samples, load: _Load, memories: int, intervals: int, seconds: float, rate: float) -> Result:

@@ -3,8 +3,10 @@
 import asyncio
 import inspect
 import shutil
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +18,14 @@ from worker.adapters.qdrant import payload
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.qdrant.edge import shard as edge_shard
 from worker.adapters.qdrant.edge import wire as edge_wire
-from worker.adapters.qdrant.edge.store import EdgeStore
-from worker.bootstrap.opening import store_path
+from worker.bootstrap.opening import make_generations
 from worker.domain.memory import StoredMemory, Vector
+from worker.ports.store import Recipe
 from worker.settings.service import ServiceSettings
 from worker.text import names as naming
 from worker.text.names import keyword_text
 
-from .corpus import RECIPE, TENANT, digest, memories
+from .corpus import RECIPE, digest, memories, tenants
 from .progress import bar
 
 EMBEDDED = 10_000
@@ -44,7 +46,7 @@ def make_store(data_dir: Path, number: int, cache: Path, progress: Progress) -> 
     if not kept.is_dir():
         draft = kept.with_suffix(".new")
         shutil.rmtree(draft, ignore_errors=True)
-        asyncio.run(_make_store(draft, number, cache, progress))
+        asyncio.run(fill(ServiceSettings(data_dir=draft), number, cache, progress))
         draft.replace(kept)
     shutil.copytree(kept, data_dir, dirs_exist_ok=True)
 
@@ -56,22 +58,30 @@ def _key() -> str:
     return digest([*sources, *recipes])
 
 
-async def _make_store(data_dir: Path, number: int, cache: Path, progress: Progress) -> None:
-    kept = list(memories(number))
-    real = await real_vectors([memory.content for memory in kept[:EMBEDDED]], cache, progress)
-    sparse = Bm25Encoder("english")
-    path = store_path(ServiceSettings(data_dir=data_dir))
-    engine = await EdgeStore.open(path, profile=PROFILE, bm25_hash=sparse.config_hash)
+async def fill(service: ServiceSettings, number: int, cache: Path, progress: Progress, owners: int = 1) -> float:
+    """Store the first `number` memories, divided among so many tenants; return the seconds of encoding and writing.
+
+    Neither making the memories nor their dense vectors counts.
+    """
+    each = number // owners
+    texts = [memory.content for memory in memories(min(number, EMBEDDED))]
+    vectors = noisy_vectors(await real_vectors(texts, cache, progress), number)
+    sparse, seconds = Bm25Encoder("english"), 0.0
+    store = await make_generations(service).open_live(Recipe(PROFILE, sparse.config_hash))
     try:
-        store = engine.tenant(TENANT)
-        vectors = noisy_vectors(real, number)
-        with bar(progress, f"storing {number:,} memories", -(-number // BATCH)) as advance:
-            for start in range(0, number, BATCH):
-                batch = kept[start : start + BATCH]
-                await store.put([StoredMemory(m, next(vectors), sparse.passage(keyword_text(m))) for m in batch])
-                advance()
+        with bar(progress, f"storing {number:,} memories", owners * -(-each // BATCH)) as advance:
+            for place, tenant in enumerate(tenants(owners)):
+                for batch in payload.batched(memories(each, place * each), BATCH):
+                    dense = list(islice(vectors, len(batch)))
+                    start = time.perf_counter()
+                    words = [sparse.passage(keyword_text(memory)) for memory in batch]
+                    await store.tenant(tenant).put(list(map(StoredMemory, batch, dense, words)))
+                    seconds += time.perf_counter() - start
+                    advance()
     finally:
-        await engine.aclose()
+        start = time.perf_counter()
+        await store.aclose()
+    return seconds + time.perf_counter() - start
 
 
 async def real_vectors(texts: list[str], cache: Path, progress: Progress) -> Matrix:

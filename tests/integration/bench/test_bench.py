@@ -75,6 +75,26 @@ def test_a_soak_says_of_everything_how_it_grew(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+def test_growth_is_measured_from_one_store_to_the_next(tmp_path: Path) -> None:
+    report = report_of(tmp_path, "growth", "--quick")
+
+    answers, sizes = report["result"]["tables"]
+    stores = ["embedded store, 100 memories", "embedded store, 2 tenants, 200 memories"]
+    assert [row[0] for row in answers["rows"]][:2] == [row[0] for row in sizes["rows"]][:2] == stores
+    for row in answers["rows"]:
+        assert all(float(value) > 0 for value in row[1:6]), row
+        assert row[6].startswith("0 of "), row
+    for row in sizes["rows"][:2]:
+        assert all(float(value.replace(",", "")) > 0 for value in row[1:]), row
+        assert float(row[2].replace(",", "")) > float(row[1].replace(",", "")), "files are resident, too"
+    series = {entry["name"]: entry["p50"] for entry in report["result"]["series"]}
+    assert 0 < series[f"{stores[0]}: search"] < series[stores[0]]
+    expected = {"growth-latency.png", "growth-rate.png", "growth-memory.png"}
+    assert {path.name for path in tmp_path.glob("*.png")} == expected
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_every_page_is_timed_and_answers_beside_them(tmp_path: Path) -> None:
     report = report_of(tmp_path, "pages", "--quick")
 
