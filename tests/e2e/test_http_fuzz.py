@@ -26,7 +26,7 @@ from worker.api.app import document
 from worker.transfer.formats import Format
 
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "0"))
-EXAMPLES = 4
+EXAMPLES = 3
 """Examples of each endpoint where no time is given: their number, unlike a time, means the same on a busy machine.
 Without a time, every third hostile request is sent, which are some of every endpoint, and every fourth pair of file and
 format: `tests/unit/transfer/test_round_trip.py` has all."""

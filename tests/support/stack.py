@@ -21,6 +21,7 @@ from click.testing import Result
 from hooks import InjectionResult, PreExecutionHook, Reason
 from hooks.queue import QueueClient
 from tests.support.command_line import command_line
+from tests.support.forked import Forked, run_forked
 from tests.support.load import Stopwatch
 from tests.support.paths import ROOT
 from worker.operations.registry import EXPORT, PUT
@@ -132,16 +133,8 @@ def command(
     folder: Path, *arguments: str, variables: Mapping[str, str] | None = None, seconds: float = 60.0, given: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     """Run `meeseeks` on the data folder `folder/data` to its end."""
-    return subprocess.run(
-        _command_line(folder, arguments),
-        cwd=folder,
-        env=environment(**(variables or {})),
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
+    line = _arguments(folder, arguments)
+    return run_forked(line, folder, environment(**(variables or {})), given=given, seconds=seconds)
 
 
 @contextmanager
@@ -155,8 +148,8 @@ def background_service(folder: Path) -> Iterator[None]:
         assert command(folder, "stop", variables=alone).returncode == 0
 
 
-def _command_line(folder: Path, arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "worker", "--data-dir", str(folder / "data"), *arguments]
+def _arguments(folder: Path, arguments: Sequence[str]) -> list[str]:
+    return ["--data-dir", str(folder / "data"), *arguments]
 
 
 def shim(
@@ -181,7 +174,7 @@ class Stack:
     folder: Path
     arguments: tuple[str, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
-    process: "subprocess.Popen[bytes] | None" = None
+    process: Forked | None = None
     about: dict[str, Any] = field(default_factory=dict)
     _logged: int = 0
 
@@ -209,13 +202,11 @@ class Stack:
     def launch(self) -> None:
         """Start the process, and do not wait for it."""
         assert self.process is None
-        line = _command_line(self.folder, [*self.arguments, "--json"])
-        log_file = self.folder / "service.log"
-        self._logged = log_file.stat().st_size if log_file.exists() else 0
-        with (self.folder / "service.out").open("wb") as out, (self.folder / "service.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                line, cwd=self.folder, env=environment(**self.variables), stdout=out, stderr=log
-            )
+        out, log = self.folder / "service.out", self.folder / "service.log"
+        self._logged = log.stat().st_size if log.exists() else 0
+        out.write_bytes(b"")
+        line = _arguments(self.folder, [*self.arguments, "--json"])
+        self.process = Forked(line, self.folder, environment(**self.variables), out=out, log=log)
 
     def wait_until_ready(self) -> None:
         assert self.process is not None

@@ -1,0 +1,117 @@
+"""The `meeseeks` command in processes of its own, forked from one that has loaded what commands import.
+
+Loading takes more than a second of processor time for a service, and three more with HTTP and a model; the suite starts
+hundreds. What follows the imports is that of `python -m worker`. Tests of the start itself start an interpreter.
+"""
+
+import gc
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+LOADED = "tests.support.forked_modules"
+
+
+class Forked:
+    """A running command with the methods of `subprocess.Popen`; it reads and writes files as its standard streams."""
+
+    def __init__(
+        self, line: Sequence[str], folder: Path, variables: Mapping[str, str], *, out: Path, log: Path, given: str = ""
+    ) -> None:
+        self._line = list(line)
+        self._process = _context().Process(
+            target=_run, args=(self._line, folder, dict(variables), given, out, log), daemon=True
+        )
+        with _where_tests_are_found():
+            self._process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit status. Raise `subprocess.TimeoutExpired`."""
+        self._process.join(timeout)
+        status = self._process.exitcode
+        if status is None:
+            raise subprocess.TimeoutExpired(self._line, timeout or 0.0)
+        return status
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+def run_forked(
+    line: Sequence[str], folder: Path, variables: Mapping[str, str], *, given: str = "", seconds: float = 60.0
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, as `subprocess.run` does."""
+    with tempfile.TemporaryDirectory() as place:
+        out, log = Path(place) / "out", Path(place) / "log"
+        process = Forked(line, folder, variables, out=out, log=log, given=given)
+        try:
+            status = process.wait(seconds)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(
+            list(line), status, out.read_text(encoding="utf-8"), log.read_text(encoding="utf-8")
+        )
+
+
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([LOADED])
+    return context
+
+
+@contextmanager
+def _where_tests_are_found() -> Iterator[None]:
+    """The first process starts the one that all are forked from, which has only variables to find modules by."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(ROOT)
+    try:
+        yield
+    finally:
+        os.environ.pop("PYTHONPATH")
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+
+
+def _run(line: list[str], folder: Path, variables: Mapping[str, str], given: str, out: Path, log: Path) -> None:
+    """Become `python -m worker` with the arguments `line`."""
+    from worker.__main__ import main
+
+    _open_streams(given, out, log)
+    os.environ.clear()
+    os.environ.update(variables)
+    os.chdir(folder)
+    sys.argv = [str(ROOT / "worker" / "__main__.py"), *line]
+    gc.enable()  # as in a new interpreter
+    main()
+
+
+def _open_streams(given: str, out: Path, log: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, given.encode())
+    os.close(writing)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    for stream, opened in enumerate((reading, os.open(out, flags, 0o600), os.open(log, flags, 0o600))):
+        os.dup2(opened, stream)
+        os.close(opened)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)

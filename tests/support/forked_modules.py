@@ -1,0 +1,22 @@
+"""Everything that a service imports, also what it imports late; the process that others are forked from loads it."""
+
+import gc
+import os
+from importlib import import_module
+
+from worker.adapters.models.litellm_process import prepare_environment
+
+MODULES = (
+    "worker.__main__",
+    "worker.cli.serving",
+    "worker.cli.background",
+    "worker.api.app",
+    "worker.adapters.models.litellm_chat",
+    "uvicorn.main",
+)
+
+gc.disable()  # modules are no garbage, and what a collection walks is no longer shared with the forked processes
+prepare_environment(os.environ)
+for name in MODULES:
+    import_module(name)
+gc.freeze()
