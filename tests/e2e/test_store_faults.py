@@ -66,6 +66,14 @@ async def test_the_store_has_one_owner(tmp_path: Path, valkey: EmbeddedValkey) -
     assert json.loads(ran.stdout)["stored"] == "created"
 
 
+def test_a_service_that_was_killed_can_be_started_again_at_once(tmp_path: Path) -> None:
+    """Its Valkey ends a moment later, and the new service waits for that."""
+    with running_stack(tmp_path, "up", "--model", "none", MEESEEKS_EMBEDDER="none") as stack:
+        for _ in range(2):
+            stack.kill()
+            stack.start()
+
+
 async def test_a_second_service_on_the_same_folder_says_what_is_in_the_way(tmp_path: Path) -> None:
     with running_stack(tmp_path, "up", "--model", "none") as first:
         words = (f"already running (pid {first.pid})", "--data-dir")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +52,12 @@ if TYPE_CHECKING:
 FIND_S = 2.0
 """Seconds to ask a service that is running already who it is."""
 
+ENDING_S = 5.0
+"""Seconds to wait for a service that is starting or ending: the Valkey of one that was killed ends a moment later."""
+
+LOOK_S = 0.1
+"""Seconds between two looks at such a service."""
+
 WATCH_S = 0.5
 """Seconds between two checks of the embedded Valkey."""
 
@@ -89,8 +96,7 @@ async def _up(settings: Settings) -> None:
     if settings.service.redis_url is not None:
         await serve(settings, settings.service.redis_url, with_http=settings.service.http_enabled)
         return
-    if embedded_is_up(settings.service):
-        fail(await _running_already(settings))
+    await _wait_for_folder(settings)
     valkey = EmbeddedValkey(settings.service.home)
     await asyncio.to_thread(valkey.start)
     watching = asyncio.create_task(_keep_running(valkey), name="watch-valkey")
@@ -101,18 +107,28 @@ async def _up(settings: Settings) -> None:
         await asyncio.to_thread(valkey.stop)
 
 
-async def _running_already(settings: Settings) -> str:
-    """Return what to say of a service that has this data folder."""
+async def _wait_for_folder(settings: Settings) -> None:
+    """Wait until the Valkey of a service that was killed has ended; fail if another service has this data folder."""
+    end = time.monotonic() + ENDING_S
+    while embedded_is_up(settings.service):
+        pid = await _pid_of_service(settings)
+        if pid is not None or time.monotonic() > end:
+            who = "another `meeseeks up` is starting or stopping" if pid is None else f"already running (pid {pid})"
+            fail(f"{who} on {settings.service.home}; stop it first, or choose another folder with --data-dir")
+        await asyncio.sleep(LOOK_S)
+
+
+async def _pid_of_service(settings: Settings) -> int | None:
+    """Return the process id of the service on the embedded Valkey, or `None` if none answers."""
     url = embedded_redis_url(settings.service)
     queue = QueueClient(url)
     try:
         health = await QueueOperationClient(queue, url).call(HEALTH, {}, budget=FIND_S)
-        who = f"already running (pid {health['pid']})"
     except MeeseeksError:
-        who = "another `meeseeks up` is starting or stopping"
+        return None
     finally:
         await queue.aclose()
-    return f"{who} on {settings.service.home}; stop it first, or choose another folder with --data-dir"
+    return int(health["pid"])
 
 
 async def _keep_running(valkey: EmbeddedValkey) -> None:
