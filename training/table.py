@@ -1,9 +1,11 @@
 """Turn labelled worlds into arrays: features of each task's candidates, and labels."""
 
 import asyncio
+from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,7 @@ from rich.progress import Progress
 from bench.processes import scratch
 from bench.progress import bar
 from worker.adapters.models.relevance_file import PieceCutter, PieceTable, make_tokenizer
+from worker.domain.memory import Vector
 from worker.relevance.features import features, table_of
 from worker.relevance.need import CharacterRuns, runs_of
 from worker.tuning.labelled_worlds import LabelledWorld, read_worlds
@@ -114,8 +117,19 @@ async def _observe(worlds: Sequence[LabelledWorld], progress: Progress) -> list[
     with scratch() as place, bar(progress, "recalling", sum(len(world.tasks) for world in worlds)) as advance:
         async with open_world_store(place) as world_store:
             for world in worlds:
-                cases += await world_store.cases(world, advance)
+                cases += map(_packed, await world_store.cases(world, advance))
     return cases
+
+
+def _packed(case: RelevanceCase) -> RelevanceCase:
+    """Keep the vectors of candidates as arrays: as tuples of numbers, they would take ten gigabytes."""
+    if case.inputs is None:
+        return case
+    candidates = tuple(
+        replace(one, vector=cast("Vector", array("f", one.vector)) if one.vector else None)
+        for one in case.inputs.candidates
+    )
+    return replace(case, inputs=replace(case.inputs, candidates=candidates))
 
 
 def texts_of(cases: Sequence[RelevanceCase]) -> Iterator[str]:
