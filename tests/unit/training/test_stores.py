@@ -9,12 +9,13 @@ import pytest
 from tests.support.paths import ROOT
 from worker.tuning.labelled_worlds import read_worlds
 
-STORES, WORLDS = ROOT / "training/stores", ROOT / "training/worlds"
-CUED = sorted(path.parent for folder in (STORES, WORLDS) for path in folder.glob("*/cues.jsonl"))
+STORES, HELD_OUT, WORLDS = (ROOT / "training" / name for name in ("stores", "held-out", "worlds"))
+CUED = sorted(path.parent for folder in (STORES, HELD_OUT, WORLDS) for path in folder.glob("*/cues.jsonl"))
 
 
-def test_labels_name_notes_of_their_store_and_negatives_have_none() -> None:
-    stores = read_worlds(STORES)
+@pytest.mark.parametrize("folder", [STORES, HELD_OUT], ids=lambda folder: folder.name)
+def test_labels_name_notes_of_their_store_and_negatives_have_none(folder: Path) -> None:
+    stores = read_worlds(folder)
     assert len(stores) >= 40
     for store in stores:
         ids = {memory.id for memory in store.memories}
