@@ -84,7 +84,7 @@ def test_what_the_documentation_gives_to_copy_runs(shell: CommandLine, tmp_path:
     for line in "".join(blocks("sh")).splitlines():
         arguments = shlex.split(line)[1:]
         shell.ok(*arguments, *(WORLD if arguments[0] == "eval" else ()))
-    (tmp_path / "cases.jsonl").write_text(blocks("jsonl")[0], encoding="utf-8")
+    (tmp_path / "cases.jsonl").write_text(blocks("json")[0], encoding="utf-8")
     report = shell.json("eval", "--strategy", "deterministic", "--cases", "cases.jsonl")
     assert {run["task"]: run["injected"] for run in report["runs"]} == {"q1": ["m1"], "q2": []}
 
