@@ -1,7 +1,7 @@
 """The `meeseeks` command in processes of its own, forked from one that has loaded what commands import.
 
 Loading takes more than a second of processor time for a service, and three more with HTTP and a model; the suite starts
-hundreds. What follows the imports is that of `python -m worker`. Tests of the start itself start an interpreter.
+many. What follows the imports is that of `python -m worker`. Tests of the start itself start an interpreter.
 """
 
 import gc
@@ -10,14 +10,18 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
 
 LOADED = "tests.support.forked_modules"
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class Forked:
@@ -80,15 +84,13 @@ def _context() -> ForkServerContext:
 
 @contextmanager
 def _where_tests_are_found() -> Iterator[None]:
-    """The first process starts the one that all are forked from, which has only variables to find modules by."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(ROOT)
-    try:
+    """The first process starts the one that all are forked from, which has only variables to find modules by.
+
+    Tests run commands side by side in threads, which share these variables.
+    """
+    with _ONE_AT_A_TIME, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
         yield
-    finally:
-        os.environ.pop("PYTHONPATH")
-        if before is not None:
-            os.environ["PYTHONPATH"] = before
 
 
 def _run(line: list[str], folder: Path, variables: Mapping[str, str], given: str, out: Path, log: Path) -> None:
