@@ -70,8 +70,11 @@ def test_a_service_that_was_killed_can_be_started_again_at_once(tmp_path: Path) 
     """Its Valkey ends a moment later, and the new service waits for that."""
     with running_stack(tmp_path, "up", "--model", "none", MEESEEKS_EMBEDDER="none") as stack:
         for _ in range(2):
+            killed = stack.pid
             stack.kill()
             stack.start()
+            assert stack.pid != killed
+            assert stack.said("status")["pid"] == stack.pid
 
 
 async def test_a_second_service_on_the_same_folder_says_what_is_in_the_way(tmp_path: Path) -> None:

@@ -25,14 +25,14 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class Forked:
-    """A running command with the methods of `subprocess.Popen`; it reads and writes files as its standard streams."""
+    """A running command with the methods of `subprocess.Popen`; it has no input, and writes to files."""
 
     def __init__(
-        self, line: Sequence[str], folder: Path, variables: Mapping[str, str], *, out: Path, log: Path, given: str = ""
+        self, line: Sequence[str], folder: Path, variables: Mapping[str, str], *, out: Path, log: Path
     ) -> None:
         self._line = list(line)
         self._process = _context().Process(
-            target=_run, args=(self._line, folder, dict(variables), given, out, log), daemon=True
+            target=_run, args=(self._line, folder, dict(variables), out, log), daemon=True
         )
         with _where_tests_are_found():
             self._process.start()
@@ -61,12 +61,12 @@ class Forked:
 
 
 def run_forked(
-    line: Sequence[str], folder: Path, variables: Mapping[str, str], *, given: str = "", seconds: float = 60.0
+    line: Sequence[str], folder: Path, variables: Mapping[str, str], *, seconds: float
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end, as `subprocess.run` does."""
     with tempfile.TemporaryDirectory() as place:
         out, log = Path(place) / "out", Path(place) / "log"
-        process = Forked(line, folder, variables, out=out, log=log, given=given)
+        process = Forked(line, folder, variables, out=out, log=log)
         try:
             status = process.wait(seconds)
         finally:
@@ -93,11 +93,11 @@ def _where_tests_are_found() -> Iterator[None]:
         yield
 
 
-def _run(line: list[str], folder: Path, variables: Mapping[str, str], given: str, out: Path, log: Path) -> None:
+def _run(line: list[str], folder: Path, variables: Mapping[str, str], out: Path, log: Path) -> None:
     """Become `python -m worker` with the arguments `line`."""
     from worker.__main__ import main
 
-    _open_streams(given, out, log)
+    _open_streams(out, log)
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(folder)
@@ -106,12 +106,10 @@ def _run(line: list[str], folder: Path, variables: Mapping[str, str], given: str
     main()
 
 
-def _open_streams(given: str, out: Path, log: Path) -> None:
-    reading, writing = os.pipe()
-    os.write(writing, given.encode())
-    os.close(writing)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    for stream, opened in enumerate((reading, os.open(out, flags, 0o600), os.open(log, flags, 0o600))):
+def _open_streams(out: Path, log: Path) -> None:
+    adding = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    for stream, (path, flags) in enumerate(((Path(os.devnull), os.O_RDONLY), (out, adding), (log, adding))):
+        opened = os.open(path, flags, 0o600)
         os.dup2(opened, stream)
         os.close(opened)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)

@@ -130,11 +130,11 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def command(
-    folder: Path, *arguments: str, variables: Mapping[str, str] | None = None, seconds: float = 60.0, given: str = ""
+    folder: Path, *arguments: str, variables: Mapping[str, str] | None = None, seconds: float = 60.0
 ) -> "subprocess.CompletedProcess[str]":
     """Run `meeseeks` on the data folder `folder/data` to its end."""
     line = _arguments(folder, arguments)
-    return run_forked(line, folder, environment(**(variables or {})), given=given, seconds=seconds)
+    return run_forked(line, folder, environment(**(variables or {})), seconds=seconds)
 
 
 @contextmanager
