@@ -139,6 +139,7 @@ def _run(benchmark: Run, options: Options, progress: Progress) -> Report:
     return Report(
         result=result,
         quick=options.quick,
+        full=options.full,
         started_at=started_at.strftime("%Y-%m-%d %H:%M UTC"),
         seconds=round(time.perf_counter() - start, 1),
         environment=environment(),

@@ -186,6 +186,7 @@ class Report(Model):
 
     result: Result
     quick: bool
+    full: bool = False
     started_at: str
     seconds: float
     environment: Environment

@@ -129,13 +129,12 @@ def _content(report: Report) -> list[str]:
     tables = [line for table in result.tables for line in markdown(table)]
     images = [line for name in charts(result) for line in (f"![{name.removesuffix('.png')}](img/{name})", "")]
     notes = [line for note in result.notes for line in (note, "")]
-    command = f"make {result.name}" if result.name == "peers" else f'make bench ARGS="{result.name}"'
     machine = [line for line in _machine(report.environment) if not line.startswith("Other programs")]
     return [
         result.method,
         "",
         "```",
-        command,
+        _command(report),
         "```",
         "",
         *images,
@@ -145,6 +144,13 @@ def _content(report: Report) -> list[str]:
         "",
         f"_{_circumstances(report)}_",
     ]
+
+
+def _command(report: Report) -> str:
+    """Return what makes the report again."""
+    name, options = report.result.name, ["--full"] if report.full else []
+    target, arguments = (name, options) if name == "peers" else ("bench", [name, *options])
+    return f'make {target} ARGS="{" ".join(arguments)}"' if arguments else f"make {target}"
 
 
 def charts(result: Result) -> list[str]:

@@ -69,6 +69,8 @@ def test_only_the_section_of_the_benchmark_is_replaced() -> None:
     assert made.startswith("# Scaling\n\nBefore.\n\n## Growth\n\nHow it was measured.\n")
     assert made.endswith("12:00 UTC, 1 s._\n\n## Memory\n\nAfter.\n")
     assert "Old" not in made
+    assert 'make bench ARGS="growth"\n' in made
+    assert 'make bench ARGS="growth --full"\n' in with_section(page, REPORT.model_copy(update={"full": True}))
     assert with_section(made, REPORT) == made
     with pytest.raises(BenchError, match="no section Growth"):
         with_section("# Scaling\n", REPORT)
