@@ -102,6 +102,8 @@ class TestCommands:
         world = str(WORLDS / "research-lab")
         measured = line.json("relevance", "eval", "--cases", world)
         assert measured["cautious"]["clean"] >= measured["generous"]["clean"]
+        cued = line.json("relevance", "eval", "--cases", world, "--cues")
+        assert cued["balanced"]["recall"] > measured["balanced"]["recall"]
         dry = line.json("relevance", "fit", "--cases", world)
         assert dry["tasks"] == 50
         assert dry["written"] is None

@@ -69,14 +69,18 @@ def _text(value: Any) -> str:
 
 
 @relevance_model.command("eval")
-def evaluate_relevance_model(context: typer.Context, cases: Labelled) -> None:
+def evaluate_relevance_model(
+    context: typer.Context,
+    cases: Labelled,
+    cues: Annotated[bool, typer.Option("--cues", help="Read the cues of the worlds in a folder, too.")] = False,
+) -> None:
     """Measure what each relevance profile would inject for labelled tasks."""
     settings = quiet_settings_of(context)
 
     async def work() -> dict[str, ChoiceEffect]:
         file = read_relevance_model()
         change = read_adjustment(settings.service.home, file.relevance_model) or Adjustment()
-        scored = await scored_tasks(file, worlds_of(cases))
+        scored = await scored_tasks(file, worlds_of(cases, cues=cues))
         most = settings.memory_injection.max_items
         return {
             point.value: effect(scored, [change] * len(scored), threshold, most)

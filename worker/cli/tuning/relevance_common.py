@@ -33,9 +33,12 @@ WORDS = {
 }
 
 
-def worlds_of(cases: Path) -> tuple[LabelledWorld, ...]:
-    """Return the labelled worlds of a folder or file. Raise `SettingsError` if one has no memories."""
-    worlds = read_worlds(cases) if cases.is_dir() else (read_cases(cases),)
+def worlds_of(cases: Path, *, cues: bool = False) -> tuple[LabelledWorld, ...]:
+    """Return the labelled worlds of a folder, with `cues` with their cues, or of a file.
+
+    Raise `SettingsError` if one has no memories.
+    """
+    worlds = read_worlds(cases, cues=cues) if cases.is_dir() else (read_cases(cases),)
     for world in worlds:
         if not world.memories:
             raise SettingsError(f"{world.name}: there are only tasks and no memories")
