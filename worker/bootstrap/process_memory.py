@@ -5,8 +5,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-M_MMAP_THRESHOLD = -3
-"""The parameter's number in glibc's `malloc.h`."""
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
+"""The parameters' numbers in glibc's `malloc.h`."""
+
+ARENAS = 2
+"""Heaps that threads share; by default, each of the first eight per core has its own, and keeps what it frees."""
 
 LARGE = 1 << 20
 """Bytes of a block that is given back to the system as soon as it is freed."""
@@ -21,6 +24,7 @@ def give_back_freed_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGE)
+        mallopt(M_ARENA_MAX, ARENAS)
 
 
 @contextmanager

@@ -47,6 +47,9 @@ class DomainModel(BaseModel):
     _numbers = field_validator("*", mode="before")(refuse_bool_as_number)
 
 
+MEMORIES_CACHED = 8_192
+"""Memories of which a process caches what it parsed and computed, some eight kilobytes each."""
+
 SUPERSEDES = "supersedes"
 SUPERSEDING = frozenset({"updates", SUPERSEDES})
 """Relation kinds that mark their target as outdated."""

@@ -13,6 +13,7 @@ from sys import intern
 
 import numpy as np
 
+from worker.domain.memory import MEMORIES_CACHED
 from worker.text.abbreviations import ABBREVIATIONS
 from worker.text.word_lists import CAPITALIZED_NAMES, FUNCTION_WORDS
 
@@ -71,7 +72,6 @@ def word_of(text: str) -> Word:
     return Word(text, frozenset(intern(padded[place : place + 3]) for place in range(len(padded) - 2)))
 
 
-@lru_cache(maxsize=16_384)
 def text_of(raw: str) -> Text:
     parts = [part for found in _WORD.findall(raw) for part in (found, *_CAMEL.split(found))]
     folded = list(dict.fromkeys(intern(part.casefold()) for part in parts))
@@ -85,6 +85,12 @@ def text_of(raw: str) -> Text:
     joined = (one + other for one, other in pairwise(whole))
     names = frozenset(name.casefold() for name in NAME.findall(raw))
     return Text(tuple(map(word_of, folded)), frozenset(folded), _spaced(joined), _spaced(initials), names, raw)
+
+
+@lru_cache(maxsize=MEMORIES_CACHED)
+def _memory_text(content: str) -> Text:
+    """Return the words of a memory, cached: a message is read only once."""
+    return text_of(content)
 
 
 def _spaced(words: Iterable[str]) -> str:
@@ -137,7 +143,7 @@ def matches(message: str, contents: Sequence[str]) -> dict[str, Column]:
     asked = text_of(message[:MOST_CHARS])
     empty = FUNCTION_WORDS - (asked.names & CAPITALIZED_NAMES)
     words = [word for word in asked.words if word.text not in empty and len(word.text) > 1][:MOST_WORDS]
-    notes = [text_of(content) for content in contents]
+    notes = [_memory_text(content) for content in contents]
     found, loose = _held(words, notes)
     holders = (found >= SIMILAR).sum(axis=0)
     weights = np.log(1.0 + len(notes) / (1.0 + holders)).astype(np.float32) + np.float32(0.2)

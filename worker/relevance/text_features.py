@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from worker.domain.memory import MEMORIES_CACHED
 from worker.text.wording import Marks, marks
 
 MOST_CHARS = 1200
@@ -84,7 +85,7 @@ class Note:
     marks: Marks
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=MEMORIES_CACHED)
 def note(content: str) -> Note:
     return Note(
         chars=float(len(content)),

@@ -26,7 +26,7 @@ from hooks.contract import clean_text
 from worker import PACKAGE_ROOT
 from worker.domain.errors import EmbedderError, RelevanceError
 from worker.domain.kinds import RelevanceProfile
-from worker.domain.memory import Candidate, Memory, SelectionTask
+from worker.domain.memory import MEMORIES_CACHED, Candidate, Memory, SelectionTask
 from worker.relevance.columns import Column
 from worker.relevance.features import Pieces, RelevanceInput
 from worker.relevance.model import Adjustment, RelevanceModel, Scores, Threshold, probabilities
@@ -43,9 +43,6 @@ MOST_BYTES = 25 * 2**20
 MOST_PIECES = 160
 MOST_CHARS = 4000
 """Pieces and characters read of a text."""
-
-TEXTS_KEPT = 16_384
-"""Texts whose pieces are cached, half a kilobyte each."""
 
 WARM_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -108,7 +105,7 @@ class PieceCutter:
         ids = np.array(pieces, dtype=np.int32)
         rare = ids[self._table.rarity[ids] > 0.0][:MOST_PIECES]
         self._cache[text] = rare
-        if len(self._cache) > TEXTS_KEPT:
+        if len(self._cache) > MEMORIES_CACHED:
             self._cache.popitem(last=False)
         return rare
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from hooks.contract import clean_text
 from worker.domain.errors import BadCursor, StoreError
 from worker.domain.kinds import SortKey
-from worker.domain.memory import Memory, StoredMemory, Vector
+from worker.domain.memory import MEMORIES_CACHED, Memory, StoredMemory, Vector
 from worker.domain.vectors import unpacked
 from worker.text.names import name_keys
 
@@ -51,9 +51,6 @@ PINNED = "yes"
 FAR_FUTURE = 2**53 - 1
 LONG_AGO = -FAR_FUTURE
 
-POINT_IDS = 16_384
-"""Point ids to cache; a search excludes by id what the previous one found."""
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _NAMESPACE = uuid.UUID("7d0f5d0e-5b0c-5c39-9d8d-3f2b6a1c4e71")
@@ -67,7 +64,7 @@ def tenant_name(name: str) -> str:
     return cleaned
 
 
-@lru_cache(maxsize=POINT_IDS)
+@lru_cache(maxsize=MEMORIES_CACHED)  # a search excludes by id what the previous one found
 def point_id(tenant: str, memory_id: str) -> str:
     """Return a memory's point id, a UUID (version 5) of tenant and memory id, which makes puts idempotent."""
     return str(uuid.uuid5(_NAMESPACE, json.dumps([tenant, clean_text(memory_id)])))

@@ -11,13 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from worker.domain.errors import StoreError
-from worker.domain.memory import Memory
+from worker.domain.memory import MEMORIES_CACHED, Memory
 
 NEEDED = frozenset({"id", "content", "scope"})
 """Fields without which a memory cannot be used."""
-
-PARSED = 16_384
-"""Parsed memories to cache, a few kilobytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +25,7 @@ class Row:
     damaged: tuple[str, ...] = ()
 
 
-@lru_cache(maxsize=PARSED)
+@lru_cache(maxsize=MEMORIES_CACHED)
 def row_of(text: str) -> Row:
     """Return the memory in a stored text. Raise `StoreError` if it cannot be read."""
     try:
