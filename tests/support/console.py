@@ -21,6 +21,7 @@ HEALTH: Mapping[str, Any] = {
     "store": {"engine": "edge", "points": 3, "dense_usable": True},
     "embedder": "minilm",
     "model": None,
+    "decides": "the relevance model",
     "relevance_model": "built in",
     "store_at": "/somewhere",
     "pid": 7,

@@ -128,7 +128,7 @@ async def _assemble(
         capacity=parts.capacity,
         stages=parts.stages,
     )
-    injection = InjectionService(injecting)
+    injection, about = InjectionService(injecting), _about(service, name, embedder, parts)
     stack.push_async_callback(injection.drain)
     states = parts.models.states if parts.models else tuple
     handlers = (
@@ -138,9 +138,14 @@ async def _assemble(
         *_receipts(service, parts, store, _dry_runs(service, parts, usable, injecting), injecting.profile, usable),
         *_usage(parts, store).handlers(),
         *SettingsOperations(parts.live).handlers(),
-        health_handler(store, states, parts.live, _about(service, name, embedder, parts), _progress(parts)),
+        health_handler(store, states, parts.live, about, _decides(injecting, about["model"]), _progress(parts)),
     )
     return Serving(name, store, embedder, usable is not None, by_name(handlers))
+
+
+def _decides(injecting: InjectionParts, model: str | None) -> Callable[[], str]:
+    """Return what says what chooses memories for agents without settings of their own."""
+    return lambda: injecting.strategies.in_words(injecting.config_for(""), model)
 
 
 def _progress(parts: Parts) -> Progress:

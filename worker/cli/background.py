@@ -19,7 +19,7 @@ from worker.settings.injection import Settings
 from worker.text.counts import counted
 
 from .backend import open_client
-from .checks import captures_in_words, cues_in_words
+from .checks import captures_in_words, cues_in_words, what_decides
 from .options import settings_of
 from .output import answer, fail
 from .supervision import log_file, service_command, supervisor_of
@@ -83,7 +83,7 @@ def status(context: typer.Context) -> None:
         "cues": health["cues"],
         "captures": health.get("captures"),
     }
-    deciding = health["model"] or "the relevance model"
+    deciding = what_decides(health)
     kept = f", and {supervisor.title} keeps it running" if supervisor is not None else ""
     cues = f"; cues: {cues_in_words(health['cues'])}" if health["cues"] else ""
     cues += f"; capture: {captures_in_words(health['captures'])}" if health.get("captures") else ""

@@ -33,6 +33,11 @@ def report(checks: Sequence[Check]) -> None:
         raise typer.Exit(1)
 
 
+def what_decides(health: dict[str, Any]) -> str:
+    """Return what chooses memories; a service that was started before an update does not say so."""
+    return str(health.get("decides") or health["model"] or "the relevance model")
+
+
 def cues_in_words(progress: dict[str, Any]) -> str:
     """Return how far the background has come with writing cues."""
     today = f"{progress['calls']} of {progress['most_calls']} calls today"

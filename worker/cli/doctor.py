@@ -16,7 +16,7 @@ from worker.operations.registry import HEALTH, INJECT, STORE_INFO
 from worker.settings.injection import Settings
 
 from .backend import is_served, open_client
-from .checks import Check, captures_in_words, cues_in_words, report
+from .checks import Check, captures_in_words, cues_in_words, report, what_decides
 from .options import settings_or_fault
 from .output import timing
 from .store import damage_text
@@ -69,7 +69,7 @@ def _findings(health: dict[str, Any]) -> list[Check]:
         *checks,
         Check("embedder", True, health["embedder"] or "none: keyword search only"),
         Check("relevance model", not health["relevance_model"].startswith("broken"), health["relevance_model"]),
-        Check("model", True, health["model"] or _without_model(health["relevance_model"])),
+        Check("model", True, _model(health)),
         *([_cues(health["cues"])] if health["cues"] else []),
         *([_captures(health["captures"])] if health.get("captures") else []),
     ]
@@ -105,9 +105,11 @@ def _paused(health: dict[str, Any], *, wrong: bool) -> Iterator[Check]:
         yield Check("paused model", not wrong, detail)
 
 
-def _without_model(relevance_model: str) -> str:
-    fallback = "the relevance model" if relevance_model.startswith("version") else "the search score"
-    return f"none: {fallback} decides (set MEESEEKS_MODEL to use one)"
+def _model(health: dict[str, Any]) -> str:
+    model, decides = health["model"], what_decides(health)
+    if model is None:
+        return f"none: {decides} decides (set MEESEEKS_MODEL to use one)"
+    return str(model) if decides == model else f"{model}, but {decides} decides"
 
 
 def _settings(status: dict[str, Any]) -> Check:

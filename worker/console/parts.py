@@ -17,8 +17,6 @@ MODEL = "Model"
 DEGRADED = "/requests?degraded=yes"
 """The list of requests that were answered without a part."""
 
-WITHOUT_MODEL = "none: the built-in relevance model decides"
-
 
 class Part(BaseModel):
     """A part and its state; `command` or the page at `link` shows more, or mends it."""
@@ -77,7 +75,7 @@ def _embedder(health: HealthResult) -> Iterator[Part]:
 
 def _models(health: HealthResult) -> Iterator[Part]:
     if not health.models:
-        yield _part(MODEL, "good" if health.model else "none", health.model or WITHOUT_MODEL)
+        yield _part(MODEL, "good" if health.model else "none", health.model or f"none: {health.decides} decides")
     for state in health.models:
         yield _model(state)
 

@@ -50,6 +50,13 @@ class Strategies:
         plan = self._with_model(config.strategy, config)
         return plan if plan.improves else SelectionPlan(plan.settles, note=missing)
 
+    def in_words(self, config: InjectionConfig, model: str | None) -> str:
+        """Return in words what chooses under these settings; `model` is the name of the configured model."""
+        plan = self.plan(config, config.mode)
+        if plan.improves is not None and model is not None:
+            return model
+        return "the search score" if plan.settles is self._search_only else "the relevance model"
+
     @property
     def _without_model(self) -> Selector:
         return self._relevance_model or self._search_only

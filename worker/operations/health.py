@@ -37,9 +37,10 @@ def health_handler(
     models: Callable[[], Iterable[ModelState]],
     settings: LiveSettings,
     about: dict[str, Any],
+    decides: Callable[[], str],
     progress: Progress,
 ) -> AnyHandler:
-    """Return the handler."""
+    """Return the handler; `decides` says what chooses memories under the settings for all agents."""
 
     async def health(request: NoRequest, deadline: Deadline) -> HealthResult:
         cues = captures = None
@@ -52,6 +53,7 @@ def health_handler(
             settings=settings.status(),
             cues=cues,
             captures=captures,
+            decides=decides(),
             **about,
         )
 

@@ -264,6 +264,7 @@ class HealthResult(BaseModel):
     store: StoreHealth
     embedder: str | None
     model: str | None
+    decides: str = ""
     relevance_model: str
     store_at: str
     pid: int

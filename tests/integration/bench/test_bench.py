@@ -5,6 +5,8 @@ import logging
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,25 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=170)
 
 
+def bench_here(*arguments: str) -> int:
+    """Run it in this process, which spares loading it again."""
+    from bench.command import main
+
+    log = logging.getLogger("hooks")
+    level = log.level
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["bench", *arguments])
+        try:
+            return main()
+        finally:
+            log.setLevel(level)
+
+
 def report_of(out: Path, *arguments: str) -> dict[str, Any]:
     """Run one benchmark, and return its report."""
-    done = bench(*arguments, "--json", "--out", str(out))
-    assert done.returncode == 0, done.stderr
-    (report,) = json.loads(done.stdout)
+    with redirect_stdout(StringIO()) as printed:
+        assert bench_here(*arguments, "--json", "--out", str(out)) == 0
+    (report,) = json.loads(printed.getvalue())
     return dict(report)
 
 
@@ -129,24 +145,9 @@ def test_data_sets_by_other_authors_are_measured_from_a_folder(tmp_path: Path) -
     assert "| relevance model, balanced |" in (tmp_path / "outside.md").read_text()
 
 
-def bench_here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Run it in this process, which spares loading it again."""
-    from bench.command import main
-
-    monkeypatch.setattr(sys, "argv", ["bench", *arguments])
-    log = logging.getLogger("hooks")
-    level = log.level
-    try:
-        return main()
-    finally:
-        log.setLevel(level)
-
-
 @pytest.mark.parametrize("arguments", [(), ("--data", "no-such-folder")])
-def test_a_folder_without_data_sets_is_rejected(
-    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert bench_here(monkeypatch, "outside", *arguments) == 1
+def test_a_folder_without_data_sets_is_rejected(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench_here("outside", *arguments) == 1
     assert "docs/outside-sets.md" in capsys.readouterr().err
 
 
@@ -159,9 +160,9 @@ def test_nothing_is_reported_to_the_maker_of_a_library(program: str, tmp_path: P
     assert not list(tmp_path.rglob("*onnxruntime*"))
 
 
-def test_an_unknown_name_is_rejected(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        bench_here(monkeypatch, "speed")
+        bench_here("speed")
     assert ended.value.code == 2
     assert "unknown: speed" in capsys.readouterr().err
 

@@ -49,6 +49,16 @@ class TestDoctor:
         monkeypatch.delitem(sys.modules, "meeseeks_relevance", raising=False)
         return package
 
+    def test_settings_can_leave_it_out(self, line: CommandLine, tmp_path: Path) -> None:
+        file = tmp_path / "meeseeks.toml"
+        file.write_text('[memory_injection]\nstrategy = "deterministic"\n', encoding="utf-8")
+        checks = {
+            check["name"]: check
+            for check in line.json("--config", str(file), "doctor", "--quick", exit_code=1)["checks"]
+        }
+        assert checks["relevance model"]["detail"].startswith("version")
+        assert checks["model"]["detail"].startswith("none: the search score decides")
+
     def test_a_sound_one_says_its_version(self, line: CommandLine, folder: Path) -> None:
         assert self.finding(line) == f"version {read_relevance_model(folder).relevance_model.version}"
 

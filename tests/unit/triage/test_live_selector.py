@@ -136,6 +136,9 @@ def test_a_strategy_is_what_is_there(
 ) -> None:
     plan = strategies(model, relevance_model).plan(InjectionConfig(strategy=wanted))
     assert (plan.settles, plan.improves, plan.note is not None) == (settles, improves, noted)
+    said = strategies(model, relevance_model).in_words(InjectionConfig(strategy=wanted), "ollama_chat/qwen3:4b")
+    without = "the relevance model" if settles is RELEVANCE else "the search score"
+    assert said == ("ollama_chat/qwen3:4b" if improves else without)
 
 
 def test_settings_name_models_and_their_kind_follows_from_the_name_or_its_table() -> None:

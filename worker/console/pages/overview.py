@@ -85,7 +85,7 @@ async def _page(visit: Visit, health: HealthResult | MeeseeksError, queue: Queue
     return OverviewPage(
         memories=None if visit.visitor.tenant else health.store.points,
         engine=health.store.engine,
-        decides=health.model or "the built-in relevance model",
+        decides=health.decides,
         embedder=health.embedder,
         fault=health.store.fault,
         empty=await is_empty(visit),
