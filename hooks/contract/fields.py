@@ -50,6 +50,9 @@ def refuse_bool_as_number(cls: type[BaseModel], value: object, info: ValidationI
 UNSEEN = frozenset({"Cc", "Cf", "Mn", "Zs", "Zl", "Zp"})
 """Unicode categories of characters of which a name cannot consist."""
 
+UNSEEN_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Hangul fillers and the Braille blank: Unicode calls them letters and symbols, and they show nothing."""
+
 Text = Annotated[str, BeforeValidator(clean_text)]
 Key = Annotated[Text, Field(min_length=1, max_length=512)]
 UtcTime = Annotated[datetime, AfterValidator(as_utc)]
@@ -70,7 +73,7 @@ def without_unset(given: object, keep: tuple[str, ...] = ()) -> object:
 def trimmed_name(value: str) -> str:
     """Remove whitespace around a name. Raise `ValueError` if nothing to see is left, which would mean everybody."""
     name = value.strip()
-    if all(category(character) in UNSEEN for character in name):
+    if all(category(character) in UNSEEN or character in UNSEEN_LETTERS for character in name):
         raise ValueError("must not be blank; leave it out instead")
     return name
 

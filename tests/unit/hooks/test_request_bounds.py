@@ -31,7 +31,9 @@ def test_empty_parts_of_a_scope_count_as_unset_but_an_empty_tenant_does_not() ->
         InjectionRequest.model_validate({**GIVEN, "scope": {"tenant": ""}})
 
 
-@pytest.mark.parametrize("name", [" ", "\t\n", "\u200b", "\u00ad \ufeff", "\u034f\u200d", "\x00", "\U000e0041"])
+@pytest.mark.parametrize(
+    "name", [" ", "\t\n", "\u200b", "\u00ad \ufeff", "\u034f\u200d", "\x00", "\U000e0041", "\u3164", "\u2800 \uffa0"]
+)
 def test_a_name_of_nothing_to_see_is_refused(name: str) -> None:
     with pytest.raises(ValidationError, match="must not be blank"):
         Scope(user=name)
