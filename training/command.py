@@ -5,6 +5,7 @@ that is written is fitted to all worlds. This takes twenty minutes to an hour on
 """
 
 import argparse
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,11 @@ from worker.tuning.labelled_worlds import read_worlds
 from .agreement import agreement, read_readings
 from .fitting import Recipe
 from .making import PARTS, Outcome, fitted_worlds, make
+from .observing import observed, texts_of
 from .pieces import make_table
 from .report import write_report
 from .shipping import write
-from .table import numbered, observed, texts_of
+from .table import numbered
 
 ROOT = Path(__file__).parents[1]
 WORLDS, STORES, CASES = ROOT / "training/worlds", ROOT / "training/stores", ROOT / "prompts/cases"
@@ -32,7 +34,7 @@ def main() -> int:
     arguments = _arguments()
     recipe = replace(RECIPE, growth=replace(RECIPE.growth, seed=arguments.seed))
     with make_progress() as progress:
-        outcome = _fitted(arguments.worlds, arguments.stores, arguments.cases, recipe, progress)
+        outcome = _fitted(arguments, recipe, progress)
         digest = write(outcome.made, arguments.out)
         sys.stdout.write(f"{digest}  {arguments.out}\n")
         if arguments.docs is not None:
@@ -52,18 +54,19 @@ def _arguments() -> argparse.Namespace:
         "--out", type=Path, default=ROOT / "relevance/meeseeks_relevance", help="folder for the relevance model's files"
     )
     parser.add_argument("--docs", type=Path, default=None, help="documentation folder to write the report to")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes for recall")
     parser.add_argument("--seed", type=int, default=0, help="random seed")
     return parser.parse_args()
 
 
-def _fitted(worlds: Path, stores: Path, cases: Path, recipe: Recipe, progress: Progress) -> Outcome:
-    seen = observed([worlds, stores, cases], recipe.growth.seed, progress)
-    small = {path.name for path in stores.iterdir() if path.is_dir()}
-    names = small | {path.name for path in worlds.iterdir()}
+def _fitted(arguments: argparse.Namespace, recipe: Recipe, progress: Progress) -> Outcome:
+    stores = read_worlds(arguments.stores, cues=True)
+    fitting = [*read_worlds(arguments.worlds, cues=True), *stores]
+    worlds = [*fitting, *read_worlds(arguments.cases, cues=True)]
     with bar(progress, "word pieces", 60) as advance:
-        table = make_table(texts_of([case for case in seen if case.world in names]), advance)
-    with bar(progress, "features", len(seen)) as advance:
-        data = numbered(seen, table, small, advance)
+        pieces = make_table(texts_of(fitting), advance)
+    seen = observed(worlds, pieces, recipe.growth.seed, progress, arguments.processes)
+    data = numbered(seen, {store.name for store in stores})
     fits = (PARTS + 1) * recipe.seeds
     with bar(progress, "trees", fits * recipe.growth.trees) as advance:
-        return make(data, table, fitted_worlds(seen, sorted(names)), recipe, PARTS, advance)
+        return make(data, pieces, fitted_worlds(data.cases, [world.name for world in fitting]), recipe, PARTS, advance)

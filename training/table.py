@@ -1,28 +1,17 @@
 """Turn labelled worlds into arrays: features of each task's candidates, and labels."""
 
-import asyncio
-from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-from rich.progress import Progress
 
-from bench.processes import scratch
-from bench.progress import bar
-from worker.adapters.models.relevance_file import PieceCutter, PieceTable, make_tokenizer
-from worker.domain.memory import Vector
-from worker.relevance.features import features, table_of
 from worker.relevance.need import CharacterRuns, runs_of
-from worker.tuning.labelled_worlds import LabelledWorld, read_worlds
 from worker.tuning.relevance_cases import RelevanceCase
-from worker.tuning.world_store import open_world_store
 
 from .head import HeadFitter
-from .variants import is_written, origin, variants_of, without_cues
+from .observing import Observed
+from .variants import is_written, origin
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -104,70 +93,18 @@ class Data:
         return alone, rows
 
 
-def observed(folders: Sequence[Path], seed: int, progress: Progress) -> tuple[RelevanceCase, ...]:
-    """Recall candidates for the tasks of all worlds in `folders`, then of their variants, as the service does."""
-    cued = [world for folder in folders for world in read_worlds(folder, cues=True)]
-    worlds = [without_cues(world) for world in cued]
-    worlds += [made for world in cued for made in variants_of(world, seed)]
-    return tuple(asyncio.run(_observe(worlds, progress)))
-
-
-async def _observe(worlds: Sequence[LabelledWorld], progress: Progress) -> list[RelevanceCase]:
-    cases: list[RelevanceCase] = []
-    with scratch() as place, bar(progress, "recalling", sum(len(world.tasks) for world in worlds)) as advance:
-        async with open_world_store(place) as world_store:
-            for world in worlds:
-                cases += map(_packed, await world_store.cases(world, advance))
-    return cases
-
-
-def _packed(case: RelevanceCase) -> RelevanceCase:
-    """Keep the vectors of candidates as arrays: as tuples of numbers, they would take ten gigabytes."""
-    if case.inputs is None:
-        return case
-    candidates = tuple(
-        replace(one, vector=cast("Vector", array("f", one.vector)) if one.vector else None)
-        for one in case.inputs.candidates
-    )
-    return replace(case, inputs=replace(case.inputs, candidates=candidates))
-
-
-def texts_of(cases: Sequence[RelevanceCase]) -> Iterator[str]:
-    """Yield every message, and each candidate's memory once."""
-    seen: set[tuple[str, str]] = set()
-    for case in cases:
-        yield case.labels.request.message
-        for candidate in case.inputs.candidates if case.inputs else ():
-            key = (case.world, candidate.memory.id)
-            if key not in seen:
-                seen.add(key)
-                yield candidate.memory.content
-
-
-def numbered(
-    cases: Sequence[RelevanceCase],
-    table: PieceTable,
-    small: Collection[str] = (),
-    step: Callable[[], None] = lambda: None,
-) -> Data:
-    """Turn the cases into arrays; `small` names the small stores."""
-    cut = PieceCutter(table, make_tokenizer())
+def numbered(seen: Sequence[Observed], small: Collection[str] = ()) -> Data:
+    """Put what was observed into arrays; `small` names the small stores."""
+    cases = tuple(one.case for one in seen)
     worlds = tuple(dict.fromkeys(origin(case.world) for case in cases))
-    columns: tuple[str, ...] = ()
-    tables, tasks = [], []
-    for place, case in enumerate(cases):
-        step()
-        if case.inputs is None:
-            continue
-        found = features(case.inputs, cut)
-        columns = tuple(found)
-        tables.append(table_of(found, columns))
-        tasks += [place] * len(case.inputs.candidates)
+    full = [one for one in seen if len(one.table)]
+    tasks = np.repeat(np.arange(len(seen)), [len(one.table) for one in seen])
     about, twin = _tasks(cases, worlds), _twins(cases)
     written = sum(is_written(case.world) for case in cases)
     heads = HeadFitter(about.vectors[:written], about.runs[:written])
     flags = np.array([origin(case.world) in small for case in cases])
-    return Data(worlds, columns, _rows(cases, tables, tasks), about, heads, twin, flags, tuple(cases))
+    rows = _rows(cases, np.concatenate([one.table for one in full]), tasks)
+    return Data(worlds, full[0].columns, rows, about, heads, twin, flags, cases)
 
 
 def _twins(cases: Sequence[RelevanceCase]) -> Integers:
@@ -177,16 +114,16 @@ def _twins(cases: Sequence[RelevanceCase]) -> Integers:
     return np.array([places.get((origin(case.world), case.labels.key), place) for place, case in own], dtype=np.int64)
 
 
-def _rows(cases: Sequence[RelevanceCase], tables: Sequence[Floats], tasks: Sequence[int]) -> Rows:
+def _rows(cases: Sequence[RelevanceCase], table: Floats, tasks: Integers) -> Rows:
     ids = [candidate.memory.id for case in cases if case.inputs for candidate in case.inputs.candidates]
     labels = [cases[task].labels for task in tasks]
     pairs = list(zip(ids, labels, strict=True))
     return Rows(
-        np.concatenate(tables),
+        table,
         np.array([key in label.relevant for key, label in pairs], dtype=np.float32),
         np.array([key in label.essential for key, label in pairs]),
         np.array([key in label.forbidden for key, label in pairs]),
-        np.array(tasks, dtype=np.int64),
+        tasks,
     )
 
 

@@ -13,9 +13,10 @@ from training.choosing import best_of, chosen, counts, threshold_for, thresholds
 from training.fitting import Recipe, calibration, fit, folds, rows_of, unseen_scores
 from training.head import HeadFitter
 from training.making import fitted_worlds, make
+from training.observing import observed
 from training.report import write_report
 from training.shipping import card_of, numbers_of
-from training.table import Data, numbered, observed
+from training.table import Data, numbered
 from training.trees import Growth, grow
 from training.variants import origin, variants_of
 from worker.adapters.models.relevance_file import read_relevance_model
@@ -34,18 +35,18 @@ SMALL = Recipe(Growth(trees=12, depth=3), seeds=1)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    """Return two worlds, with half of their tasks, and candidates from the service's recall."""
+    """Return two worlds, with a third of their tasks, and candidates from the service's recall."""
     folder = tmp_path_factory.mktemp("worlds")
     for name in PAIR:
         copied = shutil.copytree(WORLDS / name, folder / name)
         lines = (copied / "tasks.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        (copied / "tasks.jsonl").write_text("".join(lines[::2]), encoding="utf-8")
+        (copied / "tasks.jsonl").write_text("".join(lines[::3]), encoding="utf-8")
     with Progress(disable=True) as progress:
-        return numbered(observed([folder], 0, progress), read_relevance_model().table)
+        return numbered(observed(read_worlds(folder, cues=True), read_relevance_model().table, 0, progress))
 
 
 def _tasks() -> int:
-    return sum(len(read_world(WORLDS / name).tasks[::2]) for name in PAIR)
+    return sum(len(read_world(WORLDS / name).tasks[::3]) for name in PAIR)
 
 
 class TestTrees:
