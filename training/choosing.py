@@ -114,9 +114,11 @@ def counts(data: Data, choice: Choice) -> Counts:
 def threshold_for(data: Data, scores: Floats, worlds: Flags, clean: float, precision: float | None) -> Threshold:
     """Return the lowest thresholds that reach the share of clean turns and the precision on these worlds.
 
+    Stores on their first days do not count: most of their tasks without an answer are about their only memory all the
+    same, and would raise the thresholds of every store.
     Without a precision, `keeps` equals `opens`. If the precision is never reached, nothing passes.
     """
-    mine = worlds[data.tasks.world]
+    mine = worlds[data.tasks.world] & ~data.first_days
     best = best_of(data, scores)
     empty = np.sort(best[mine & ~data.tasks.needs])
     opens = float(np.nextafter(empty[min(len(empty) - 1, int(np.ceil(clean * len(empty))) - 1)], np.float32(np.inf)))

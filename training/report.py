@@ -48,7 +48,7 @@ TRADEOFFS = """\
 ![clean turns](img/relevance-clean-recall.png)
 """
 SHOWN_CHARS = 150
-SIZES = ((1, 10), (11, 30), (31, 100), (101, 300))
+SIZES = ((1, 4), (5, 10), (11, 30), (31, 100), (101, 300))
 """Sizes of small stores that are measured apart."""
 
 BALANCED = RelevanceProfile.BALANCED

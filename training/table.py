@@ -18,6 +18,10 @@ Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
+MOST_FIRST_DAYS = 4
+"""Most memories of a store on its first days."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Candidates of all tasks, task by task: features, labels, and the index of the task."""
@@ -66,6 +70,12 @@ class Data:
     def written(self) -> Flags:
         """Flag the tasks of original worlds."""
         return np.array([is_written(case.world) for case in self.cases])
+
+    @property
+    def first_days(self) -> Flags:
+        """Flag the tasks of stores on their first days."""
+        sizes = np.array([case.inputs.size if case.inputs else MOST_FIRST_DAYS + 1 for case in self.cases])
+        return sizes <= MOST_FIRST_DAYS
 
     @property
     def own(self) -> Flags:
