@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from worker.domain.kinds import RelevanceProfile
-from worker.relevance.model import Threshold
+from worker.relevance.model import FIRST_DAYS, Threshold
 from worker.relevance.selector import MIN_PROBABILITY
 from worker.relevance.text_features import UNSPACED_SCRIPTS, foreign
 from worker.tuning.relevance_measures import share_of_pairs
@@ -113,7 +113,8 @@ def _introduction(outcome: Outcome) -> str:
         f"stores of `training/worlds` and `training/stores` are split into {PARTS} parts, each scored by a model "
         "fitted to the others. The "
         f"{len(data.worlds) - outcome.made.worlds} worlds of `prompts/cases` are scored by the shipped model, which "
-        "never saw them. Thresholds always come from other worlds. Intervals are 95 % intervals over worlds. "
+        "never saw them. Thresholds always come from other worlds. Intervals are 95 % intervals over worlds. What the "
+        f"product adds to the odds in stores of up to {FIRST_DAYS} memories is left out. "
         f"{pool:.1%} of the essential memories are among the candidates.\n"
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from worker.relevance.model import FIRST_DAYS
 from worker.relevance.need import CharacterRuns, runs_of
 from worker.tuning.relevance_cases import RelevanceCase
 
@@ -16,10 +17,6 @@ from .variants import is_written, origin
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-
-
-MOST_FIRST_DAYS = 4
-"""Most memories of a store on its first days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +71,8 @@ class Data:
     @property
     def first_days(self) -> Flags:
         """Flag the tasks of stores on their first days."""
-        sizes = np.array([case.inputs.size if case.inputs else MOST_FIRST_DAYS + 1 for case in self.cases])
-        return sizes <= MOST_FIRST_DAYS
+        sizes = np.array([case.inputs.size if case.inputs else FIRST_DAYS + 1 for case in self.cases])
+        return sizes <= FIRST_DAYS
 
     @property
     def own(self) -> Flags:

@@ -18,6 +18,13 @@ HEAD = "head"
 """Name of the column with the need model's score."""
 
 
+FIRST_DAYS = 4
+"""Most memories of a store on its first days."""
+
+FIRST_DAYS_ODDS = 0.4
+"""Log odds to add in such stores: that much, the model was too doubtful in those that it never saw."""
+
+
 @dataclass(frozen=True, slots=True)
 class Threshold:
     """Least probabilities: `opens` for the best memory, `keeps` for each selected one."""
@@ -53,7 +60,8 @@ class RelevanceModel:
         head = self.head(inputs.vector, inputs.task.message)
         columns = features(inputs, cut) | {HEAD: np.full(len(inputs.candidates), head, dtype=np.float32)}
         raw = self.trees(table_of(columns, self.columns))
-        return Scores(np.float32(self.scale) * raw + np.float32(self.shift), head)
+        shift = self.shift + (FIRST_DAYS_ODDS if inputs.size <= FIRST_DAYS else 0.0)
+        return Scores(np.float32(self.scale) * raw + np.float32(shift), head)
 
 
 @dataclass(frozen=True, slots=True)

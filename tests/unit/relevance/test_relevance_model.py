@@ -288,6 +288,15 @@ def test_probabilities_are_shifted_and_scaled() -> None:
     assert json.dumps([float(value) for value in shifted])
 
 
+def test_the_first_memories_of_a_store_are_doubted_less() -> None:
+    asked = inputs_of("Where does Mia live?", candidate("m", "Mia lives in Zurich"))
+    columns = ("cosine",)  # no tree splits on anything that depends on the size of the store
+    head = NeedModel(np.zeros(2, np.float32), np.zeros(CELLS, np.float32), np.zeros(CELLS, np.float32), 0.0)
+    relevance_model = RelevanceModel("1", "f", columns, head, tree(0, 1, 0, 1), 1.0, 0.0, {})
+    few, more = (relevance_model.scores(replace(asked, size=size), letters).items[0] for size in (4, 5))
+    assert few == pytest.approx(more + 0.4)
+
+
 def test_extreme_scores_give_valid_probabilities() -> None:
     scores = Scores(np.array([-1e6, -200.0, 200.0], dtype=np.float32), 0.0)
     with np.errstate(over="raise"):
