@@ -15,7 +15,7 @@ import numpy as np
 
 from worker.domain.memory import MEMORIES_CACHED
 from worker.text.abbreviations import ABBREVIATIONS
-from worker.text.word_lists import CAPITALIZED_NAMES, FUNCTION_WORDS
+from worker.text.word_lists import CAPITALIZED_NAMES, FUNCTION_WORDS, WORDS_CACHED
 
 from .columns import Column, column, same
 
@@ -66,7 +66,7 @@ class Text:
         return f" {word} " in self.initials
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=WORDS_CACHED)
 def word_of(text: str) -> Word:
     padded = f" {text} "
     return Word(text, frozenset(intern(padded[place : place + 3]) for place in range(len(padded) - 2)))

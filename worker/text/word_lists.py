@@ -3,6 +3,9 @@
 Ambiguous words, such as articles that also mean "one", are left out.
 """
 
+WORDS_CACHED = 8_192
+"""Words of which a process caches what it computed; every number in a message is a new one."""
+
 _NEGATIONS = """
 no not never none nothing nobody neither nor cannot without
 ne n pas jamais aucun aucune rien sans

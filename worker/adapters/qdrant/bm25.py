@@ -22,6 +22,7 @@ from hooks.contract import clean_text
 from worker.domain.errors import SettingsError
 from worker.domain.memory import SparseVector
 from worker.text.excerpts import pieces
+from worker.text.word_lists import WORDS_CACHED
 
 RECIPE_VERSION = 5
 """Version of this encoder and of its input, `worker.text.names.keyword_text`."""
@@ -183,7 +184,7 @@ def _without_foreign_stop_words(text: str, language: str) -> str:
     return _WORD.sub(lambda found: "" if found[0] in removed else found[0], text) if removed else text
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=WORDS_CACHED)
 def _stopping(word: str, language: str) -> tuple[str, ...]:
     """Return the languages that `word` is a stop word of: only `language` if it is one of it."""
     if language == "none":
