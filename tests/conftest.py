@@ -13,6 +13,8 @@ import pytest
 from httpx._transports import default as http_transports
 from hypothesis import HealthCheck, settings
 
+from worker.bootstrap.process_memory import give_back_freed_memory
+
 # Tests start many processes, and each would compile every module again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -21,6 +23,8 @@ sys.dont_write_bytecode = False
 gc.disable()
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+give_back_freed_memory()  # as a service does: each event loop of a test has threads, and each of these its heap
 
 settings.register_profile(
     "suite", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
