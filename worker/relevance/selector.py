@@ -33,10 +33,10 @@ PER_CANDIDATE_S = 0.002
 MOST_SCORED = 50
 """Most candidates to score. The model was fitted to pools of thirty; further down, search ranks better."""
 
-MIN_PROBABILITY = 0.002
-"""Least probability to show a candidate to a model; 99.8 % of the essential memories measured had more."""
+MIN_PROBABILITY = 0.0025
+"""Least probability to show a candidate to a model; 99.7 % of the essential memories measured had more."""
 
-MIN_BEST = 0.02
+MIN_BEST = 0.035
 """Least probability of the best candidate for which a model is asked; 99.5 % of the tasks that need memory had more."""
 
 NO_TIME = "relevance model: no time left, so search scores decide"

@@ -90,7 +90,7 @@ class TestFile:
         file = read_relevance_model()
         assert file.relevance_model.fingerprint == PROFILE.fingerprint
         assert file.card["license"] == "Apache-2.0"
-        assert file.card["fitted_to"]["worlds"] == 96
+        assert file.card["fitted_to"]["worlds"] == 150
         points = [
             file.relevance_model.thresholds[point]
             for point in (RelevanceProfile.CAUTIOUS, RelevanceProfile.BALANCED, RelevanceProfile.GENEROUS)
