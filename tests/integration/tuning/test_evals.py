@@ -93,7 +93,7 @@ def small(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WORLDS[::2])
+@pytest.mark.parametrize("name", WORLDS)
 async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, name: str) -> None:
     """Nothing that is essential is out of reach of three searches, and nothing else is injected."""
     world = world_named(name)
@@ -110,7 +110,7 @@ async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, na
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WORLDS[1::2])
+@pytest.mark.parametrize("name", WORLDS)
 async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_filters(tmp_path: Path, name: str) -> None:
     """Only who understands a text can tell that it gives orders or is beside the point; filters stop the rest."""
     world = world_named(name)
