@@ -55,7 +55,7 @@ def observed(
 ) -> tuple[Observed, ...]:
     """Observe the tasks of worlds without their cues, then of the variants of the worlds.
 
-    Each world has a store of its own, so the number of processes changes nothing but the time.
+    Each world has a store of its own, so the number of processes makes no difference.
     """
     found: list[_World] = []
     total = sum(len(world.tasks) for world in worlds)

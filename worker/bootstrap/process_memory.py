@@ -9,7 +9,7 @@ M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
 """The parameters' numbers in glibc's `malloc.h`."""
 
 ARENAS = 2
-"""Heaps that threads share; by default, each of the first eight per core has its own, and keeps what it frees."""
+"""Heaps that threads share; by default up to eight per core, each of which keeps what is freed in it."""
 
 LARGE = 1 << 20
 """Bytes of a block that is given back to the system as soon as it is freed."""

@@ -264,7 +264,7 @@ class HealthResult(BaseModel):
     store: StoreHealth
     embedder: str | None
     model: str | None
-    decides: str = ""
+    decides: str = "the relevance model"
     relevance_model: str
     store_at: str
     pid: int
