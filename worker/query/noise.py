@@ -68,6 +68,8 @@ class CleanedMessage:
 
 def separated(text: str, patterns: Sequence[str] = ()) -> CleanedMessage:
     """Separate prose from pasted lines, removing matches of the regular expressions `patterns`."""
+    if not text:
+        return CleanedMessage("")
     plain = _CONTROL.sub(" ", without_markers(_clipped(written(text))).replace("\r\n", "\n"))
     bare = _without_blobs(_without_envelope(plain, patterns))
     lines = [line for line in bare.split("\n") if line and not line.isspace()]

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from worker.domain.kinds import Language
@@ -82,19 +82,27 @@ def time_span(text: str, now: datetime, languages: Sequence[Language]) -> TimeSp
 
 def preload_rules(languages: Sequence[Language]) -> None:
     """Load the rules of `languages`, which `time_span` would otherwise do on first use."""
-    for language in (None, *languages):
-        _rules(language)
+    _indexed(tuple(languages))
 
 
 def _found(folded: str, now: datetime, languages: tuple[Language, ...]) -> Iterator[tuple[int, int, _Span]]:
-    present = {}
-    for rule in (rule for language in (None, *languages) for rule in _rules(language)):
-        if rule.needles not in present:
-            present[rule.needles] = any(needle in folded for needle in rule.needles)
-        if present[rule.needles]:
-            for match in rule.pattern.finditer(folded):
-                if (span := _meaning(rule, match, now)) is not None:
-                    yield match.start(), match.end(), span
+    rules, by_needle = _indexed(languages)
+    present = {place for needle, places in by_needle.items() if needle in folded for place in places}
+    for rule in (rules[place] for place in sorted(present)):
+        for match in rule.pattern.finditer(folded):
+            if (span := _meaning(rule, match, now)) is not None:
+                yield match.start(), match.end(), span
+
+
+@lru_cache(maxsize=64)
+def _indexed(languages: tuple[Language, ...]) -> tuple[tuple[_Rule, ...], Mapping[str, Sequence[int]]]:
+    """Return the rules of some languages, and by needle the places of the rules that it may be for."""
+    rules = tuple(rule for language in (None, *languages) for rule in _rules(language))
+    by_needle: dict[str, list[int]] = {}
+    for place, rule in enumerate(rules):
+        for needle in rule.needles:
+            by_needle.setdefault(needle, []).append(place)
+    return rules, by_needle
 
 
 def _meaning(rule: _Rule, match: re.Match[str], now: datetime) -> _Span | None:
