@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, cast
 
 import structlog
+from arq.constants import retry_key_prefix
 from arq.typing import WorkerCoroutine
 from arq.worker import Function, Worker, func
 from redis.exceptions import RedisError
@@ -40,6 +41,8 @@ JOB_TIMEOUT_S = MAX_DEADLINE_MS // 1000 + 5
 """arq's job timeout, longer than any job's own deadline."""
 
 SWEEP_LIMIT = 1_000
+
+_KEYS_OF_JOB = (wire.IN_PROGRESS_PREFIX, wire.JOB_PREFIX, retry_key_prefix)
 
 _log = structlog.get_logger()
 
@@ -147,6 +150,7 @@ class MeeseeksWorker(Worker):
         self._on_shutdown = on_shutdown
         self._signals = (signal.SIGTERM, signal.SIGINT) if handle_signals else ()
         self._enqueued: dict[str, float] = {}
+        self._removed: set[str] = set()
         self._upkeep_at = 0.0
         self._lost_at: float | None = None
         self._drain_until: float | None = None
@@ -216,14 +220,24 @@ class MeeseeksWorker(Worker):
         return self._enqueued[job_id]
 
     async def send(self, job_id: str, answer: bytes) -> None:
+        """Send the answer and remove the job, in one round trip."""
         key = wire.REPLY_PREFIX + job_id
         try:
             async with self._redis.pipeline(transaction=True) as pipe:
                 pipe.rpush(key, answer)
                 pipe.pexpire(key, wire.REPLY_TTL_MS)
+                pipe.delete(*(prefix + job_id for prefix in _KEYS_OF_JOB))
+                pipe.zrem(wire.QUEUE, job_id)
                 await pipe.execute()
         except (RedisError, OSError) as error:
             _log.warning("answer_lost", error=type(error).__name__)
+        else:
+            self._removed.add(job_id)
+
+    async def finish_job(self, job_id: str, *arguments: Any) -> None:
+        """Remove a job that ended without an answer."""
+        if job_id not in self._removed:
+            await super().finish_job(job_id, *arguments)
 
     def _function(self, handler: AnyHandler) -> Function:
         run = cast("WorkerCoroutine", job_function(handler, self, self._capacity, self._tracer))
@@ -289,6 +303,7 @@ class MeeseeksWorker(Worker):
     def _finished(self, job_id: str, task: asyncio.Task[Any]) -> None:
         self.tasks.pop(job_id, None)
         self._enqueued.pop(job_id, None)
+        self._removed.discard(job_id)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.warning("job_bookkeeping_failed", error=type(error).__name__)
 

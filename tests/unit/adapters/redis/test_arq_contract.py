@@ -29,18 +29,20 @@ def test_overridden_and_called_methods_have_the_expected_signatures() -> None:
     assert parameters(Worker.close) == ["self"]
     assert parameters(Worker.run_job) == ["self", "job_id", "score"]
     assert parameters(Worker.finish_failed_job) == ["self", "job_id", "result_data"]
-    for name in ("run_job", "finish_failed_job", "main", "close"):
+    assert parameters(Worker.finish_job)[:3] == ["self", "job_id", "finish"]
+    for name in ("run_job", "finish_job", "finish_failed_job", "main", "close"):
         assert inspect.iscoroutinefunction(getattr(Worker, name))
 
 
 def test_nothing_of_arqs_loop_is_overridden_by_accident() -> None:
     own = {name for name in vars(MeeseeksWorker) if not name.startswith("__")}
-    assert own & set(vars(Worker)) == {"run", "main", "close", "finish_failed_job"}
+    assert own & set(vars(Worker)) == {"run", "main", "close", "finish_job", "finish_failed_job"}
 
 
 def test_key_names_are_arqs_own() -> None:
     assert arq.constants.job_key_prefix == wire.JOB_PREFIX
     assert arq.constants.in_progress_key_prefix == wire.IN_PROGRESS_PREFIX
+    assert arq.constants.retry_key_prefix == "arq:retry:"
 
 
 async def test_used_attributes_exist_with_the_expected_meaning() -> None:
