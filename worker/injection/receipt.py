@@ -107,7 +107,7 @@ def _as_answered(turn: Turn) -> InjectionRequest:
 
 def _considered(outcome: CandidateOutcome, turn: Turn, probabilities: Mapping[str, float]) -> ConsideredMemory:
     candidate, memory, cues = outcome.candidate, outcome.candidate.memory, outcome.candidate.cues
-    return ConsideredMemory(
+    return ConsideredMemory.model_construct(  # fifty a receipt, of values that are valid already
         id=memory.id,
         type=memory.type,
         text=text_of(memory, turn),

@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 
 from hooks.contract import BlockFormat, ItemSource
 from hooks.contract.blocks import PLAIN_FRAME, SECTIONS_FRAME, XML_FRAME, marked_notice
-from worker.domain.memory import Memory, MemoryType
+from worker.domain.memory import MEMORIES_CACHED, Memory, MemoryType
 from worker.domain.zones import day_in
 
 from .defusing import CONTEXTUAL_TITLE, PINNED_TITLE, neutralise
@@ -29,6 +30,9 @@ _SUFFIX = re.compile(rf"[ \t]\((?:(\d{{4}}-\d{{2}}-\d{{2}})(, {OUTDATED})?|({OUT
 """The end of a line as `dated` writes it."""
 
 MAX_OWNER_CHARS = 60
+
+MOST_CHARS_CACHED = 2000
+"""Characters of the longest content whose shown text is cached."""
 
 SHORTEST_EXCERPT = 40
 """Characters of an excerpt that identify the memory it comes from."""
@@ -50,13 +54,25 @@ def flatten(text: str, limit: int, query: str = "") -> str:
 
     Of a longer text, the part that says most of `query` is kept, else its beginning.
     """
+    return excerpt(_on_one_line(text), limit, query)
+
+
+def _on_one_line(text: str) -> str:
     text = without_needless(text.encode("utf-8", "replace").decode("utf-8"))
-    return excerpt(" ".join(_BREAKING.sub(" ", text).split()), limit, query)
+    return " ".join(_BREAKING.sub(" ", text).split())
 
 
 def shown_text(content: str, limit: int, *, mask: bool, query: str = "") -> str:
     """Return a memory's content as shown outside the store: masked if wanted, on one line, and defused."""
+    if len(content) <= MOST_CHARS_CACHED and len(whole := _shown_whole(content, mask)) <= limit:
+        return whole
     return neutralise(flatten(mask_secrets(content) if mask else content, limit, query))
+
+
+@lru_cache(maxsize=MEMORIES_CACHED)  # a receipt has the texts of all candidates
+def _shown_whole(content: str, mask: bool) -> str:
+    text = neutralise(_on_one_line(mask_secrets(content) if mask else content))
+    return content if text == content else text  # one text instead of two equal ones
 
 
 def attributed(text: str, owner: str | None, asker: str | None) -> str:
