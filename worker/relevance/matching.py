@@ -73,14 +73,14 @@ def word_of(text: str) -> Word:
 
 
 def text_of(raw: str) -> Text:
-    parts = [part for found in _WORD.findall(raw) for part in (found, *_CAMEL.split(found))]
+    found = _WORD.findall(raw)
+    parts = [part for word in found for part in (word, *_CAMEL.split(word))]
     folded = list(dict.fromkeys(intern(part.casefold()) for part in parts))
-    whole = [word.casefold() for word in _WORD.findall(raw)]
+    whole = [word.casefold() for word in found]
+    first = "".join(word[0] for word in whole)
+    starts = [start for start, word in enumerate(whole) if word not in FUNCTION_WORDS]
     initials = {
-        "".join(word[0] for word in whole[start : start + length])
-        for length in (2, 3, 4)
-        for start in range(len(whole) - length + 1)
-        if not FUNCTION_WORDS & {whole[start]}
+        first[start : start + length] for length in (2, 3, 4) for start in starts if start + length <= len(whole)
     }
     joined = (one + other for one, other in pairwise(whole))
     names = frozenset(name.casefold() for name in NAME.findall(raw))
@@ -113,19 +113,20 @@ def _held(words: Sequence[Word], notes: Sequence[Text]) -> tuple[Column, Column]
     near = _near(words, notes)
     found = np.zeros((len(notes), max(1, len(words))), dtype=np.float32)
     for place, word in enumerate(words):
-        found[:, place] = [_share(word, note, near[place]) for note in notes]
+        full = ABBREVIATIONS.get(word.text, "").split()
+        found[:, place] = [_share(word.text, full, note, near[place]) for note in notes]
     return found, ((found > 0.0) & (found < 1.0)).astype(np.float32)
 
 
-def _share(word: Word, note: Text, near: Mapping[str, float]) -> float:
-    """Return how well a note holds a word, 0 to 1; `near` has the similarity of words like it."""
-    if note.knows(word.text):
+def _share(word: str, full: Sequence[str], note: Text, near: Mapping[str, float]) -> float:
+    """Return how well a note holds a word, 0 to 1; `full` is what it is short for, `near` how alike other words are."""
+    if note.knows(word):
         return 1.0
-    if any(note.knows(part) for part in ABBREVIATIONS.get(word.text, "").split()):
+    if full and any(map(note.knows, full)):
         return ABBREVIATED
-    if 2 <= len(word.text) <= 4 and note.has_initials(word.text):
+    if 2 <= len(word) <= 4 and note.has_initials(word):
         return INITIALS
-    return max((value for text, value in near.items() if text in note.texts), default=0.0)
+    return max((value for text, value in near.items() if text in note.texts), default=0.0) if near else 0.0
 
 
 def _near(words: Sequence[Word], notes: Sequence[Text]) -> list[dict[str, float]]:
