@@ -86,7 +86,14 @@ def _plain_tenant(world: LabelledWorld) -> str:
 async def _store_plain(world_store: Opened, world: LabelledWorld) -> None:
     """Store the memories again, with only their content as keywords."""
     hits = await world_store.engine.tenant(world.name).ordered(MemoryFilter(), SortKey.RECENT, limit=500)
-    stored = [StoredMemory(hit.memory, hit.vector, world_store.sparse.passage(hit.memory.content)) for hit in hits]
+    stored = [
+        StoredMemory(
+            hit.memory,
+            None if hit.vector is None else tuple(hit.vector.tolist()),
+            world_store.sparse.passage(hit.memory.content),
+        )
+        for hit in hits
+    ]
     await world_store.engine.tenant(_plain_tenant(world)).put(stored)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from worker.domain.capture import CaptureSource
 from worker.domain.errors import EmbedderError, StoreError
 from worker.domain.memory import HybridQuery, Memory, MemoryFilter, Vector, Visibility
-from worker.domain.vectors import cosine_similarity
+from worker.domain.vectors import cosine_similarity, direction
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import StoreEngine
 from worker.text.word_lists import FUNCTION_WORDS
@@ -50,10 +50,11 @@ class NearbyMemories:
         queries = [HybridQuery(vectors[place], words[place], where, SEARCHED) for place in usable]
         found = await self._engine.tenant(source.tenant).search_many(queries) if queries else []
         by_place = dict(zip(usable, found, strict=True))
+        directions = [None if vector is None else direction(vector) for vector in vectors]
         hits = [by_place.get(place, []) for place in range(len(texts))]
         return [
-            [Near(hit.memory, cosine_similarity(vector, hit.vector, 1.0)) for hit in some]
-            for some, vector in zip(hits, vectors, strict=True)
+            [Near(hit.memory, cosine_similarity(asked, hit.vector)) for hit in some]
+            for some, asked in zip(hits, directions, strict=True)
         ]
 
     async def _vectors(self, texts: Sequence[str]) -> list[Vector | None]:

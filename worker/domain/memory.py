@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -25,6 +26,9 @@ from .evidence import Evidence
 from .kinds import Budget, SearchKind
 from .model_calls import ModelAttempt, ModelExchange, ModelUsage
 from .zones import is_within
+
+if TYPE_CHECKING:  # programs that only send requests do not load NumPy
+    import numpy as np
 
 Vector = tuple[float, ...]
 
@@ -225,7 +229,7 @@ class Hit:
     memory: Memory
     cosine: float | None
     keyword: float | None
-    vector: Vector | None = None
+    vector: "np.ndarray[Any, np.dtype[np.float32]] | None" = field(default=None, compare=False)
     cue_rows: bytes = b""
 
 
@@ -271,7 +275,7 @@ class Candidate:
     keyword: float | None
     relevance: float
     score: float
-    vector: Vector | None = None
+    vector: "np.ndarray[Any, np.dtype[np.float32]] | None" = field(default=None, compare=False)
     source: ItemSource = ItemSource.CONTEXTUAL
     legs: tuple[SearchKind, ...] = ()
     cues: CueMatch | None = None

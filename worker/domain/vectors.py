@@ -10,6 +10,10 @@ import numpy.typing as npt
 from .memory import Vector
 
 Rows = npt.NDArray[np.float32]
+Direction = npt.NDArray[np.float64]
+
+StoredVector = npt.NDArray[np.float32]
+"""A vector as a store returns it: arithmetic on arrays takes a tenth of the time."""
 
 _LARGEST = 127.0
 
@@ -27,12 +31,23 @@ def usable(vector: Vector | None, dimension: int) -> Vector | None:
     return vector if math.isfinite(length) and length > 0.0 else None
 
 
-def cosine_similarity(query: Vector | None, stored: Vector | None, length: float | None = None) -> float | None:
-    """Return the cosine of a query of the given length and a stored unit vector, `None` if they do not compare."""
+def read_vector(values: Sequence[float]) -> StoredVector:
+    """Return the values that a store returned, as an array that nobody can change: it may be cached."""
+    vector: StoredVector = np.array(values, dtype=np.float32)
+    vector.flags.writeable = False
+    return vector
+
+
+def direction(query: Vector) -> Direction:
+    """Return the vector of a query as an array of unit length, to compare it with many stored ones."""
+    return np.array(query) / norm(query)
+
+
+def cosine_similarity(query: Direction | None, stored: StoredVector | Vector | None) -> float | None:
+    """Return the cosine of a query and a stored unit vector, `None` if they do not compare."""
     if query is None or stored is None or len(query) != len(stored):
         return None
-    product: float = sum(map(mul, query, stored))
-    return max(-1.0, min(1.0, product / (norm(query) if length is None else length)))
+    return max(-1.0, min(1.0, float(query @ stored)))
 
 
 def mean(vectors: Sequence[Vector]) -> Vector:

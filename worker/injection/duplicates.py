@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from hooks.contract import Retention
 from worker.domain.ledger import LedgerEntry, LedgerView
-from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, Vector
+from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory
+from worker.domain.vectors import StoredVector
 from worker.text.wording import differ
 
 CHAIN_SLACK = 0.06
@@ -38,15 +39,14 @@ def still_shown(
     }
 
 
-def compact(vector: Vector | None) -> bytes | None:
+def compact(vector: StoredVector | None) -> bytes | None:
     """Quantize a vector to one signed byte per dimension; cosines change by less than 0.01."""
     if vector is None:
         return None
-    values = np.asarray(vector, dtype=np.float32)
-    largest = float(np.max(np.abs(values), initial=0.0))
+    largest = float(np.max(np.abs(vector), initial=0.0))
     if not np.isfinite(largest) or largest == 0.0:
         return None
-    levels: npt.NDArray[np.int8] = np.rint(values * (127.0 / largest)).astype(np.int8)
+    levels: npt.NDArray[np.int8] = np.rint(vector * np.float32(127.0 / largest)).astype(np.int8)
     return levels.tobytes()
 
 
@@ -117,13 +117,13 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _rows(vectors: Sequence[Vector | None]) -> Matrix:
+def _rows(vectors: Sequence[StoredVector | None]) -> Matrix:
     """Return unit rows of the most common length; zeros for a vector of another length or of length 0."""
-    lengths = [len(vector) for vector in vectors if vector]
+    lengths = [len(vector) for vector in vectors if vector is not None and len(vector)]
     width = max(set(lengths), key=lengths.count, default=1)
     rows = np.zeros((len(vectors), width), dtype=np.float32)
     for row, vector in zip(rows, vectors, strict=True):
-        if vector and len(vector) == width:
+        if vector is not None and len(vector) == width:
             row[:] = vector
     return _unit(rows)
 
@@ -202,13 +202,11 @@ def _alike(
     group = [place for place in left if contents.texts[place] == folded]
     if threshold is None:
         return group
-    near = cosines >= threshold - CHAIN_SLACK
-    if not near.any():
-        return group
+    near = set(np.flatnonzero(cosines >= threshold - CHAIN_SLACK).tolist())
     possible = [
         place
         for place in left
-        if near[place] and place not in group and not differ(candidates[place].memory.content, text)
+        if place in near and place not in group and not differ(candidates[place].memory.content, text)
     ]
     step = [place for place in possible if cosines[place] >= threshold]
     while step:
@@ -220,4 +218,6 @@ def _alike(
 
 def _best_of(newest: Candidate, group: Sequence[Candidate]) -> Candidate:
     """Return the newest memory with the best relevance and score of its group."""
+    if len(group) == 1:
+        return newest
     return replace(newest, relevance=max(one.relevance for one in group), score=max(one.score for one in group))

@@ -56,7 +56,7 @@ def _match(entry: Entry, cosines: Rows) -> CueMatch:
 
 def with_pieces(hits: Sequence[Hit], query: Vector | None) -> list[Hit]:
     """Return the hits, those with long texts with the cosine of their nearest piece if that is nearer."""
-    return [hit if query is None else _with_piece(hit, query) for hit in hits]
+    return [_with_piece(hit, query) if query is not None and hit.cue_rows else hit for hit in hits]
 
 
 def _with_piece(hit: Hit, query: Vector) -> Hit:

@@ -12,11 +12,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 
 from hooks.contract import ItemSource
 from worker.domain.cues import CueMatch
 from worker.domain.kinds import SearchKind
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, EmbedderProfile, Hit, Memory, is_superseded
+from worker.domain.vectors import StoredVector
 from worker.settings.injection import InjectionConfig
 
 KEYWORD_SATURATION = 8.0
@@ -46,11 +48,13 @@ class RankingContext:
     def keyword_unit(self) -> float:
         return keyword_unit(self.size)
 
-    def scaled(self, keyword: float | None) -> float:
-        """Scale a keyword score to a store of the usual size."""
-        return (keyword or 0.0) * math.log(1.0 + USUAL_SIZE) / self.keyword_unit
+    def relevance(self, cosine: float | None, keyword: float | None, dense_weight: float) -> float:
+        """Return the weighted sum of both scores, 0..1."""
+        scaled = (keyword or 0.0) * keyword_unit(USUAL_SIZE) / keyword_unit(self.size)
+        return dense_weight * max(0.0, cosine or 0.0) + (1.0 - dense_weight) * saturated(scaled)
 
 
+@lru_cache(maxsize=1024)  # asked for every candidate
 def keyword_unit(size: int) -> float:
     """Return about the keyword score of one rare word in a store of `size` memories."""
     return math.log(1.0 + max(size, 1))
@@ -66,7 +70,7 @@ class Entry:
     """
 
     memory: Memory
-    vector: tuple[float, ...] | None
+    vector: StoredVector | None = field(compare=False)
     cosine: float | None = None
     keyword: float | None = None
     relevance: float = 0.0
@@ -249,14 +253,12 @@ def _by_score(candidate: Candidate) -> tuple[float, str]:
 def weighted(hits: Sequence[Hit], context: RankingContext) -> list[float]:
     """Return the relevance of each hit, 0..1; by keywords alone if no hit has a cosine."""
     weight = context.config.dense_weight if any(hit.cosine is not None for hit in hits) else 0.0
-    return [
-        weight * max(0.0, hit.cosine or 0.0) + (1.0 - weight) * saturated(context.scaled(hit.keyword)) for hit in hits
-    ]
+    return [context.relevance(hit.cosine, hit.keyword, weight) for hit in hits]
 
 
-def saturated(keyword: float | None) -> float:
+def saturated(keyword: float) -> float:
     """Map a BM25 score to 0..1."""
-    return keyword / (keyword + KEYWORD_SATURATION) if keyword else 0.0
+    return keyword / (keyword + KEYWORD_SATURATION)
 
 
 def _better(one: float | None, other: float | None) -> float | None:

@@ -32,14 +32,14 @@ from worker.domain.memory import (
     is_superseded,
 )
 from worker.domain.timings import Stages
-from worker.domain.vectors import cosine_similarity, usable
+from worker.domain.vectors import Direction, cosine_similarity, direction, usable
 from worker.ports.models import Embedder, SparseEncoder
 from worker.ports.store import MemoryStore, StoreEngine
 from worker.settings.injection import InjectionConfig
 from worker.text.names import full_names, is_namesake, names_in
 
 from .cue_matches import match_cues, with_pieces
-from .ranking import USUAL_SIZE, Entry, Pool, RankingContext, pinned_candidates, weighted
+from .ranking import USUAL_SIZE, Entry, Pool, RankingContext, pinned_candidates
 from .searches import (
     MOST_STEPS,
     NAMED,
@@ -200,8 +200,7 @@ class Recall:
         pages = iter(await store.search_many(asked)) if asked else iter(())
         found = [next(pages) if can else [] for can in askable]
         return [
-            with_pieces([hit for hit in hits if query.where.has_time_of(hit.memory)], query.dense)
-            for hits, query in zip(found, queries, strict=True)
+            with_pieces(_in_time(hits, query.where), query.dense) for hits, query in zip(found, queries, strict=True)
         ]
 
     def _hybrid(self, search: SearchRequest, vectors: dict[str, Vector]) -> HybridQuery:
@@ -257,10 +256,11 @@ class Recall:
         if asked.config.graph_limit <= 0 or budget is Budget.LOW:
             return
         strong = pool.strongest(STRONG)
-        leading = [*strong, *_leading(pool, seeds, vectors, {entry.memory.id for entry in strong})]
+        wordings = [direction(vector) for vector in vectors.values()]
+        leading = [*strong, *_leading(pool, seeds, wordings, {entry.memory.id for entry in strong})]
         for hit in await self._neighbours(asked, leading, pool, vectors):
             if hit.memory.id not in pool.entries:
-                pool.put(_entry_of(hit, pool.context, vectors), SearchKind.LINKED)
+                pool.put(_entry_of(hit, pool.context, wordings), SearchKind.LINKED)
         pool.link(links(leading, pool.entries))
 
     async def _neighbours(
@@ -291,6 +291,12 @@ class Recall:
             jobs = (asked.store.ordered(where, SortKey.RECENT, limit=limit) for where in wheres)
             pages = await asyncio.gather(*jobs)
         return [hit for page in pages for hit in page]
+
+
+def _in_time(hits: list[Hit], where: MemoryFilter) -> list[Hit]:
+    if where.since is None and where.until is None:
+        return hits
+    return [hit for hit in hits if where.has_time_of(hit.memory)]
 
 
 def _vectors(done: "Sequence[tuple[str, asyncio.Task[Vector]]]", dimension: int) -> dict[str, Vector]:
@@ -332,11 +338,11 @@ def _waiting(pool: Pool, now: datetime) -> dict[str, list[Entry]]:
     return found
 
 
-def _leading(pool: Pool, seeds: Sequence[Hit], vectors: dict[str, Vector], known: set[str]) -> list[Entry]:
+def _leading(pool: Pool, seeds: Sequence[Hit], wordings: Sequence[Direction], known: set[str]) -> list[Entry]:
     """Return important memories near the query that are not in `known`."""
     now = pool.context.now
     entries = (
-        _entry_of(hit, pool.context, vectors)
+        _entry_of(hit, pool.context, wordings)
         for hit in seeds
         if hit.memory.id not in known and not is_superseded(hit.memory, now)
     )
@@ -344,14 +350,15 @@ def _leading(pool: Pool, seeds: Sequence[Hit], vectors: dict[str, Vector], known
     return [entry for entry in entries if entry.relevance >= least and pool.passes(entry)]
 
 
-def _entry_of(hit: Hit, context: RankingContext, vectors: dict[str, Vector]) -> Entry:
+def _entry_of(hit: Hit, context: RankingContext, wordings: Sequence[Direction]) -> Entry:
     """Return an entry scored by its best cosine to the query and its other wordings."""
     known = [] if hit.cosine is None else [hit.cosine]
-    others = vectors.values() if len(vectors) > len(known) else ()
-    cosines = [cosine for vector in others if (cosine := cosine_similarity(vector, hit.vector)) is not None]
-    scored = replace(hit, cosine=max([*known, *cosines], default=None))
-    (relevance,) = weighted([scored], context)
-    return Entry(hit.memory, hit.vector, scored.cosine, scored.keyword, relevance, hit.cue_rows)
+    others = wordings if len(wordings) > len(known) else ()
+    cosines = [cosine for asked_as in others if (cosine := cosine_similarity(asked_as, hit.vector)) is not None]
+    best = max([*known, *cosines], default=None)
+    weight = context.config.dense_weight if best is not None else 0.0
+    relevance = context.relevance(best, hit.keyword, weight)
+    return Entry(hit.memory, hit.vector, best, hit.keyword, relevance, hit.cue_rows)
 
 
 def _ranked(asked: _RecallRequest, pool: Pool, pinned: Sequence[Hit], degraded: Reason | None) -> Recalled:

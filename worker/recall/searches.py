@@ -99,9 +99,9 @@ def first_query(request: InjectionRequest, focused: Focus, config: InjectionConf
 
 
 def _task_of(request: InjectionRequest, config: InjectionConfig) -> str:
-    """Return the query for the task; empty if the task equals the message."""
+    """Return the query for the task; empty without a task, and if the task equals the message."""
     task = request.task_description or ""
-    if task.split() == request.message.split():
+    if not task or task.split() == request.message.split():
         return ""
     alone = config.model_copy(update={"query_enrichment": Enrichment.OFF})
     return focus(request.model_copy(update={"message": task, "task_description": None}), alone).query
@@ -196,8 +196,9 @@ def _by_links(strong: Sequence[Entry], entries: Mapping[str, Entry]) -> dict[str
         for relation in seed.memory.relations:
             found[relation.target] = max(found.get(relation.target, 0.0), seed.relevance)
     for key, entry in entries.items():
-        links = (relevance.get(relation.target, 0.0) for relation in entry.memory.relations)
-        found[key] = max([found.get(key, 0.0), *links])
+        if relations := entry.memory.relations:
+            links = (relevance.get(relation.target, 0.0) for relation in relations)
+            found[key] = max([found.get(key, 0.0), *links])
     return {key: bonus for key, bonus in found.items() if bonus > 0.0}
 
 

@@ -8,7 +8,7 @@ import structlog
 from worker.domain.cues import Cue, CueOrigin, cue_key
 from worker.domain.errors import EmbedderError
 from worker.domain.memory import HybridQuery, Memory, MemoryFilter, Vector
-from worker.domain.vectors import Rows, cosine_similarity
+from worker.domain.vectors import Rows, cosine_similarity, direction
 from worker.ports.models import Embedder
 from worker.ports.store import MemoryStore
 from worker.text.ordinary_prompts import ORDINARY_PROMPTS
@@ -61,7 +61,7 @@ class CueChecks:
         return 2.0 * self._embedder.profile.duplicate - 1.0 if self._embedder else 1.0
 
     def _says_the_same(self, cue: Cue, text: str, vectors: Mapping[str, Vector | None]) -> bool:
-        cosine = cosine_similarity(vectors.get(cue.text), vectors.get(text))
+        cosine = _cosine(vectors.get(cue.text), vectors.get(text))
         return cue_key(cue.text) == cue_key(text) or (cosine is not None and cosine >= self._same)
 
     async def unrelated(
@@ -71,7 +71,7 @@ class CueChecks:
         own = vectors.get(memory.content)
         if self._embedder is None or own is None:
             return set()
-        cosines = {text: cosine_similarity(vectors.get(text), own) for text in texts}
+        cosines = {text: _cosine(vectors.get(text), own) for text in texts}
         least = self._embedder.profile.candidate_threshold
         far = {text: cosine for text, cosine in cosines.items() if cosine is not None and cosine < least}
         if not far:
@@ -94,3 +94,7 @@ class CueChecks:
                 return None
             self._ordinary = np.asarray(vectors, dtype=np.float32)
         return self._ordinary
+
+
+def _cosine(one: Vector | None, other: Vector | None) -> float | None:
+    return None if one is None else cosine_similarity(direction(one), other)

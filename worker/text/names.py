@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from worker.domain.memory import Memory
+from worker.domain.memory import MEMORIES_CACHED, Memory
 
 MOST_TOKENS = 80
 """Words searched for names, from the end of a message."""
@@ -86,6 +86,7 @@ def _distinctive(word: str) -> bool:
     return long_enough and not word.isdigit() and word not in _PARTICLES
 
 
+@lru_cache(maxsize=MEMORIES_CACHED)
 def full_names(text: str) -> frozenset[tuple[str, str]]:
     """Return folded first and last names of all names of two or more capitalized words in `text`."""
     return frozenset((folded(first), folded(rest.split()[-1])) for first, rest in _FULL_NAME.findall(text))
@@ -101,6 +102,8 @@ def is_namesake(memory: Memory, asked: frozenset[tuple[str, str]]) -> bool:
 
     Only first names among the memory's entities count. A memory that also mentions someone in `asked` is no namesake.
     """
+    if not asked:
+        return False
     known = {folded(entity).split()[0] for entity in memory.entities if entity.split()}
     wanted = [(first, last) for first, last in asked if first in known]
     if not wanted:

@@ -9,6 +9,7 @@ import numpy as np
 from worker.domain.cues import Cue, with_more
 from worker.domain.memory import SUPERSEDES, Candidate, Memory, Relation
 from worker.domain.upkeep import KeptBefore
+from worker.domain.vectors import StoredVector
 from worker.injection.duplicates import deduplicate
 
 from .scan import PackedRows
@@ -33,8 +34,8 @@ def merges_of(
     return [(by_id[key], others) for key, others in found.items()]
 
 
-def _vector(row: "np.ndarray[tuple[int], np.dtype[np.int8]]") -> tuple[float, ...] | None:
-    return tuple(row.astype(np.float32).tolist()) if row.any() else None
+def _vector(row: "np.ndarray[tuple[int], np.dtype[np.int8]]") -> StoredVector | None:
+    return row.astype(np.float32) if row.any() else None
 
 
 def merged(kept: Memory, others: Sequence[Memory]) -> Memory:

@@ -86,7 +86,7 @@ def test_packed_vectors_keep_their_direction() -> None:
     query = direction("q", 384)
     rows = unpacked(packed(vectors), 384)
     assert rows.shape == (20, 384)
-    exact = [cosine_similarity(query, vector) for vector in vectors]
+    exact = [cosine_similarity(np.array(query), vector) for vector in vectors]
     assert np.abs(rows @ np.array(query) - np.array(exact)).max() < 0.005
     assert packed([(0.0, 0.0)]) == bytes(2)
     assert unpacked(bytes(2), 2).tolist() == [[0.0, 0.0]]

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from hooks.contract import BlockFormat, Engine, InjectionRequest, ItemSource, Outcome, Reason, RenderOptions, Retention
+from tests.support.vectors import row
 from worker.domain.deadline import Deadline
 from worker.domain.ledger import LedgerEntry, LedgerView
 from worker.domain.memory import Candidate, CandidateVerdict, Dropped, Memory, MemoryType, RecallQuery, Selection
@@ -28,7 +29,7 @@ GOALS = [
     )
     for n in range(12)
 ]
-PADLOCK = Candidate(Memory(id="m1", content="Allotment gate padlock is 3380"), 0.7, 9.0, 0.6, 0.6, (0.6, 0.8))
+PADLOCK = Candidate(Memory(id="m1", content="Allotment gate padlock is 3380"), 0.7, 9.0, 0.6, 0.6, row(0.6, 0.8))
 
 
 def turn(style: BlockFormat = BlockFormat.XML, retention: Retention = Retention.HISTORY, **config: object) -> Turn:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.contract import Retention
+from tests.support.vectors import row
 from worker.domain.ledger import LedgerEntry, LedgerView
 from worker.domain.memory import Candidate, CandidateVerdict, Memory, Vector
 from worker.injection.duplicates import CHAIN_SLACK, compact, deduplicate, still_shown
@@ -31,7 +32,7 @@ def candidate(
     """Return a candidate created on a day, with a two-dimensional unit vector at an angle."""
     created = None if day is None else START + timedelta(days=day)
     memory = Memory(id=key, content=content or key, version=version, created_at=created)
-    vector = None if angle is None else (math.cos(angle), math.sin(angle))
+    vector = None if angle is None else row(math.cos(angle), math.sin(angle))
     return Candidate(memory, 0.5, None, score, score, vector)
 
 
@@ -40,7 +41,7 @@ def ids(candidates: tuple[Candidate, ...]) -> list[str]:
 
 
 def entry(text: str = "", vector: Vector | None = None, version: int = 1) -> LedgerEntry:
-    return LedgerEntry(version, 1, "b1", text, compact(vector))
+    return LedgerEntry(version, 1, "b1", text, compact(None if vector is None else row(*vector)))
 
 
 def test_shown_version_is_dropped_and_an_edit_is_new() -> None:
@@ -99,7 +100,8 @@ def test_the_newest_duplicate_takes_the_best_position() -> None:
     ]
     kept, dropped = deduplicate(batch, {}, NEAR)
     assert ids(kept) == ["m8", "m9"]
-    assert (kept[0].score, kept[0].relevance, kept[0].vector) == (0.9, 0.9, batch[2].vector)
+    assert (kept[0].score, kept[0].relevance) == (0.9, 0.9)
+    assert kept[0].vector is batch[2].vector
     assert {(found.candidate.memory.id, found.of) for found in dropped} == {("m1", "m8"), ("m0", "m8")}
 
 
@@ -134,7 +136,7 @@ def test_the_result_does_not_depend_on_candidate_order(order: tuple[int, ...]) -
 @pytest.mark.parametrize("odd", [(), (0.0, 0.0), (math.nan, 1.0), (1.0, 0.0, 0.0)])
 def test_invalid_vectors_match_nothing(odd: tuple[float, ...]) -> None:
     memories = [candidate("m1", "oat milk", angle=0.0), candidate("m2", "milk of oats", angle=0.0)]
-    third = Candidate(Memory(id="m3", content="oat milk it is"), None, 1.0, 0.5, 0.5, odd)
+    third = Candidate(Memory(id="m3", content="oat milk it is"), None, 1.0, 0.5, 0.5, row(*odd))
     shown = {"m0": LedgerEntry(1, 1, "b", "oat milk of old", bytes(7))}
     kept, _ = deduplicate([*memories, third], shown, NEAR)
     assert "m3" in ids(kept)
@@ -145,7 +147,7 @@ def test_compact_vectors_keep_the_cosine(seed: int, dimension: int) -> None:
     values = Random(seed).choices([-1.0, -0.3, -0.01, 0.0, 0.02, 0.5, 0.9], k=dimension)
     values[0] = 1.0
     length = math.hypot(*values)
-    kept = compact(tuple(value / length for value in values))
+    kept = compact(row(*(value / length for value in values)))
     assert kept is not None
     assert len(kept) == dimension
     small = [byte - 256 if byte > 127 else byte for byte in kept]
@@ -154,7 +156,7 @@ def test_compact_vectors_keep_the_cosine(seed: int, dimension: int) -> None:
 
 
 def test_no_vector_compacts_to_none() -> None:
-    for vector in (None, (), (0.0, 0.0), (math.inf, 1.0), (math.nan, 1.0)):
+    for vector in (None, row(), row(0.0, 0.0), row(math.inf, 1.0), row(math.nan, 1.0)):
         assert compact(vector) is None
 
 

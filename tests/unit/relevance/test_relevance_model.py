@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks.contract import InjectionRequest
+from tests.support.vectors import row
 from worker.domain.errors import SettingsError
 from worker.domain.kinds import RelevanceProfile, SearchKind
 from worker.domain.memory import Candidate, Memory, SelectionTask
@@ -42,7 +43,7 @@ NO_HEAD = NeedModel(NONE, NONE, NONE, 0.0)
 
 def candidate(memory_id: str, text: str, *, cosine: float = 0.4, **fields: Any) -> Candidate:
     memory = Memory.model_validate({"id": memory_id, "content": text, "created_at": NOW - timedelta(days=9), **fields})
-    return Candidate(memory, cosine, 3.0, cosine, cosine, (0.6, 0.8), legs=(SearchKind.MESSAGE,))
+    return Candidate(memory, cosine, 3.0, cosine, cosine, row(0.6, 0.8), legs=(SearchKind.MESSAGE,))
 
 
 def inputs_of(message: str, *candidates: Candidate, **fields: Any) -> RelevanceInput:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hooks.contract import InjectionRequest
+from tests.support.vectors import row
 from worker.domain.errors import SettingsError
 from worker.domain.kinds import RelevanceProfile
 from worker.domain.memory import Candidate, Memory, SelectionTask
@@ -32,7 +33,7 @@ def case(
 ) -> RelevanceCase:
     """A task whose candidates have these cosines, and three fifths of them as the relevance of the search."""
     found = tuple(
-        Candidate(Memory(id=f"m{place}", content="x", created_at=NOW), value, None, 0.6 * value, 0.6 * value, (1.0,))
+        Candidate(Memory(id=f"m{place}", content="x", created_at=NOW), value, None, 0.6 * value, 0.6 * value, row(1.0))
         for place, value in enumerate(cosines)
     )
     labels = (frozenset(f"m{place}" for place in ids) for ids in (essential, useful, forbidden))

@@ -199,7 +199,7 @@ class RelevanceProcess:
         memory = Memory(id="warm", content="warm", created_at=WARM_AT)
         vector = np.zeros(len(self.relevance_model.head.vector), dtype=np.float32)
         task = SelectionTask("warm", None, (), "warm", WARM_AT)
-        candidate = Candidate(memory, 0.0, None, 0.0, 0.0, tuple(vector.tolist()))
+        candidate = Candidate(memory, 0.0, None, 0.0, 0.0, vector)
         await self.probabilities(RelevanceInput(task, (candidate,), 1, vector))
 
     async def _run(self, work: Callable[[], Found]) -> Found:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import neg
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ from worker.domain.cues import CueVectors
 from worker.domain.errors import StoreError
 from worker.domain.memory import Hit, HybridQuery, Memory, StoredState, Vector
 from worker.domain.pages import Listed, Listing, Page
-from worker.domain.vectors import cosine_similarity, norm
+from worker.domain.vectors import StoredVector, cosine_similarity, direction
 
 from .payload import DENSE, SPARSE, TENANT, cue_rows, own_vector, row_in
 from .rows import Row
@@ -39,7 +39,7 @@ class RawHit:
     point_id: str
     score: float
     payload: Mapping[str, Any] | None
-    vector: Vector | None
+    vector: StoredVector | None = field(compare=False)
 
 
 def all_requests(queries: Sequence[HybridQuery], requests_of: Callable[[int, HybridQuery], Requests]) -> Requests:
@@ -118,10 +118,10 @@ def merge(query: Vector | None, dense: list[RawHit], sparse: list[RawHit]) -> li
     """
     keywords = {point.point_id: point.score for point in sparse}
     seen = {point.point_id for point in dense}
-    length = 0.0 if query is None else norm(query)
+    asked = None if query is None else direction(query)
     hits = [_hit(point, point.score, keywords.get(point.point_id)) for point in dense]
     hits += [
-        _hit(point, cosine_similarity(query, point.vector, length), point.score)
+        _hit(point, cosine_similarity(asked, point.vector), point.score)
         for point in sparse
         if point.point_id not in seen
     ]
@@ -173,9 +173,14 @@ def _listed(point: RawHit, memory: Memory) -> Listed | None:
     tenant = (point.payload or {}).get(TENANT)
     if not isinstance(tenant, str):
         return None
-    rows = cue_rows(point.payload)
-    cues = CueVectors(point.vector, rows) if rows and memory.cues and point.vector is not None else None
-    return Listed(tenant, memory, own_vector(rows, point.vector), cues)
+    rows, searched_by = cue_rows(point.payload), _exact(point.vector)
+    cues = CueVectors(searched_by, rows) if rows and memory.cues and searched_by is not None else None
+    return Listed(tenant, memory, _exact(own_vector(rows, point.vector)), cues)
+
+
+def _exact(vector: StoredVector | None) -> Vector | None:
+    """Return a vector as it is written."""
+    return None if vector is None else tuple(vector.tolist())
 
 
 def _memory(point: RawHit) -> Memory | None:

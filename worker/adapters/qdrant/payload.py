@@ -16,7 +16,7 @@ from hooks.contract import clean_text
 from worker.domain.errors import BadCursor, StoreError
 from worker.domain.kinds import SortKey
 from worker.domain.memory import MEMORIES_CACHED, Memory, StoredMemory, Vector
-from worker.domain.vectors import unpacked
+from worker.domain.vectors import StoredVector, unpacked
 from worker.text.names import name_keys
 
 from .rows import Row, row_of
@@ -107,11 +107,12 @@ def cue_rows(payload: Mapping[str, Any] | None) -> bytes:
     return base64.b64decode(text) if isinstance(text, str) else b""
 
 
-def own_vector(rows: bytes, searched_by: Vector | None) -> Vector | None:
+def own_vector(rows: bytes, searched_by: StoredVector | None) -> StoredVector | None:
     """Return the vector of a memory's text, given its packed vectors and the one that searches use."""
     if searched_by is None or not rows:
         return searched_by
-    return tuple(unpacked(rows[: len(searched_by)], len(searched_by))[0].tolist())
+    own: StoredVector = unpacked(rows[: len(searched_by)], len(searched_by))[0]
+    return own
 
 
 def payload_of(tenant: str, memory: Memory) -> dict[str, Any]:

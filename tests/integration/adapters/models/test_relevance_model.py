@@ -18,6 +18,7 @@ from hooks.contract import Engine, Reason
 from tests.support.paths import ROOT
 from tests.support.scripted_model import Say, ScriptedModel, offered
 from tests.support.service import fact, ids, open_service, shared_minilm
+from tests.support.vectors import row
 from worker.adapters.models.minilm import PROFILE
 from worker.adapters.models.relevance_file import CARD, NUMBERS, RelevanceProcess, find_folder, read_relevance_model
 from worker.domain.deadline import Deadline
@@ -63,7 +64,7 @@ async def pool(message: str, texts: tuple[str, ...] = TEXTS) -> tuple[SelectionT
 def _candidate(place: int, text: str, vector: tuple[float, ...], query: tuple[float, ...]) -> Candidate:
     memory = Memory(id=f"m{place}", content=text, created_at=NOW - timedelta(days=place))
     cosine = sum(a * b for a, b in zip(vector, query, strict=True))
-    return Candidate(memory, cosine, None, 0.6 * cosine, 0.6 * cosine, vector, legs=(SearchKind.MESSAGE,))
+    return Candidate(memory, cosine, None, 0.6 * cosine, 0.6 * cosine, row(*vector), legs=(SearchKind.MESSAGE,))
 
 
 async def no_recall(query: RecallQuery) -> Recalled:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from tests.support.store import CREATED, memory, profile, stored
+from tests.support.vectors import row
 from worker.adapters.qdrant.filters import AnyOf, Equals, InRange, conditions
 from worker.adapters.qdrant.hits import (
     MOST_ASKED,
@@ -189,7 +190,7 @@ def test_without_an_embedder_nothing_is_at_fault() -> None:
 
 
 def found(key: str, score: float, vector: tuple[float, ...] | None = None) -> RawHit:
-    return RawHit(key, score, payload_of("t", memory(key)), vector)
+    return RawHit(key, score, payload_of("t", memory(key)), None if vector is None else row(*vector))
 
 
 def test_equal_scores_are_cut_by_id() -> None:
@@ -221,7 +222,10 @@ def test_chosen_points_keep_their_scores_and_get_the_content_of_known_ones() -> 
     known = [found("a", 0.0, (1.0, 0.0))]
     assert missing(chosen, known) == ["b", "gone"]
     content = {"a": known[0], "b": found("b", 0.0)}
-    assert filled(chosen, content) == [found("a", 2.0, (1.0, 0.0)), found("b", 1.0)]
+    first, second = filled(chosen, content)
+    assert (first.point_id, first.score, first.payload) == ("a", 2.0, known[0].payload)
+    assert first.vector is known[0].vector
+    assert second == found("b", 1.0)
 
 
 def test_merging_keeps_both_scores_and_fills_the_missing_cosine() -> None:

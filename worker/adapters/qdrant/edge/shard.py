@@ -5,7 +5,7 @@ log: an update survives a crash of the process once the call returns, and a powe
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
@@ -65,9 +65,10 @@ from worker.domain.pages import Listing, Page
 from worker.domain.vectors import usable
 from worker.ports.store_record import UNKNOWN_RECORD, Compatibility, StoreRecord, check_compatibility, embedder_record
 
+from .contents import Contents
 from .files import SideFile, StoreLock
 from .space import check_space
-from .wire import compile_filter, dense_params, found_in, index_operations, order, score_of, sparse_vector
+from .wire import compile_filter, dense_params, found_in, index_operations, order, score_of, scored_in, sparse_vector
 
 POINTS = "points"
 ADVICE = (
@@ -109,6 +110,7 @@ class Shard:
         self._points = points
         self._side = side
         self.compatibility = compatibility
+        self._contents = Contents()
         self.notes: list[str] = []
 
     @classmethod
@@ -187,11 +189,12 @@ class Shard:
         again = tied(requests, {key: list(map(score_of, points)) for key, points in answers.items()}, asked)
         answers.update(self._ask(again, dict.fromkeys(again, MOST_ASKED)))
         chosen = {key: _best(points, requests[key]["limit"]) for key, points in answers.items()}
-        vectors = [DENSE] if self.compatibility.dense_usable else False
-        ids = missing(chain.from_iterable(chosen.values()), ())
-        read = map(found_in, self._points.retrieve(list(ids), list(CONTENT), vectors)) if ids else ()
-        content = {point.point_id: point for point in read}
+        content = self._contents.of(missing(chain.from_iterable(chosen.values()), ()), self._read)
         return {key: filled(found, content) for key, found in chosen.items()}
+
+    def _read(self, ids: list[str]) -> Iterable[RawHit]:
+        vectors = [DENSE] if self.compatibility.dense_usable else False
+        return map(found_in, self._points.retrieve(list(ids), list(CONTENT), vectors))
 
     def _ask(self, requests: Requests, asked: Mapping[SearchId, int]) -> dict[SearchId, list[edge.ScoredPoint]]:
         """Return the points of each search, best first, without content."""
@@ -218,6 +221,7 @@ class Shard:
 
     def put(self, tenant: str, memories: dict[str, StoredMemory]) -> None:
         """Write memories by point id to the write-ahead log."""
+        self._contents.forget(memories)
         with vendor_errors("the memories could not be stored"):
             points = [self._point(tenant, key, stored) for key, stored in memories.items()]
             self._points.update(edge.UpdateOperation.upsert_points(points))
@@ -227,6 +231,7 @@ class Shard:
 
         Nothing comes in between, since the store has one thread.
         """
+        self._contents.forget(changes)
         with vendor_errors("the memories could not be stored"):
             held = self._points.retrieve(list(changes), [MEMORY], False)
             revisions = {str(record.id): _revision(found_in(record)) for record in held}
@@ -253,6 +258,7 @@ class Shard:
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete points and return their number; first lower the number expected at the next opening."""
+        self._contents.forget(ids)
         with vendor_errors("the memories could not be deleted"):
             existing: list[int | UUID | str] = [
                 str(record.id) for record in self._points.retrieve(list(ids), False, False)
@@ -332,7 +338,7 @@ def _revision(point: RawHit) -> str:
 def _best(points: Sequence[edge.ScoredPoint], limit: int) -> list[RawHit]:
     """Return the best points without reading the ids of the others, which would take longer than the search."""
     scores = list(map(score_of, points))
-    return best(map(found_in, points[: contenders(scores, limit)]), limit)
+    return best(map(scored_in, points[: contenders(scores, limit)]), limit)
 
 
 def _make(folder: Path, side: SideFile | None, record: StoreRecord) -> SideFile:

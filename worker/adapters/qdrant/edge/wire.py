@@ -10,6 +10,7 @@ from worker.adapters.qdrant.hits import RawHit
 from worker.adapters.qdrant.payload import DENSE, FRACTION_KEYS, KEYWORD_KEYS, NUMBER_KEYS, SORT_KEYS, TENANT
 from worker.domain.kinds import SortKey
 from worker.domain.memory import SparseVector
+from worker.domain.vectors import read_vector
 
 
 def index_operations() -> Iterator[edge.UpdateOperation]:
@@ -43,7 +44,12 @@ def found_in(point: edge.ScoredPoint | edge.Record) -> RawHit:
     vectors: Any = point.vector  # every access converts the whole value
     vector = vectors.get(DENSE) if isinstance(vectors, dict) else None
     score = score_of(point) if isinstance(point, edge.ScoredPoint) else 0.0
-    return RawHit(str(point.id), score, point.payload, None if vector is None else tuple(vector))
+    return RawHit(str(point.id), score, point.payload, None if vector is None else read_vector(vector))
+
+
+def scored_in(point: edge.ScoredPoint) -> RawHit:
+    """Convert a point that was found without its content."""
+    return RawHit(str(point.id), score_of(point), None, None)
 
 
 def score_of(point: edge.ScoredPoint) -> float:

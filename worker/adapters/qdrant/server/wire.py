@@ -15,6 +15,7 @@ from worker.adapters.qdrant.hits import RawHit
 from worker.adapters.qdrant.payload import DENSE, FRACTION_KEYS, KEYWORD_KEYS, NUMBER_KEYS, SORT_KEYS, TENANT
 from worker.domain.kinds import SortKey
 from worker.domain.memory import SparseVector
+from worker.domain.vectors import read_vector
 
 REVISIONS = "revisions"
 """Key of the ids of a point's last writes, newest first, separated by spaces."""
@@ -111,7 +112,7 @@ def found_in(point: models.ScoredPoint | models.Record) -> RawHit:
         score = point.score if point.order_value is None else float(point.order_value)
     else:
         score = 0.0
-    return RawHit(str(point.id), score, point.payload, None if vector is None else tuple(vector))
+    return RawHit(str(point.id), score, point.payload, None if vector is None else read_vector(vector))
 
 
 def revisions_of(point: RawHit) -> str:
