@@ -1,6 +1,5 @@
 """Recall candidates for labelled tasks as the service does, and compute their features, in several processes."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from rich.progress import Progress
 from bench.processes import scratch
 from bench.progress import bar
 from worker.adapters.models.relevance_file import PieceCutter, PieceTable, make_tokenizer
+from worker.cli.running import run_async
 from worker.relevance.features import features, table_of
 from worker.tuning.labelled_worlds import LabelledWorld
 from worker.tuning.relevance_cases import RelevanceCase
@@ -81,7 +81,7 @@ def _mapping(
 
 
 def _observed(world: LabelledWorld, pieces: PieceTable, seed: int) -> _World:
-    return asyncio.run(_observe(without_cues(world), tuple(variants_of(world, seed)), pieces))
+    return run_async(_observe(without_cues(world), tuple(variants_of(world, seed)), pieces))
 
 
 async def _observe(world: LabelledWorld, variants: Sequence[LabelledWorld], pieces: PieceTable) -> _World:

@@ -1,6 +1,5 @@
 """`meeseeks hosts automations`: manage and run the programs that an orchestrator runs at its hook points."""
 
-import asyncio
 import json
 import os
 import sys
@@ -28,6 +27,7 @@ from hooks.automations.registry import FILE_NAME
 
 from .options import settings_of
 from .output import answer, fail, printed_as_json, say, show, table
+from .running import run_async
 
 BACKGROUND_S = 60.0
 """Seconds that a manual run waits for background automations."""
@@ -129,7 +129,7 @@ def run_automations(
     os.environ["MEESEEKS_DATA_DIR"] = str(service.home)
     if service.redis_url is not None:
         os.environ["MEESEEKS_REDIS_URL"] = service.redis_url
-    outcome = asyncio.run(_run(Registry(service.home / FILE_NAME), hook_point, given, only))
+    outcome = run_async(_run(Registry(service.home / FILE_NAME), hook_point, given, only))
     if not printed_as_json(outcome.as_dict()):
         _print_outcome(outcome)
     if outcome.fault or any(run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT) for run in outcome.runs):

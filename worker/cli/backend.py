@@ -1,6 +1,5 @@
 """Calls operations in the running service, or in this process if no service runs."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from worker.settings.injection import Settings
 
 from .options import settings_of
 from .output import warn
+from .running import run_async
 
 
 def is_served(settings: Settings) -> bool:
@@ -71,4 +71,4 @@ def call(
         async with open_client(settings) as backend:
             return await backend.call(operation, payload, budget=budget)
 
-    return asyncio.run(work())
+    return run_async(work())

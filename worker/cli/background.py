@@ -1,6 +1,5 @@
 """`meeseeks start`, `stop`, `restart`, `status` and `logs`: the service of this machine in the background."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from .backend import open_client
 from .checks import captures_in_words, cues_in_words, what_decides
 from .options import settings_of
 from .output import answer, fail
+from .running import run_async
 from .supervision import log_file, service_command, supervisor_of
 
 MOST_LOG_BYTES = 10_000_000
@@ -186,7 +186,7 @@ def health_of(settings: Settings) -> dict[str, Any]:
         async with open_client(settings) as backend:
             return await backend.call(HEALTH, {}, budget=5.0)
 
-    return asyncio.run(work())
+    return run_async(work())
 
 
 def _answering(settings: Settings) -> dict[str, Any] | None:

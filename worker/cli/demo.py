@@ -27,6 +27,7 @@ from worker.tuning.labelled_worlds import LabelledTask, read_world
 
 from .options import settings_of
 from .output import DECIDERS, fail, printed_as_json, rule, say, show, table, timing, wants_json
+from .running import run_async
 
 TASKS = {
     "backend-team": ("t01", "t12", "t34", "t45", "t50"),
@@ -80,7 +81,7 @@ def demo(
     """Start a service in a temporary folder, import example memories, and send ten tasks through the hook."""
     settings = settings_of(context, model=model, model_api_base=model_api_base)
     with tempfile.TemporaryDirectory(prefix="meeseeks-demo-") as folder:
-        answers, about = asyncio.run(_demo(settings, Path(folder)))
+        answers, about = run_async(_demo(settings, Path(folder)))
     right = sum(answer.right for answer in answers)
     if printed_as_json({**about, "right": right, "tasks": [answer.fields() for answer in answers], "note": note}):
         return

@@ -1,6 +1,5 @@
 """`meeseeks doctor`: checks the service and a test injection, or the hooks of a host."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -19,6 +18,7 @@ from .backend import is_served, open_client
 from .checks import Check, captures_in_words, cues_in_words, report, what_decides
 from .options import settings_or_fault
 from .output import timing
+from .running import run_async
 from .store import damage_text
 
 
@@ -30,9 +30,9 @@ def doctor(
     """Check the service, store, embedder and models, and run a test injection."""
     settings, fault = settings_or_fault(context)
     if host is None:
-        checks = asyncio.run(_examine(settings, quick=quick))
+        checks = run_async(_examine(settings, quick=quick))
     else:
-        checks = asyncio.run(examine_host(profile_of(host), settings, quick=quick))
+        checks = run_async(examine_host(profile_of(host), settings, quick=quick))
     if fault is not None:
         checks.append(Check("settings file", False, fault))
     report(checks)

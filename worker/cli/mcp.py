@@ -22,6 +22,7 @@ from .backend import is_served, open_client
 from .common import Common
 from .options import Agent, Project, Tenant, User, portable_options, settings_of
 from .output import answer, choose_json, fail, printed_as_json, warn
+from .running import run_async
 from .stored_user import difference
 
 SKILL = "memory-search"
@@ -54,7 +55,7 @@ def mcp(
     if warning := difference(settings.service.home, scope.user, "this MCP server"):
         warn(f"meeseeks mcp: {warning}")
     configure_logging(ServiceSettings(log_level="error"))
-    asyncio.run(serve_stdio(ReconnectingClient(settings), scope))
+    run_async(serve_stdio(ReconnectingClient(settings), scope))
 
 
 class ReconnectingClient:

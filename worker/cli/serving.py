@@ -44,6 +44,7 @@ from worker.settings.injection import Settings
 from .mcp import mounts
 from .options import settings_of
 from .output import answer, fail, printed_as_json, say
+from .running import run_async
 
 if TYPE_CHECKING:
     from worker.api.pages import Pages
@@ -82,7 +83,7 @@ def up(
     """Run everything: a worker, the embedded store, HTTP, and an embedded Valkey unless --redis-url is given."""
     options: dict[str, Any] = {"model": model, "model_api_base": model_api_base, "http_enabled": http_enabled}
     settings = _logging_settings_of(context, http_host=host, http_port=port, **options)
-    asyncio.run(_up(settings))
+    run_async(_up(settings))
 
 
 def _logging_settings_of(context: typer.Context, **more: Any) -> Settings:
@@ -166,7 +167,7 @@ def worker(
     url = settings.service.redis_url
     if url is None:
         fail("a worker needs --redis-url or MEESEEKS_REDIS_URL; `meeseeks up` starts its own Valkey")
-    asyncio.run(serve(settings, url, with_http=with_http))
+    run_async(serve(settings, url, with_http=with_http))
 
 
 async def serve(settings: Settings, redis_url: str, *, with_http: bool) -> None:
@@ -244,7 +245,7 @@ async def _local_client(
 def http(context: typer.Context, host: Host = None, port: Port = None) -> None:
     """Serve only HTTP, for workers that run elsewhere on the same Redis."""
     settings = _logging_settings_of(context, http_host=host, http_port=port)
-    asyncio.run(_http(settings))
+    run_async(_http(settings))
 
 
 async def _http(settings: Settings) -> None:

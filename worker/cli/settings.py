@@ -1,6 +1,5 @@
 """`meeseeks settings`: show settings and their origin, and change them while the service runs."""
 
-import asyncio
 import json
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from worker.text.excerpts import shortened
 from .backend import is_served, local, open_client
 from .options import settings_or_fault
 from .output import fail, printed_as_json, rule, say, show, table
+from .running import run_async
 
 ForAgent = Annotated[str | None, typer.Option("--agent", help="Only for this agent (default: all agents).")]
 Key = Annotated[str, typer.Argument(help="Key of `[memory_injection]`.")]
@@ -100,7 +100,7 @@ def history(
     """List who changed which saved settings, newest first."""
     asked = {"agent_id": agent, "key": key, "before": before, "limit": limit}
     loaded, fault = settings_or_fault(context)
-    found = asyncio.run(_ask(loaded, fault, SETTINGS_HISTORY, asked))
+    found = run_async(_ask(loaded, fault, SETTINGS_HISTORY, asked))
     if printed_as_json(found):
         return
     if not found["changes"]:
@@ -135,7 +135,7 @@ def value_of(key: str, text: str) -> Any:
 
 def _view(context: typer.Context, operation: AnyOperation, payload: dict[str, Any]) -> dict[str, Any]:
     loaded, fault = settings_or_fault(context)
-    view = asyncio.run(_ask(loaded, fault, operation, payload))
+    view = run_async(_ask(loaded, fault, operation, payload))
     if fault is not None:
         view["faults"].setdefault("file", fault)
     return view

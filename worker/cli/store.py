@@ -19,6 +19,7 @@ from .backend import local, open_client
 from .options import settings_of
 from .output import fail, printed_as_json, say, show, table, wants_json
 from .progress import progress_bar
+from .running import run_async
 
 POLL_S = 0.2
 BUDGET_S = 30.0
@@ -35,7 +36,7 @@ ByEmbedder = Annotated[str | None, typer.Option("--embedder", help="Embedder to 
 def info(context: typer.Context) -> None:
     """Show the store, its embedder, its index generations and the running job."""
     settings = settings_of(context)
-    found = asyncio.run(_ask(settings))
+    found = run_async(_ask(settings))
     if printed_as_json(found):
         return
     health, generations, made_by = found["store"], found["generations"], found["made_by"]
@@ -116,7 +117,7 @@ def damage_text(rows: dict[str, int]) -> str:
 
 def _start(context: typer.Context, payload: dict[str, Any]) -> None:
     settings = settings_of(context)
-    result = asyncio.run(_run_job(settings, payload))
+    result = run_async(_run_job(settings, payload))
     if printed_as_json(result):
         return
     show(table(None, ["", ""], [[name.replace("_", " "), _text(value)] for name, value in result.items()]))

@@ -1,6 +1,5 @@
 """`meeseeks setup`: from an installed package to an agent with memory, and back."""
 
-import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from worker.bootstrap.embedded import embedded_is_up
 from worker.cli.background import halt, health_of, own_settings
 from worker.cli.checks import Check
 from worker.cli.output import fail, printed_as_json, say, show_verbatim, wants_json, warn
+from worker.cli.running import run_async
 from worker.cli.stored_user import store_user
 from worker.cli.supervision import supervisor_of
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
@@ -78,7 +78,7 @@ def setup(
     imports = _wants_import(notes, wanted=wanted, yes=yes)
     pid = _apply(context, service, plan, settings, user)
     imported = import_notes(notes, settings).summary() if imports else None
-    supervisor, checks = supervisor_of(settings), asyncio.run(_test(profiles, settings))
+    supervisor, checks = supervisor_of(settings), run_async(_test(profiles, settings))
     fields = {"pid": pid, "kept_by": supervisor.title if supervisor else None, "imported": imported}
     _report(fields, checks, notes.paths if not imports else [])
 

@@ -1,6 +1,5 @@
 """`meeseeks store enrich`: lets the configured model write cues for memories that have none."""
 
-import asyncio
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from worker.cli.backend import open_client
 from worker.cli.options import Tenant, settings_of
 from worker.cli.output import fail, note, printed_as_json, say, wants_json
 from worker.cli.progress import progress_bar
+from worker.cli.running import run_async
 from worker.domain.errors import SettingsError
 from worker.operations.enrichment import Enrichment, EnrichmentLimits, EnrichmentPlan
 from worker.settings.injection import Settings
@@ -34,7 +34,7 @@ def enrich(
     It shows tokens and money before it starts. An interrupted run continues when started again.
     """
     settings = settings_of(context)
-    done = asyncio.run(_run(settings, tenant, EnrichmentLimits(redo, limit, max_cost), model, yes=yes))
+    done = run_async(_run(settings, tenant, EnrichmentLimits(redo, limit, max_cost), model, yes=yes))
     if not printed_as_json(done):
         _show(done)
     if done["stopped"]:

@@ -1,6 +1,5 @@
 """`meeseeks inject`: shows which memories a message gets."""
 
-import asyncio
 import sys
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from hooks.contract import InjectionRequest, InjectionResult
 from worker.cli.backend import note_other_models, open_client
 from worker.cli.options import Agent, Project, Tenant, User, Zone, settings_of
 from worker.cli.output import printed_as_json, say, summary
+from worker.cli.running import run_async
 from worker.operations.registry import INJECT
 
 
@@ -48,7 +48,7 @@ def inject(
             body = await backend.call(INJECT, request.model_dump(mode="json"), budget=deadline_ms / 1000)
         return InjectionResult.model_validate(body)
 
-    result = asyncio.run(work())
+    result = run_async(work())
     if printed_as_json(result.model_dump(mode="json")):
         return
     say(result.memory_context or "(nothing injected)")

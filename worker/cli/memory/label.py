@@ -1,6 +1,5 @@
 """`meeseeks eval label`: turns a receipt into a labelled case for evaluation."""
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 from worker.cli.backend import open_client
 from worker.cli.options import Tenant, settings_of
 from worker.cli.output import answer, fail, say, wants_json
+from worker.cli.running import run_async
 from worker.domain.receipt import Receipt
 from worker.operations.client import OperationClient
 from worker.operations.registry import LABEL
@@ -57,7 +57,7 @@ def label(
             payload = {"tenant": tenant, "id": receipt_id, "labels": {**labels, "category": category}}
             return LabelledCase.model_validate(await backend.call(LABEL, payload))
 
-    case = asyncio.run(work())
+    case = run_async(work())
     add_to_file(cases, case)
     counts = ", ".join(f"{len(case.task[kind])} {kind}" for kind in LETTERS.values() if kind)
     added = f"added {case.task['id']} to {cases}: {counts} of {len(case.memories)} memories"

@@ -1,6 +1,5 @@
 """`meeseeks admin receipts`: lists past requests and explains why each memory was injected or not."""
 
-import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from hooks.contract import Engine, Outcome, Reason
 from worker.cli.backend import open_client
 from worker.cli.options import Tenant, settings_of
 from worker.cli.output import printed_as_json, say, scores, show, summary, table
+from worker.cli.running import run_async
 from worker.domain.memory import CandidateVerdict
 from worker.operations.client import OperationClient
 from worker.operations.registry import RECEIPT, RECEIPTS
@@ -101,7 +101,7 @@ def receipt(
                 return await backend.call(RECEIPTS, {"tenant": tenant, "limit": limit, "where": where, **shown})
             return await fetch(backend, tenant, receipt_id)
 
-    found = asyncio.run(work())
+    found = run_async(work())
     if printed_as_json(found):
         return
     if receipt_id is None:

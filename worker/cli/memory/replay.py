@@ -1,6 +1,5 @@
 """`meeseeks eval replay`: re-runs past requests with changes and compares the results."""
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from worker.cli.backend import is_served, note_other_models, open_client
 from worker.cli.options import Tenant, settings_of
 from worker.cli.output import fail, printed_as_json, say, show, table, timing
 from worker.cli.progress import progress_bar
+from worker.cli.running import run_async
 from worker.cli.tuning.evaluate import Set, own_folder, setting
 from worker.domain.errors import MeeseeksError
 from worker.operations.client import OperationClient
@@ -83,7 +83,7 @@ def replay(
             ids = [entry["id"] for entry in (await backend.call(RECEIPTS, listed))["receipts"]]
             return summed_up(await _many(backend, tenant, ids, changes)).model_dump(exclude={"not_run"})
 
-    found = asyncio.run(work())
+    found = run_async(work())
     if not printed_as_json(found):
         _print_all(found) if every else _print_one(found)
 

@@ -15,6 +15,7 @@ from worker.cli.backend import open_client
 from worker.cli.options import Tenant, settings_of
 from worker.cli.output import answer, fail
 from worker.cli.progress import progress_bar
+from worker.cli.running import run_async
 from worker.domain.errors import MemoryRejected
 from worker.domain.memory import Memory
 from worker.operations.bulk import BATCH, OutputFormat, batches, export_pieces, put_batch
@@ -72,7 +73,7 @@ def import_into(
     """Import the files, and report what was done and what was not taken. Raise `OSError`."""
     for name, remark in selection.left_out:
         report.remark(name, remark)
-    asyncio.run(_Import(tenant, selection, report, options).run(settings))
+    run_async(_Import(tenant, selection, report, options).run(settings))
 
 
 class _Import:
@@ -163,12 +164,12 @@ def export_memories(
     settings = settings_of(context)
     if file is None or str(file) == "-":
         written = _for_reader if sys.stdout.isatty() else str
-        asyncio.run(_export(settings, tenant, wanted, sys.stdout, written))
+        run_async(_export(settings, tenant, wanted, sys.stdout, written))
         return
     try:
         with replacing(file) as draft:
             stream = io.TextIOWrapper(draft, encoding="utf-8", newline="")
-            count = asyncio.run(_export(settings, tenant, wanted, stream))
+            count = run_async(_export(settings, tenant, wanted, stream))
             stream.detach()
     except OSError as error:
         fail(f"{file}: {error}")

@@ -11,6 +11,7 @@ from worker.cli.backend import call, open_client
 from worker.cli.options import Tenant, settings_of
 from worker.cli.output import answer, fail, printed_as_json, say, show, table
 from worker.cli.progress import progress_bar
+from worker.cli.running import run_async
 from worker.domain.errors import StoreError
 from worker.domain.upkeep import RUN_UNDO_S
 from worker.operations.registry import UPKEEP, UPKEEP_SHOW, UPKEEP_UNDO
@@ -50,7 +51,7 @@ def upkeep(
     if last:
         report = call(context, UPKEEP_SHOW, payload)
     else:
-        report = asyncio.run(_run(settings_of(context), {**payload, "apply": apply}))
+        report = run_async(_run(settings_of(context), {**payload, "apply": apply}))
     if not printed_as_json(report):
         _show(report)
 

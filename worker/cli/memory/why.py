@@ -11,6 +11,7 @@ from hooks.contract import InjectionRequest, new_turn_id
 from worker.cli.backend import open_client
 from worker.cli.options import Agent, Project, Tenant, User, settings_of
 from worker.cli.output import answer, printed_as_json, say
+from worker.cli.running import run_async
 from worker.domain.errors import NotFound
 from worker.domain.receipt import Receipt
 from worker.operations.client import OperationClient
@@ -55,7 +56,7 @@ def why(
             why_not = await backend.call(EXPLAIN_MEMORY, question) if memory is not None else None
             return found, past is None, why_not
 
-    found, tried, why_not = asyncio.run(work())
+    found, tried, why_not = run_async(work())
     if why_not is not None:
         answer(why_not, _one_memory(why_not))
         return

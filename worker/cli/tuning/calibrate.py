@@ -1,6 +1,5 @@
 """`meeseeks eval calibrate`: fits the search thresholds and the relevance model to labelled tasks or a store."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from worker.cli.local import quiet_settings_of
 from worker.cli.options import Agent, Tenant, User
 from worker.cli.output import printed_as_json, say, show, table
 from worker.cli.progress import progress_bar
+from worker.cli.running import run_async
 from worker.domain.errors import RelevanceError, SettingsError
 from worker.domain.memory import EmbedderProfile
 from worker.operations.client import OperationClient
@@ -112,7 +112,7 @@ def calibrate(
             return await _by_labels(settings, profile, worlds_of(cases))
         return await _by_store(settings, profile, _Requester(tenant, user, agent))
 
-    measured = asyncio.run(work())
+    measured = run_async(work())
     written = _keep(settings, measured) if write else Written()
     if not printed_as_json(_fields(measured, written)):
         _show(measured, written)

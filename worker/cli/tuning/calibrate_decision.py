@@ -14,6 +14,7 @@ from worker.bootstrap.opening import make_decision_model
 from worker.cli.local import quiet_settings_of
 from worker.cli.output import printed_as_json, say, show, table
 from worker.cli.progress import progress_bar
+from worker.cli.running import run_async
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError, SettingsError
 from worker.domain.memory import Candidate, SelectionTask
@@ -94,7 +95,7 @@ def calibrate_decision(
         effects = effect_of(before, answers), effect_of(after, answers)
         return ScaleFit(model, len(asked), failed, len(answers), before, after, *effects)
 
-    fit = asyncio.run(work())
+    fit = run_async(work())
     file = write_scale(settings.service.home, model, fit.after) if write else None
     _print(fit, file)
 

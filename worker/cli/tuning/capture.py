@@ -1,6 +1,5 @@
 """`meeseeks eval capture`: measures what capture finds in labelled conversations."""
 
-import asyncio
 import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -14,6 +13,7 @@ from worker.bootstrap.opening import open_capture_reader
 from worker.cli.local import quiet_settings_of
 from worker.cli.output import printed_as_json, say, show, table
 from worker.cli.progress import progress_bar
+from worker.cli.running import run_async
 from worker.settings.injection import Settings
 from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.capture_cases import (
@@ -69,7 +69,7 @@ def eval_capture(
     every = read_capture_cases(cases or default_prompts_dir() / CASES / "capture")
     chosen = every[:: max(1, -(-len(every) // limit))] if limit else every
     noisy = [with_chatter(case, every, noise) for case in chosen] if noise else []
-    name, runs = asyncio.run(_run(settings, model, [*chosen, *noisy]))
+    name, runs = run_async(_run(settings, model, [*chosen, *noisy]))
     found, again = measures(runs[: len(chosen)]), measures(runs[len(chosen) :]) if noise else None
     fields = {"model": name, "cases": len(chosen), **_fields(found)}
     if not printed_as_json(fields if again is None else {**fields, "noisy": {"times": noise, **_fields(again)}}):

@@ -1,6 +1,5 @@
 """`meeseeks eval cues`: measures what the cues of a model bring on labelled tasks."""
 
-import asyncio
 import tempfile
 from contextlib import AsyncExitStack, closing
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from worker.bootstrap.opening import open_cue_writer
 from worker.cli.local import quiet_settings_of
 from worker.cli.output import note, printed_as_json, say, show, table, wants_json
 from worker.cli.progress import progress_bar
+from worker.cli.running import run_async
 from worker.domain.errors import SettingsError
 from worker.operations.bulk import batches
 from worker.operations.enrichment import EnrichmentLimits, EnrichmentReport, Price
@@ -52,7 +52,7 @@ def eval_cues(
     found = [one for one in every if not world or one.name in world]
     if not found:
         raise SettingsError(f"no labelled world is called {' or '.join(world or ())}")
-    done, effect = asyncio.run(_run(settings, found, model, max_cost))
+    done, effect = run_async(_run(settings, found, model, max_cost))
     if not printed_as_json({**done, "effect": asdict(effect)}):
         _show(done, effect)
     if done["stopped"]:

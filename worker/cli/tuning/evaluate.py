@@ -1,6 +1,5 @@
 """`meeseeks eval` and `meeseeks eval compare`: measure injection on labelled tasks, and compare two evaluations."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -13,6 +12,7 @@ from worker.bootstrap.opening import utc_now
 from worker.cli.local import open_local, quiet_settings_of
 from worker.cli.output import printed_as_json, say, show, table
 from worker.cli.progress import progress_bar
+from worker.cli.running import run_async
 from worker.cli.settings import value_of
 from worker.domain.errors import SettingsError
 from worker.operations.client import OperationClient
@@ -89,7 +89,7 @@ def evaluation(
         file = read_chooser(prompt, *own_folder(loaded)) if prompt else None
         return await measured(loaded, requested, file, fresh=fresh)
 
-    report = asyncio.run(work())
+    report = run_async(work())
     summaries = summaries_of(report)
     measures = {name: plain(one) for name, one in summaries.items()}
     if not printed_as_json({**report.model_dump(mode="json"), "measures": measures, "fault": report.unanswered}):
@@ -111,7 +111,7 @@ def comparison(
         first, second = archive.find(before), archive.find(after)
         return first, second, compared(first, second)
 
-    first, second, found = asyncio.run(work())
+    first, second, found = run_async(work())
     if not printed_as_json(_comparison_fields(first, second, found)):
         _show_comparison(first, second, found)
 

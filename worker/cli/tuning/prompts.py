@@ -1,6 +1,5 @@
 """`meeseeks prompts`: check prompt files, and promote a prompt that measures better than the current one."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +8,7 @@ import typer
 from worker.bootstrap.opening import utc_now
 from worker.cli.local import quiet_settings_of
 from worker.cli.output import printed_as_json, say, show, table
+from worker.cli.running import run_async
 from worker.domain.errors import PromptError, SettingsError
 from worker.settings.injection import Settings
 from worker.tuning.evals.acceptance import accept
@@ -59,7 +59,7 @@ def lint(
         paths = files or [file.path for file in prompts_in_force(settings.service).values()]
         return {str(path): _problems_of(path, settings) for path in paths}
 
-    found = asyncio.run(work())
+    found = run_async(work())
     fields = {
         path: [{"severity": one.severity, "words": one.words} for one in listed] for path, listed in found.items()
     }
@@ -117,7 +117,7 @@ def promote(
         promotion = await _evaluate(loaded, requested, read_chooser(file, folder), folder, force)
         return promotion, install(promotion, folder, utc_now()) if promotion.passes else None
 
-    promotion, target = asyncio.run(work())
+    promotion, target = run_async(work())
     if not printed_as_json({**record_of(promotion, utc_now()), "promoted_to": str(target) if target else None}):
         _print(promotion, target)
     if target is None:

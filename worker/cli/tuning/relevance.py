@@ -1,6 +1,5 @@
 """`meeseeks eval relevance`: shows, evaluates, fits and compares the relevance model."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 from worker.adapters.models.relevance_file import RelevanceFile, read_relevance_model
 from worker.cli.local import quiet_settings_of
 from worker.cli.output import printed_as_json, say, show, table
+from worker.cli.running import run_async
 from worker.domain.kinds import RelevanceProfile
 from worker.relevance.adjustment import read_adjustment
 from worker.relevance.model import Adjustment
@@ -50,7 +50,7 @@ def show_relevance_model(context: typer.Context) -> None:
         file = read_relevance_model()
         return file, read_adjustment(settings.service.home, file.relevance_model)
 
-    file, change = asyncio.run(work())
+    file, change = run_async(work())
     facts = {name: value for name, value in file.card.items() if name not in ("columns", "thresholds")}
     facts |= {"columns": len(file.relevance_model.columns), "point": settings.memory_injection.relevance_profile.value}
     facts |= {"fitted": asdict(change) if change else None}
@@ -87,7 +87,7 @@ def evaluate_relevance_model(
             for point, threshold in file.relevance_model.thresholds.items()
         }
 
-    effects = asyncio.run(work())
+    effects = run_async(work())
     if printed_as_json({name: asdict(found) for name, found in effects.items()}):
         return
     names, rows = effect_rows(effects)
@@ -108,7 +108,7 @@ def fit_relevance_model(
         scored = await scored_tasks(file, worlds_of(cases))
         return fitted(settings, file, scored), file
 
-    found, file = asyncio.run(work())
+    found, file = run_async(work())
     path = kept(settings, file, found) if write else None
     if not printed_as_json(fit_fields(found, path)):
         show_fit(found, path)
@@ -151,7 +151,7 @@ def compare_relevance_model(
         report = await measured(settings, requested, None, fresh=False)
         return replace(found, model=report.setup.model, effect=_effect_of(report), missing=report.missing)
 
-    found = asyncio.run(work())
+    found = run_async(work())
     if not printed_as_json(_comparison_fields(found)):
         _show_comparison(found)
 
