@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from tests.support.upstream import Answer, Responder, candidate_lines, last_text
@@ -100,9 +101,14 @@ def _choosing(world: LabelledWorld, wanted: Callable[[LabelledTask], frozenset[s
 
 def is_in(memory: Memory, lines: Iterable[str]) -> bool:
     """Whether a memory is among these candidates, as the prompt has them: its beginning, or a part around `…`."""
-    starts = range(0, max(1, len(memory.content) - SHOWN), SHOWN // 2)
-    first, *others = (quote(memory.content[start : start + SHOWN]).strip('"') for start in starts)
+    first, *others = _parts(memory.content)
     return any(first in line or ("…" in line and any(text in line for text in others)) for line in lines)
+
+
+@cache
+def _parts(content: str) -> tuple[str, ...]:
+    starts = range(0, max(1, len(content) - SHOWN), SHOWN // 2)
+    return tuple(quote(content[start : start + SHOWN]).strip('"') for start in starts)
 
 
 def as_shown(message: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from hooks.contract import Engine, Outcome, Reason
 from tests.support.oracle import adversary, oracle
+from tests.support.stack import CONTRACT_S, NOISE_S
 from tests.support.upstream import Mode, Responder, Upstream
 from worker.bootstrap.core import open_core
 from worker.domain.errors import SettingsError
@@ -122,7 +123,7 @@ async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_filters(tmp_
         request = tasks[run.task].request
         assert len(run.injected) <= 5
         assert run.model_calls <= 3
-        assert run.elapsed_ms < plan.deadline_ms
+        assert run.elapsed_ms < plan.deadline_ms + 1000 * (CONTRACT_S + NOISE_S)
         for memory in (memories[key] for key in run.injected):
             assert memory.scope.user in (None, request.scope.user, *world.shared_users)
             assert request.now is not None
