@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,7 @@ def _world_hash(folder: Path) -> str:
     return digest(part for name, content in parts for part in (name.encode(), content))
 
 
+@cache  # the code of this process, of which every world of an evaluation asks
 def pipeline_hash(package: Path, relevance_model: Path | None) -> str:
     """Hash the code that makes answers, the relevance model's files, and the versions of `LIBRARIES`."""
     sources = sorted(path.relative_to(package) for path in package.rglob("*") if path.is_file())
