@@ -92,12 +92,12 @@ def test_labelled_cases_are_evaluated_from_the_page(watched: Watched, service: S
 def test_two_evaluations_are_compared(watched: Watched) -> None:
     page = watched.open("/playground/evaluations")
     boxes = page.get_by_role("checkbox", name="Compare translation-desk")
-    for strategy in ("deterministic", "relevance"):
-        ended = boxes.count()
+    ended = boxes.count()  # another test may have left one
+    for strategy in ("deterministic", "relevance")[min(ended, 1) :]:
         page.get_by_label("Cases").select_option("translation-desk")
         page.get_by_label("Chosen by").select_option(strategy)
         page.get_by_role("button", name="Start").click()
-        expect(boxes).to_have_count(ended + 1, timeout=60_000)
+        expect(boxes).to_have_count(ended := ended + 1, timeout=60_000)
     boxes.nth(0).check()
     boxes.nth(1).check()
     watched.assert_accessible()

@@ -13,7 +13,7 @@ from worker.adapters.models import minilm
 from worker.domain.memory import Vector
 
 MOST_KNOWN = 4_000
-_known: dict[tuple[int, *tuple[str, ...]], npt.NDArray[np.float64]] = {}
+_known: dict[tuple[int, *tuple[str, ...]], npt.NDArray[np.float32]] = {}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def same_texts_once(request: pytest.FixtureRequest) -> Iterator[None]:
         if found is None:
             if len(_known) >= MOST_KNOWN:
                 _known.clear()
-            found = _known[key] = np.array(embed(embedder, texts, tokens))
+            found = _known[key] = np.array(embed(embedder, texts, tokens), dtype=np.float32)  # as the model makes them
         return [tuple(row) for row in found.tolist()]
 
     with pytest.MonkeyPatch.context() as patch:
