@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.real_servers import engines
 from tests.support.store import CREATED, ENGINES, direction, memory, near, opened, query, stored
 from worker.domain.errors import StoreError
 from worker.domain.kinds import SortKey
-from worker.domain.memory import Hit, MemoryFilter, MemoryScope, Relation, Visibility
+from worker.domain.memory import Hit, MemoryFilter, MemoryScope, Relation, Replacement, Visibility
 from worker.ports.store import MemoryStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
@@ -56,6 +57,30 @@ async def test_each_search_of_several_has_its_own_limit(north: MemoryStore) -> N
     await north.put([stored(memory(f"m{index}", f"bell number {index}")) for index in range(30)])
     few, many = await north.search_many([query("bell", limit=3), query("bell", limit=11)])
     assert (len(few), len(many)) == (3, 11)
+
+
+async def test_what_changes_between_searches_is_found_as_it_is_now(north: MemoryStore) -> None:
+    bell = memory("m1", "The bell hangs low", importance=0.1)
+
+    async def seen() -> list[tuple[str, float, float]]:
+        hits = await north.search(query("bell", QUESTION))
+        similar = [float(np.dot(hit.vector, QUESTION)) for hit in hits if hit.vector is not None]
+        return [
+            (hit.memory.content, hit.memory.importance, pytest.approx(one, abs=1e-5))
+            for hit, one in zip(hits, similar, strict=True)
+        ]
+
+    await north.put([stored(bell, near(QUESTION, 0.9))])
+    assert await seen() == [("The bell hangs low", 0.1, 0.9)]
+    revision = (await north.states(["m1"]))["m1"].revision
+    assert await north.replace([Replacement(bell.model_copy(update={"importance": 0.7}), revision)]) == []
+    assert await seen() == [("The bell hangs low", 0.7, 0.9)]
+    await north.put([stored(bell.model_copy(update={"content": "The bell hangs high"}), near(QUESTION, 0.6))])
+    assert await seen() == [("The bell hangs high", 0.1, 0.6)]
+    await north.delete(["m1"])
+    assert await seen() == []
+    await north.put([stored(bell, near(QUESTION, 0.9))])
+    assert await seen() == [("The bell hangs low", 0.1, 0.9)]
 
 
 async def test_an_order_without_a_query(north: MemoryStore) -> None:
