@@ -16,6 +16,7 @@ from worker.domain.deadline import Deadline
 from worker.domain.kinds import SortKey
 from worker.domain.memory import Hit, HybridQuery, MemoryFilter, StoredMemory
 from worker.domain.timings import Stages
+from worker.domain.vectors import exact
 from worker.domain.visibility import visible_to
 from worker.query.focus import focus
 from worker.recall.recall import Recall, RecallScope
@@ -86,14 +87,8 @@ def _plain_tenant(world: LabelledWorld) -> str:
 async def _store_plain(world_store: Opened, world: LabelledWorld) -> None:
     """Store the memories again, with only their content as keywords."""
     hits = await world_store.engine.tenant(world.name).ordered(MemoryFilter(), SortKey.RECENT, limit=500)
-    stored = [
-        StoredMemory(
-            hit.memory,
-            None if hit.vector is None else tuple(hit.vector.tolist()),
-            world_store.sparse.passage(hit.memory.content),
-        )
-        for hit in hits
-    ]
+    words = world_store.sparse.passage
+    stored = [StoredMemory(hit.memory, exact(hit.vector), words(hit.memory.content)) for hit in hits]
     await world_store.engine.tenant(_plain_tenant(world)).put(stored)
 
 

@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from hooks.contract import (
-    Engine,
-    ItemSource,
-    Key,
-    Name,
-    Reason,
-    RecentMessage,
-    Text,
-    UtcTime,
-    refuse_bool_as_number,
-)
+from hooks.contract import Engine, ItemSource, Key, Name, Reason, RecentMessage, Text, UtcTime, refuse_bool_as_number
 
 from .cues import CueMatch, Cues, CueVectors
 from .evidence import Evidence

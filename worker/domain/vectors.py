@@ -38,6 +38,11 @@ def read_vector(values: Sequence[float]) -> StoredVector:
     return vector
 
 
+def exact(vector: StoredVector | None) -> Vector | None:
+    """Return a vector that a store returned, as it is written to one."""
+    return None if vector is None else tuple(vector.tolist())
+
+
 def direction(query: Vector) -> Direction:
     """Return the vector of a query as an array of unit length, to compare it with many stored ones."""
     return np.array(query) / norm(query)

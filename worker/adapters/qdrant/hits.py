@@ -12,7 +12,7 @@ from worker.domain.cues import CueVectors
 from worker.domain.errors import StoreError
 from worker.domain.memory import Hit, HybridQuery, Memory, StoredState, Vector
 from worker.domain.pages import Listed, Listing, Page
-from worker.domain.vectors import StoredVector, cosine_similarity, direction
+from worker.domain.vectors import StoredVector, cosine_similarity, direction, exact
 
 from .payload import DENSE, SPARSE, TENANT, cue_rows, own_vector, row_in
 from .rows import Row
@@ -173,14 +173,9 @@ def _listed(point: RawHit, memory: Memory) -> Listed | None:
     tenant = (point.payload or {}).get(TENANT)
     if not isinstance(tenant, str):
         return None
-    rows, searched_by = cue_rows(point.payload), _exact(point.vector)
+    rows, searched_by = cue_rows(point.payload), exact(point.vector)
     cues = CueVectors(searched_by, rows) if rows and memory.cues and searched_by is not None else None
-    return Listed(tenant, memory, _exact(own_vector(rows, point.vector)), cues)
-
-
-def _exact(vector: StoredVector | None) -> Vector | None:
-    """Return a vector as it is written."""
-    return None if vector is None else tuple(vector.tolist())
+    return Listed(tenant, memory, exact(own_vector(rows, point.vector)), cues)
 
 
 def _memory(point: RawHit) -> Memory | None:
