@@ -97,7 +97,8 @@ def test_two_evaluations_are_compared(watched: Watched) -> None:
         page.get_by_label("Cases").select_option("translation-desk")
         page.get_by_label("Chosen by").select_option(strategy)
         page.get_by_role("button", name="Start").click()
-        expect(boxes).to_have_count(ended := ended + 1, timeout=60_000)
+        ended += 1
+        expect(boxes).to_have_count(ended, timeout=60_000)
     boxes.nth(0).check()
     boxes.nth(1).check()
     watched.assert_accessible()

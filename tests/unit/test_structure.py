@@ -159,6 +159,16 @@ def test_imports_stand_at_the_top() -> None:
     assert faults(SOURCES, inside) == {}
 
 
+def test_commands_run_coroutines_without_formatting_their_results() -> None:
+    """As `worker.cli.running` says of `asyncio.run`."""
+
+    def runs(path: Path) -> bool:
+        return any(isinstance(n, ast.Call) and ast.unparse(n.func) == "asyncio.run" for n in nodes(path))
+
+    found = faults((path for path in SOURCES if name_of(path).startswith("worker/cli/")), runs)
+    assert list(found) == ["worker/cli/running.py"]
+
+
 def test_sdks_stay_at_the_border() -> None:
     def sdks(path: Path) -> set[str]:
         return {name.split(".")[0] for name in imports_by_name(path)} & SDKS
