@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from hooks.contract import Engine, InjectionRequest, InjectionResult, ItemSource, Outcome, Reason
+from hooks.contract import Engine, InjectionRequest, InjectionResult, ItemSource, Outcome, Reason, Retention
 from worker.domain.deadline import Deadline
 from worker.domain.errors import QueueError, StoreError
 from worker.domain.fair_line import Caller
@@ -243,7 +243,8 @@ class InjectionService:
     async def _deliver(self, turn: Turn, view: LedgerView, conclusion: Conclusion) -> Injection:
         """Offer the block to the ledger; it counts as shown once the hook commits it.
 
-        What a parallel turn has offered meanwhile is left out.
+        What a parallel turn has offered meanwhile is left out. If the ledger can be neither read nor written, nothing
+        is delivered.
         """
         seen = view.offers if view.turn else UNSEEN
         for _ in range(MOST_OFFERS):
@@ -251,6 +252,8 @@ class InjectionService:
             if result.block_id is None or turn.request.dry_run:
                 return self._recorded(turn, conclusion, result)
             taken = await self._offer(turn, view, conclusion, result, seen)
+            if taken is None and _may_repeat(turn, view):
+                return self._finish(turn, Conclusion(Outcome.ERROR, Reason.QUEUE_UNAVAILABLE, degraded=True))
             if not taken:
                 return self._recorded(turn, conclusion, result, _delivery(turn))
             conclusion = without_taken(turn, conclusion, taken)
@@ -258,8 +261,8 @@ class InjectionService:
 
     async def _offer(
         self, turn: Turn, view: LedgerView, conclusion: Conclusion, result: InjectionResult, seen: int | None
-    ) -> frozenset[str]:
-        """Offer a result, and return the memories that parallel turns have taken."""
+    ) -> frozenset[str] | None:
+        """Offer a result, and return the memories that parallel turns have taken, `None` if the ledger fails."""
         before = replace(view, shown=dict(_still_shown(turn, view)))
         shown = shown_by(turn, conclusion, before, result.block_id or "")
         offer = self._parts.ledger.offer
@@ -268,7 +271,7 @@ class InjectionService:
                 return await offer(turn.ledger_key, turn.turn_key, result.model_dump_json(), shown, seen=seen)
         except (QueueError, TimeoutError):
             log.warning("ledger_unavailable")
-            return frozenset()
+            return None
 
     def _finish(self, turn: Turn, conclusion: Conclusion) -> Injection:
         return self._recorded(turn, conclusion, result_of(turn, conclusion))
@@ -305,6 +308,11 @@ def _scope_of(turn: Turn) -> RecallScope:
 def _still_shown(turn: Turn, view: LedgerView) -> Shown:
     visible, depth = turn.request.visible_blocks, turn.config.context_window_depth
     return still_shown(view, retention=turn.retention, visible_blocks=visible, depth=depth)
+
+
+def _may_repeat(turn: Turn, view: LedgerView) -> bool:
+    """Return whether nothing says what the session has been shown, and the request minds repeats."""
+    return not view.turn and turn.retention is not Retention.EPHEMERAL
 
 
 def _by_source(recalled: Recalled) -> tuple[tuple[Candidate, ...], Recalled]:

@@ -350,23 +350,54 @@ async def test_b37_pinned_goals_leave_room_for_found_memories(tmp_path: Path) ->
     assert {verdicts[f"g{n}"] for n in range(12)} == {CandidateVerdict.CHOSEN, CandidateVerdict.OVER_TOKENS}
 
 
-class UnreadableLedger(MemoryLedger):
-    """A ledger that can be written, but not read once `broken`."""
+class FailingLedger(MemoryLedger):
+    """A ledger of which the methods in `broken` fail."""
 
-    broken = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: set[str] = set()
 
     async def view(self, key: LedgerKey, turn_key: str, *, depth: int) -> LedgerView:
-        if self.broken:
-            raise QueueError(Reason.QUEUE_UNAVAILABLE, "too late")
+        self._fail("view")
         return await super().view(key, turn_key, depth=depth)
 
+    async def offer(self, *arguments: Any, **options: Any) -> frozenset[str]:
+        self._fail("offer")
+        return await super().offer(*arguments, **options)
 
-async def test_what_was_shown_is_not_repeated_while_the_ledger_cannot_be_read(tmp_path: Path) -> None:
-    ledger = UnreadableLedger()
+    def _fail(self, method: str) -> None:
+        if method in self.broken:
+            raise QueueError(Reason.QUEUE_UNAVAILABLE, "too late")
+
+
+@pytest.mark.parametrize(
+    ("broken", "retention", "reason", "expected"),
+    [
+        ({"view"}, "history", Reason.ALREADY_SHOWN, []),
+        ({"view", "offer"}, "history", Reason.QUEUE_UNAVAILABLE, []),
+        ({"view", "offer"}, "ephemeral", None, ["m1"]),
+        ({"offer"}, "history", Reason.ALREADY_SHOWN, []),
+    ],
+)
+async def test_what_was_shown_is_not_repeated_while_the_ledger_fails(
+    broken: set[str], retention: str, reason: Reason | None, expected: list[str], tmp_path: Path
+) -> None:
+    ledger = FailingLedger()
     async with open_service(tmp_path, ledger=ledger, strategy="deterministic") as service:
         await service.put([fact("m1", "The regatta starts at the north pier")])
         first = await service.ask("Where does the regatta start?", deadline_ms=20_000)
-        ledger.broken = True
-        again = await service.ask("Where does the regatta start?", deadline_ms=20_000, turn="2", commit=False)
+        ledger.broken = broken
+        again = await service.ask(
+            "Where does the regatta start?", deadline_ms=20_000, turn="2", commit=False, retention=retention
+        )
     assert ids(first) == ["m1"]
-    assert ids(again) == []
+    assert ids(again) == expected
+    assert again.reason is reason
+
+
+async def test_a_new_memory_comes_if_the_ledger_was_read_but_cannot_be_written(tmp_path: Path) -> None:
+    ledger = FailingLedger()
+    ledger.broken = {"offer"}
+    async with open_service(tmp_path, ledger=ledger, strategy="deterministic") as service:
+        await service.put([fact("m1", "The regatta starts at the north pier")])
+        assert ids(await service.ask("Where does the regatta start?", deadline_ms=20_000, commit=False)) == ["m1"]
