@@ -22,3 +22,4 @@ lock service pyproject.toml --constraint requirements/dev.txt
 lock build requirements/build.in --constraint requirements/dev.txt
 lock local-llm requirements/local-llm.in --no-deps
 lock peers requirements/peers.in
+lock uv requirements/uv.in

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-LOCKS = ("service", "dev", "build", "local-llm")
+LOCKS = ("service", "dev", "build", "local-llm", "uv")
 PIN = re.compile(r"^([a-z0-9-]+)==([^ ;]+)(?: ; ([^\\]+?))? \\$")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

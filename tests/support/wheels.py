@@ -53,8 +53,10 @@ def make_environment(folder: Path) -> Path:
 
 
 def install(python: Path, *arguments: str | Path) -> None:
+    """Install packages with uv, which takes a tenth of pip's time, or without it with pip."""
+    uv = Path(sys.executable).with_name("uv")
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--disable-pip-version-check"]
-    run([*pip, *arguments], python.parent)
+    run([*([uv, "pip", "install", "-q", "--python", python] if uv.exists() else pip), *arguments], python.parent)
 
 
 def built_in(base: Path) -> Built:
@@ -70,7 +72,7 @@ def built_in(base: Path) -> Built:
 def installed_in(folder: Path, wheel: Path) -> Path:
     """Install a wheel and what it needs, in the locked versions, into a new environment; return its Python."""
     python = make_environment(folder / "env")
-    install(python, "--no-compile", "--constraint", constraints_in(folder), wheel)
+    install(python, "--constraint", constraints_in(folder), wheel)
     return python
 
 
