@@ -46,7 +46,7 @@ def configure() -> None:
     The default number of retries must be 0 because LiteLLM ignores `max_retries=0` for embeddings.
     """
     litellm.suppress_debug_info = True
-    litellm.DEFAULT_MAX_RETRIES = 0  # type: ignore[attr-defined]
+    litellm.DEFAULT_MAX_RETRIES = 0
     for name in _VERBOSE_LOGGERS:
         logger = logging.getLogger(name)
         logger.setLevel(max(logger.level, logging.WARNING))
@@ -94,8 +94,8 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 async def close_clients() -> None:
     """Close all clients and empty LiteLLM's cache, which would reuse closed ones."""
-    await close_litellm_async_clients()  # type: ignore[no-untyped-call]
-    litellm.in_memory_llm_clients_cache.flush_cache()  # type: ignore[no-untyped-call]
+    await close_litellm_async_clients()
+    litellm.in_memory_llm_clients_cache.flush_cache()
 
 
 class LiteLLMClient:
