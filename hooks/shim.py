@@ -12,6 +12,7 @@ Environment variables:
 - MEESEEKS_TIMEOUT_MS: time limit; defaults to `deadline_ms` of the request, or 2800.
 - MEESEEKS_TENANT, MEESEEKS_USER and MEESEEKS_PROJECT: scope of a host's event. The user defaults to the one stored by
   `meeseeks hosts install HOST --user NAME`, the project to that of the repository in which the host works.
+- TRACEPARENT: the caller's span, which the service's spans are below.
 - MEESEEKS_DISABLE=1: do nothing.
 - MEESEEKS_DEBUG=1: explain each outcome in one line on standard error.
 """
@@ -143,7 +144,7 @@ def ask(connection: resp.Connection, address: resp.Address, function: str, paylo
     """Run the job `function` and return its answer before `end`, in monotonic seconds."""
     job_id = os.urandom(16).hex()
     budget_ms = _left_ms(end)
-    job = wire.job_json(function, payload, budget_ms, int(time.time() * 1000))
+    job = wire.job_json(function, payload, budget_ms, int(time.time() * 1000), wire.traceparent_in(os.environ))
     limits = (budget_ms, wire.MAX_WAITING, wire.WAKE_TTL_MS)
     reply_key = wire.REPLY_PREFIX + job_id
     connection.send(
@@ -238,6 +239,8 @@ def over_http(url: str, host: str | None, request: Value, end: float) -> None:
     headers = {"Content-Type": "application/json", "X-Deadline-Ms": str(_left_ms(end))}
     if os.environ.get("MEESEEKS_TOKEN"):
         headers["Authorization"] = "Bearer " + os.environ["MEESEEKS_TOKEN"]
+    if (traceparent := wire.traceparent_in(os.environ)) is not None:
+        headers["traceparent"] = traceparent
     path = f"/v1/hooks/{host}{query(scope_of(request, os.environ))}" if host else "/v1/inject"
     _print(_explained(http1.post(url, path, headers, request.raw, end), host))
 

@@ -109,6 +109,9 @@ return 1
 Without KEYS, ARGV is the raw `commit` member of an answer, so that callers need not parse it.
 """
 
+_TRACEPARENT_LENGTH = 55
+_TRACEPARENT_CHARACTERS = frozenset("0123456789abcdef-")
+
 _SAFE_SOCKET_BYTES = 100
 """A Unix socket's address holds 108 bytes on Linux and 104 on macOS."""
 
@@ -123,6 +126,12 @@ def job_json(
     head = b'{"t":null,"f":"%s","a":[],"k":{"payload":' % function.encode()
     trace = b',"traceparent":"%s"' % traceparent.encode() if traceparent else b""
     return b'%s%s,"budget_ms":%d%s},"et":%d}' % (head, payload, budget_ms, trace, enqueued_ms)
+
+
+def traceparent_in(environ: "Mapping[str, str]") -> "str | None":
+    """Return the span that `TRACEPARENT` names, as OpenTelemetry passes it to processes; `None` if it names none."""
+    given = environ.get("TRACEPARENT", "")
+    return given if len(given) == _TRACEPARENT_LENGTH and _TRACEPARENT_CHARACTERS.issuperset(given) else None
 
 
 def enqueue_keys(job_id: str) -> tuple[str, str, str, str]:

@@ -1,6 +1,10 @@
 """Traces as an operator gets them: from the caller's span through the queue or HTTP to the model, without any text."""
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -96,6 +100,34 @@ async def test_a_trace_goes_through_http(stack: Stack, receiver: Receiver, model
     assert spans["POST /v1/inject"].parent_id == f"{here.span_id:016x}"
     assert_nested(spans, ("POST /v1/inject", "inject", "search"))
     assert spans["POST /v1/inject"].kind == SERVER
+
+
+@pytest.mark.parametrize(("over_http", "outermost"), [(False, "process inject"), (True, "POST /v1/inject")])
+def test_a_trace_goes_from_the_environment_of_the_command(
+    stack: Stack, receiver: Receiver, model: ModelServer, over_http: bool, outermost: str
+) -> None:
+    request = {
+        "session_id": f"{SESSION}-{over_http}",
+        "message": MIGRATION,
+        "scope": {"tenant": "acme"},
+        "mode": "deterministic",
+    }
+    with agent.start_as_current_span("agent run") as run:
+        here = run.get_span_context()
+    named = f"00-{here.trace_id:032x}-{here.span_id:016x}-01"
+    variables = {
+        "TRACEPARENT": named,
+        "MEESEEKS_REDIS_URL": stack.url,
+        **({"MEESEEKS_URL": stack.http} if over_http else {}),
+    }
+    command = [sys.executable, "-m", "hooks"]
+    done = subprocess.run(
+        command, input=json.dumps(request), env={**os.environ, **variables}, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["memory_context"]
+    spans = traces(receiver, here.trace_id, outermost)
+    assert spans[outermost].parent_id == f"{here.span_id:016x}"
+    assert_nested(spans, (outermost, "inject", "search"))
 
 
 def test_nothing_that_anybody_said_was_sent(receiver: Receiver) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import pytest
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
@@ -45,6 +46,15 @@ def test_the_blocking_client_inherits_it_from_the_calling_thread() -> None:
     with trace.use_span(span()):
         assert threads.do(named, 5.0) == PARENT
     assert threads.do(named, 5.0) is None
+
+
+@pytest.mark.parametrize(
+    "given", ["", PARENT[:-1], PARENT + "0", PARENT.upper(), PARENT[:-1] + '"', PARENT[:-1] + "\n"]
+)
+def test_the_environment_names_a_span_or_nothing(given: str) -> None:
+    assert wire.traceparent_in({"TRACEPARENT": PARENT}) == PARENT
+    assert wire.traceparent_in({"TRACEPARENT": given}) is None
+    assert wire.traceparent_in({}) is None
 
 
 def test_a_job_carries_it() -> None:
