@@ -18,6 +18,7 @@ class Absence(StrEnum):
     TOO_UNIMPORTANT = "too_unimportant"
     OUTSIDE_SEARCHES = "outside_searches"
     TOO_FAR = "too_far"
+    TOO_MANY_PINNED = "too_many_pinned"
 
 
 class MemoryExplanation(DomainModel):

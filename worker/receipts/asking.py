@@ -4,21 +4,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from hooks.contract import Outcome
+from hooks.contract import ItemSource, Outcome
 from worker.domain.deadline import Deadline
-from worker.domain.memory import Memory, Visibility, is_superseded
+from worker.domain.memory import CandidateVerdict, Memory, MemoryFilter, Visibility, is_superseded
 from worker.domain.receipt import ConsideredMemory, Receipt
 from worker.domain.visibility import visible_to
 from worker.ports.state import ReceiptStore
 from worker.ports.store import StoreEngine
 from worker.recall.standing import LOOKED_AT, Standing, Standings
 from worker.settings.injection import InjectionConfig
+from worker.text.counts import counted
 
 from .absence import Absence, MemoryExplanation
 from .deleted_texts import read_shown
 from .explaining import fate_of, skipped_because
 from .replay import config_of
 from .replay_models import ReplayRequest
+
+_BY_RELEVANCE = frozenset(
+    {
+        CandidateVerdict.BELOW_THRESHOLD,
+        CandidateVerdict.OVER_POOL,
+        CandidateVerdict.BELOW_CUT,
+        CandidateVerdict.NOT_SELECTED,
+        CandidateVerdict.OVER_ITEMS,
+    }
+)
 
 Found = tuple[Absence, str, str | None]
 """A reason, in words, and what would change it."""
@@ -37,9 +48,9 @@ class MemoryQuestions:
         """Raise `NotFound` for an unknown receipt, and `StoreError`."""
         receipt = await read_shown(self.receipts, self.engine, tenant, receipt_id)
         considered = next((one for one in receipt.considered if one.id == memory_id), None)
-        if considered is not None:
-            return _of_considered(receipt, considered)
         known = await self.engine.tenant(tenant).get([memory_id])
+        if considered is not None and not (known and _passed_over(known[0], considered)):
+            return _of_considered(receipt, considered)
         if not known:
             return _explained(receipt, memory_id, _unknown(tenant))
         config = self._config(receipt)
@@ -48,6 +59,9 @@ class MemoryQuestions:
         if found is not None:
             other = known[0].superseded_by if found[0] is Absence.REPLACED else None
             return _explained(receipt, memory_id, found).model_copy(update={"other": other})
+        if known[0].pinned:
+            pinned = await self.engine.tenant(tenant).count(MemoryFilter(visibility, pinned=True))
+            return _explained(receipt, memory_id, _too_many_pinned(pinned, config.max_total))
         query = receipt.query or receipt.request.message
         standing = await self.standings.of(memory_id, query, tenant, visibility, deadline)
         return _of_standing(receipt, memory_id, standing, config)
@@ -130,6 +144,20 @@ def _foreign_owner(memory: Memory, receipt: Receipt, visibility: Visibility) -> 
 
 def _was_of(kind: str, asker: str | None) -> str:
     return f"named no {kind}" if asker is None else f"was of the {kind} {asker}"
+
+
+def _passed_over(memory: Memory, one: ConsideredMemory) -> bool:
+    """Return whether a memory that is pinned was only found by a search, where relevance decided."""
+    return memory.pinned and one.source is not ItemSource.PINNED and one.verdict in _BY_RELEVANCE
+
+
+def _too_many_pinned(pinned: int, most: int) -> Found:
+    """Return why a pinned memory did not come, by how many are pinned today."""
+    why = f"there are {counted(pinned, 'pinned memory', 'pinned memories')}, and a block holds {most} at most"
+    if pinned > most:
+        return Absence.TOO_MANY_PINNED, why, "unpin others, raise max_total, or prefer it with pinned_sort = importance"
+    why = f"{why}: there is room for it today, so it was pinned after the request, or others were pinned then"
+    return Absence.TOO_MANY_PINNED, why, "run the request again to see what it gets now"
 
 
 def _of_standing(receipt: Receipt, memory_id: str, standing: Standing, config: InjectionConfig) -> MemoryExplanation:

@@ -103,3 +103,17 @@ async def test_the_similarity_that_is_missing_is_named(tmp_path: Path) -> None:
         found = await asked(service, "far", embedder)
     assert found.reason is Absence.TOO_FAR
     assert "0.90 is needed" in found.why
+
+
+async def test_a_pinned_memory_is_told_that_others_are_pinned_before_it(tmp_path: Path) -> None:
+    async with open_service(tmp_path, embedder=HashingEmbedder(), max_total=2) as service:
+        first = [fact(f"p{number}", f"Rule {number}", pinned=True) for number in range(3)]
+        await service.put([*first, fact("m", "Tulips bloom in April", created_at="2020-01-01T00:00:00Z", pinned=True)])
+        receipt = await service.receipt(await service.ask(MESSAGE))
+        crowded = await explained(service, receipt.id, "m")
+        await service.memory_service.forget("t1", ["p0", "p1"])
+        room = await explained(service, receipt.id, "m")
+    assert crowded.reason is Absence.TOO_MANY_PINNED
+    assert "4 pinned memories, and a block holds 2 at most" in crowded.why
+    assert room.reason is Absence.TOO_MANY_PINNED
+    assert "2 at most: there is room for it today" in room.why

@@ -35,7 +35,15 @@ NEIGHBOURS = 200
 """Requests among which the next and the previous one are looked for."""
 
 
-MISSED = frozenset({Absence.NOT_SEARCHED, Absence.TOO_UNIMPORTANT, Absence.OUTSIDE_SEARCHES, Absence.TOO_FAR})
+MISSED = frozenset(
+    {
+        Absence.NOT_SEARCHED,
+        Absence.TOO_UNIMPORTANT,
+        Absence.OUTSIDE_SEARCHES,
+        Absence.TOO_FAR,
+        Absence.TOO_MANY_PINNED,
+    }
+)
 """Why a memory did not come that a label may name as missing: one that the request considered is in its table."""
 
 
