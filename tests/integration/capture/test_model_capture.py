@@ -139,6 +139,29 @@ async def test_a_model_adds_and_supersedes_and_says_on_what_it_rests(valkey: str
             assert len(model.shown) == 1
 
 
+async def test_nothing_captured_is_pinned(valkey: str, tmp_path: Path) -> None:
+    """Neither because the model says so, nor because the memory that it replaces is pinned, nor because a user does."""
+    model = Reader(
+        Oslo={"text": "The user's brother Tom moves to Oslo", "pinned": True},
+        Bern={"text": "Mia lives in Bern", "op": "supersede", "target": 1},
+    )
+    with upstream_thread(model) as upstream:
+        async with service(valkey, tmp_path, upstream.url) as client:
+            mia = {"id": "mia", "content": "Mia lives in Zürich", "scope": {"user": "hana"}, "pinned": True}
+            await client.call(PUT, {"memories": [mia]})
+            texts = (
+                "my brother Tom moves to Oslo",
+                "and Mia lives in Bern now",
+                "remember and pin that my locker is 12",
+            )
+            await captured(client, *texts)
+            await read(client)
+            found = await contents(client)
+    captured_texts = {"Mia lives in Bern", "The user's brother Tom moves to Oslo", "and pin that my locker is 12"}
+    assert set(found) == {"Mia lives in Zürich", *captured_texts}
+    assert [one["id"] for one in found.values() if one.get("pinned")] == ["mia"]
+
+
 async def test_what_was_asked_for_is_not_read_again(valkey: str, tmp_path: Path) -> None:
     model = Reader(locker={"text": "The locker is 12"})
     with upstream_thread(model) as upstream:
