@@ -79,8 +79,8 @@ def adversary(world: LabelledWorld) -> Responder:
     def respond(body: dict[str, Any]) -> Answer:
         if body.get("tools"):
             return Answer(tool_calls=tuple(("recall", {"query": secret, **FOREIGN}) for secret in SECRETS))
-        ids = [json.loads(choose(body).text)["relevant"] for choose in (forbidden, irrelevant)]
-        worst = (ids[0] or ids[1])[: max(1, len(candidate_lines(body)) - 1)]
+        found = (json.loads(choose(body).text)["relevant"] for choose in (forbidden, irrelevant))
+        worst = next(filter(None, found), [])[: max(1, len(candidate_lines(body)) - 1)]
         return Answer(json.dumps({"relevant": worst, "sufficient": False}))
 
     return respond

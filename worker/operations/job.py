@@ -180,11 +180,13 @@ def error_answer(reason: Reason, message: str) -> bytes:
 
 def clean(value: Any) -> Any:
     """Return `value` with tuples as lists and every string valid Unicode."""
+    if isinstance(value, str):
+        return clean_text(value)
     if isinstance(value, dict):
         return {clean_text(key): clean(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [clean(part) for part in value]
-    return clean_text(value)
+    return value
 
 
 def _ascii(value: dict[str, Any]) -> bytes:

@@ -1,6 +1,5 @@
 """Training the relevance model: correct on small data, and reproducible."""
 
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from rich.progress import Progress
 
+from tests.support.worlds import copy_part
 from training.agreement import Agreement, Reading, agreement, read_readings
 from training.choosing import best_of, chosen, counts, threshold_for, thresholds_for, unseen_choice
 from training.fitting import Recipe, calibration, fit, folds, rows_of, unseen_scores
@@ -18,7 +18,7 @@ from training.report import write_report
 from training.shipping import card_of, numbers_of
 from training.table import Data, numbered
 from training.trees import Growth, grow
-from training.variants import origin, variants_of
+from training.variants import LARGE, origin, variants_of
 from worker.adapters.models.relevance_file import read_relevance_model
 from worker.relevance.model import Threshold
 from worker.relevance.need import runs_of
@@ -35,12 +35,10 @@ SMALL = Recipe(Growth(trees=12, depth=3), seeds=1)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    """Return two worlds, with a third of their tasks, and candidates from the service's recall."""
+    """Return parts of two worlds, still large enough for every kind of variant, with candidates from real recall."""
     folder = tmp_path_factory.mktemp("worlds")
     for name in PAIR:
-        copied = shutil.copytree(WORLDS / name, folder / name)
-        lines = (copied / "tasks.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        (copied / "tasks.jsonl").write_text("".join(lines[::3]), encoding="utf-8")
+        copy_part(WORLDS / name, folder, every=3, memories=LARGE + 2, cues=2)
     with Progress(disable=True) as progress:
         return numbered(observed(read_worlds(folder, cues=True), read_relevance_model().table, 0, progress))
 

@@ -76,6 +76,13 @@ def world_named(name: str) -> LabelledWorld:
     return next(world for world in read_worlds(CASES) if world.name == name)
 
 
+def hardest(world: LabelledWorld) -> LabelledWorld:
+    """Keep every task that has forbidden memories, one of each user, and a third of the others."""
+    firsts = {task.request.scope.user: task.key for task in reversed(world.tasks)}.values()
+    kept = (one for n, one in enumerate(world.tasks) if one.forbidden or one.key in firsts or n % 3 == 0)
+    return replace(world, tasks=tuple(kept))
+
+
 SUBJECTS = {
     "winch": "The winch is serviced every March by the harbour workshop",
     "ferry": "The ferry to Lindholm leaves at a quarter past seven",
@@ -114,9 +121,9 @@ async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, na
 @pytest.mark.parametrize("name", WORLDS)
 async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_filters(tmp_path: Path, name: str) -> None:
     """Only who understands a text can tell that it gives orders or is beside the point; filters stop the rest."""
-    world = world_named(name)
+    world = hardest(world_named(name))
     async with asked(tmp_path, adversary(world), only=(name,), settings={}) as (_, plan):
-        report = await evaluated(plan)
+        report = await evaluated(replace(plan, worlds=(world,)))
     memories = {memory.id: memory for memory in world.memories}
     tasks = {task.key: task for task in world.tasks}
     for run in report.runs:

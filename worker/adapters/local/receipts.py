@@ -53,8 +53,14 @@ class FileReceipts:
         return SummaryPage(summaries=tuple(here), cursor=here[-1].id if len(kept) > begin + limit else None)
 
     async def beginning(self, tenant: str, prefix: str) -> list[str]:
-        kept = (await self.recent(tenant, KEPT)).receipts
-        return [receipt.id for receipt in kept if receipt.id.startswith(prefix)]
+        return await asyncio.to_thread(self._beginning, tenant, prefix)
+
+    def _beginning(self, tenant: str, prefix: str) -> list[str]:
+        """Read only files that can be meant: a name without a dot is the id itself."""
+        kept = list(_ages(self._path(tenant, "x").parent))[:KEPT]
+        meant = [path for path in kept if "." in path.stem or path.stem.startswith(prefix)]
+        found = [receipt.id for path in meant if (receipt := _parsed(path)) is not None]
+        return [receipt_id for receipt_id in found if receipt_id.startswith(prefix)]
 
     async def of_turn(self, turn: TurnOf) -> list[Receipt]:
         kept = await self.recent(turn.tenant, KEPT)

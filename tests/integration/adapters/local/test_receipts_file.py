@@ -14,6 +14,7 @@ from worker.adapters.local.receipts import FileReceipts
 from worker.domain.errors import BadCursor, NotFound
 from worker.domain.receipt import Receipt, turn_of
 from worker.receipts.search import ReceiptFilter, find_receipts, find_summaries
+from worker.text.file_names import file_name_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -57,6 +58,18 @@ async def test_lines_page_by_page_and_by_words(tmp_path: Path) -> None:
     for words, count in (("HELLO", 5), ("hello nobody", 0)):
         found = await find_summaries(receipts, "default", ReceiptFilter(words=words), 50, None)
         assert len(found.summaries) == count
+
+
+async def test_ids_are_found_by_their_beginning_also_those_that_are_no_file_names(tmp_path: Path) -> None:
+    receipts = FileReceipts(tmp_path)
+    for age, name in enumerate(("ab", "a/b 1", "a/b 2", "b", "a" * 200)):
+        await receipts.write(receipt(name))
+        aged(tmp_path, file_name_of(name), float(age))
+    assert await receipts.beginning("default", "a") == ["ab", "a/b 1", "a/b 2", "a" * 200]
+    assert await receipts.beginning("default", "a/") == ["a/b 1", "a/b 2"]
+    assert await receipts.beginning("default", "a_") == []
+    next(tmp_path.rglob("ab.json")).write_text("{", encoding="utf-8")
+    assert await receipts.beginning("default", "ab") == []
 
 
 async def test_a_tenant_sees_its_own_only(tmp_path: Path) -> None:
