@@ -27,7 +27,7 @@ from .workers import VARIABLE
 
 NAME = "growth"
 CALLERS = 8
-SECONDS, QUICK_SECONDS = 20.0, 1.0
+SECONDS, QUICK_SECONDS = 20.0, 0.3
 """Seconds of calls by one caller, and then by all."""
 
 WARM_UP = 0.25

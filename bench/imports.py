@@ -11,7 +11,7 @@ from .processes import ROOT, Finished, environ, run_timed
 from .progress import bar
 
 NAME = "imports"
-ROUNDS, QUICK_ROUNDS = 25, 2
+ROUNDS, QUICK_ROUNDS = 25, 1
 
 BARE = "python"
 HOOKS = "import hooks (the hook itself)"

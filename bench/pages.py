@@ -31,7 +31,7 @@ NAME = "pages"
 RECORDS, QUICK_RECORDS = 100_000, 200
 """Memories in the store, and requests in the list."""
 
-ROUNDS, QUICK_ROUNDS = 25, 2
+ROUNDS, QUICK_ROUNDS = 25, 1
 SAMPLES = 40
 """Answered requests whose receipts are copied."""
 
@@ -41,7 +41,7 @@ TOGETHER = 32
 TURNS = 20
 """Pages to turn before one far down is measured."""
 
-WINDOWS, WINDOW_S, QUICK_WINDOW_S = 4, 15.0, 2.0
+WINDOWS, WINDOW_S, QUICK_WINDOW_S = 4, 15.0, 1.0
 """Stretches of answers without and with a reader of pages, in turn, and the seconds of each."""
 
 RATE, READ_EVERY_S = 5.0, 0.5

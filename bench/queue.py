@@ -45,7 +45,7 @@ class Plan:
 
 
 FULL = Plan({MEESEEKS: 6, TUNED: 6, DEFAULT: 1}, 100, 5, 4, 6.0)
-QUICK = Plan({MEESEEKS: 6, TUNED: 3, DEFAULT: 1}, 6, 1, 1, 0.6)
+QUICK = Plan({MEESEEKS: 6, TUNED: 3, DEFAULT: 1}, 6, 1, 1, 0.2)
 
 
 def run(options: Options, progress: Progress) -> Result:

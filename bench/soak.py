@@ -25,8 +25,8 @@ from .progress import bar
 from .stores import make_store
 
 NAME = "soak"
-MEMORIES, QUICK_MEMORIES = 10_000, 200
-SAMPLES, QUICK_SAMPLES = 120, 30
+MEMORIES, QUICK_MEMORIES = 10_000, 100
+SAMPLES, QUICK_SAMPLES = 120, 15
 SAMPLE_S, QUICK_SAMPLE_S = 60.0, 0.1
 RATE, QUICK_RATE = 4.0, 40.0
 """Calls a second, sent at random times."""

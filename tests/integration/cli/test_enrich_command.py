@@ -1,10 +1,6 @@
 """`meeseeks store enrich`: a model writes cues for memories that have none; killed and restarted, nothing is lost."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,8 +10,9 @@ import pytest
 
 from tests.support.command_line import CommandLine, command_line
 from tests.support.cue_models import CueModel
+from tests.support.forked import Forked
+from tests.support.stack import environment
 from tests.support.upstream_thread import upstream_thread
-from worker import PACKAGE_ROOT
 
 NUMBER = 60
 DELAY = 0.15
@@ -78,22 +75,13 @@ def test_killed_and_started_again_it_loses_and_repeats_nothing(shell: CommandLin
     writer = CueModel(DELAY)
     with upstream_thread(writer) as upstream:
         shell = at(upstream.url, tmp_path)
-        command = [
-            sys.executable,
-            "-m",
-            "worker",
-            "--data-dir",
-            str(tmp_path / "data"),
-            *ENRICH,
-            "--yes",
-        ]
-        environment = {**os.environ, "MEESEEKS_EMBEDDER": "none", "PYTHONPATH": str(PACKAGE_ROOT.parent)}
-        environment |= shell.variables
-        running = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        line = ["--data-dir", str(tmp_path / "data"), *ENRICH, "--yes"]
+        variables = environment(MEESEEKS_EMBEDDER="none", **shell.variables)
+        running = Forked(line, tmp_path, variables, out=tmp_path / "out", log=tmp_path / "log")
         until = time.monotonic() + 60
         while len(writer.asked) < NUMBER // 2 and time.monotonic() < until:
             time.sleep(0.01)
-        running.send_signal(signal.SIGKILL)
+        running.kill()
         running.wait(10)
         written = {key for key, cues in exported(shell).items() if cues}
         assert 0 < len(written) < NUMBER

@@ -8,17 +8,21 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import CommandLine, command_line
-from tests.support.stack import ROOT
+from tests.support.paths import ROOT
+from tests.support.worlds import copy_part
 from worker.tuning.evals.measures import Measure
 
 PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
-WORLD = ("--world", "research-lab")
+WORLD = ("--worlds", "part")
+"""Where `shell` has put a part of a world."""
+
 PLAIN = ("--strategy", "deterministic", *WORLD, "--parallel", "1")
 
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     monkeypatch.chdir(tmp_path)
+    copy_part(ROOT / "prompts/cases/research-lab", tmp_path / "part", every=2, memories=50)
     return command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
 
 
@@ -28,7 +32,7 @@ def blocks(language: str) -> list[str]:
 
 def test_an_evaluation_is_told_kept_and_compared(shell: CommandLine, tmp_path: Path) -> None:
     first = shell.json("eval", *PLAIN)
-    assert len(first["runs"]) == 50
+    assert len(first["runs"]) == 25
     measures = first["measures"][""]
     assert set(measures) == {measure.value for measure in Measure}
     assert all(one["low"] <= one["value"] <= one["high"] for one in measures.values() if one["low"] is not None)
@@ -57,7 +61,7 @@ def test_people_get_tables(shell: CommandLine) -> None:
     assert "recall of essential" in text
     assert "hard_negative" in text
     assert re.search(r"\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)", text)
-    assert "50 runs, 0 from cache" in text
+    assert "25 runs, 0 from cache" in text
     assert "from cache" in shell.ok("eval", *PLAIN)
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import CommandLine, command_line
+from tests.support.forked import Forked
 from tests.support.stack import command, environment
 
 SECRET = "The door's password: hunter22!"
@@ -188,23 +188,23 @@ def test_single_memories_from_remembering_to_forgetting(cli: CommandLine) -> Non
 
 def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     """A real process, without any chance to tidy up, in the middle of the file."""
-    lines = numbered(1500)
-    file = written(tmp_path / "a.jsonl", *lines[:750], "nonsense", *lines[750:])
+    lines = numbered(1100)
+    file = written(tmp_path / "a.jsonl", *lines[:350], "nonsense", *lines[350:])
     report = tmp_path / "rejected.jsonl"
-    line = [sys.executable, "-m", "worker", "--data-dir", str(tmp_path / "data"), "import", str(file)]
+    line = ["--data-dir", str(tmp_path / "data"), "import", str(file), "--rejected", str(report)]
     variables = {"MEESEEKS_MODEL": "none", "MEESEEKS_EMBEDDER": "none"}
-    process = subprocess.Popen([*line, "--rejected", str(report)], cwd=tmp_path, env=environment(**variables))
+    process = Forked(line, tmp_path, environment(**variables), out=tmp_path / "out", log=tmp_path / "log")
     end = time.monotonic() + 50
     while not (report.exists() and report.stat().st_size) and time.monotonic() < end:
         time.sleep(0.01)
     assert process.poll() is None, "it ended before it could be killed"
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.wait(10)
     done = json.loads(command(tmp_path, "import", str(file), "--json", variables=variables).stdout)
-    assert 650 <= done["unchanged"] < 1500
-    assert (done["created"] + done["unchanged"], done["updated"], done["refused"]) == (1500, 0, 1)
+    assert 250 <= done["unchanged"] < 1100
+    assert (done["created"] + done["unchanged"], done["updated"], done["refused"]) == (1100, 0, 1)
     listed = command(tmp_path, "export", variables=variables).stdout.splitlines()
-    assert len(listed) == len({json.loads(entry)["id"] for entry in listed}) == 1500
+    assert len(listed) == len({json.loads(entry)["id"] for entry in listed}) == 1100
 
 
 def edited(folder: Path, *lines: str) -> Path:

@@ -10,6 +10,7 @@ from tests.support.command_line import CommandLine, command_line
 from tests.support.oracle import heeding
 from tests.support.upstream import Responder
 from tests.support.upstream_thread import upstream_thread
+from tests.support.worlds import copy_part
 from worker.triage.prompt_files import default_prompts_dir, load_prompts
 from worker.tuning.evals.promotion import FORMER, RECORD
 from worker.tuning.labelled_worlds import read_worlds
@@ -23,6 +24,7 @@ CAREFUL, CARELESS = "Be careful.", "Be careless."
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     monkeypatch.chdir(tmp_path)
+    copy_part(CASES / WORLD, tmp_path / "part", every=2, memories=50)
     return command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
 
 
@@ -37,7 +39,7 @@ def obedient() -> Responder:
 
 def promoting(url: str, *more: str) -> tuple[str, ...]:
     model = ("--model", "openai/scripted", "--model-api-base", f"{url}/v1")
-    return ("prompts", "promote", "new.md", "--to", "own", *model, "--world", WORLD, "--deadline-ms", "60000", *more)
+    return ("prompts", "promote", "new.md", "--to", "own", *model, "--worlds", "part", "--deadline-ms", "60000", *more)
 
 
 @pytest.mark.slow

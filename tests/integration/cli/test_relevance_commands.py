@@ -12,6 +12,7 @@ from tests.support.paths import ROOT
 from tests.support.service import fact
 from tests.support.upstream import keeping
 from tests.support.upstream_thread import upstream_thread
+from tests.support.worlds import copy_part
 from worker.adapters.models import relevance_file as judge_model
 from worker.adapters.models.relevance_file import CARD, NUMBERS, find_folder, read_relevance_model
 
@@ -109,13 +110,13 @@ class TestCommands:
 
     def test_labels_are_measured_and_fitted(self, tmp_path: Path) -> None:
         line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
-        world = str(WORLDS / "research-lab")
+        world = str(copy_part(WORLDS / "research-lab", tmp_path / "part", every=2, memories=50, cues=3))
         measured = line.json("relevance", "eval", "--cases", world)
         assert measured["cautious"]["clean"] >= measured["generous"]["clean"]
         cued = line.json("relevance", "eval", "--cases", world, "--cues")
         assert cued["balanced"]["recall"] > measured["balanced"]["recall"]
         dry = line.json("relevance", "fit", "--cases", world)
-        assert dry["tasks"] == 50
+        assert dry["tasks"] == 25
         assert dry["written"] is None
         done = line.json("relevance", "fit", "--cases", world, "--write")
         assert done["change"] == dry["change"]
@@ -123,7 +124,7 @@ class TestCommands:
 
     def test_it_is_set_beside_the_scores_of_the_search(self, tmp_path: Path) -> None:
         line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
-        world = str(WORLDS / "backend-team")
+        world = str(copy_part(WORLDS / "backend-team", tmp_path / "part", every=2, memories=50))
         found = line.json("relevance", "compare", "--cases", world)
         raters = found["raters"]
         assert list(raters) == ["relevance model", "weighted fusion", "cosine"]

@@ -8,6 +8,7 @@ from tests.support.command_line import CommandLine, command_line
 from tests.support.docs_commands import lines_of
 from tests.support.paths import ROOT
 from tests.support.stack import background_service
+from tests.support.worlds import copy_part
 
 DEPLOYMENTS = {
     "m1": "Deployments to production happen on Tuesdays after the stand-up",
@@ -16,6 +17,7 @@ DEPLOYMENTS = {
     "m9": "The phone of whoever is on call lies below the printer",
 }
 QUESTION = "On which day do deployments to production happen, and who approves them?"
+FAMILY = ROOT / "prompts/cases/family-assistant"
 FEW = "label more receipts"
 """What commands that fit something say of a single label."""
 ASKING = ["eval", "label", "ID"]
@@ -78,10 +80,11 @@ def test_the_skill_is_put_where_the_page_says(shell: CommandLine, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_evaluations_without_a_model_are_made_and_compared(shell: CommandLine) -> None:
-    """On one of the worlds, and those with a model in the tutorial."""
+def test_evaluations_without_a_model_are_made_and_compared(shell: CommandLine, tmp_path: Path) -> None:
+    """On a part of one of the worlds, and those with a model in the tutorial."""
     *evals, compare, lint = typed("docs/evaluation.md")
-    made = [shell.json(*words, "--world", "family-assistant")["id"] for words in evals]
+    part = copy_part(FAMILY, tmp_path / "part", every=3, memories=30)
+    made = [shell.json(*words, "--worlds", str(part))["id"] for words in evals]
     assert compare[:2] == ["eval", "compare"]
     assert "items per turn" in shell.ok("eval", "compare", *made)
     shell.ok(*lint)
@@ -115,10 +118,10 @@ def test_settings_are_changed_as_the_page_says(shell: CommandLine, tmp_path: Pat
 def test_thresholds_and_the_relevance_model_are_measured_and_fitted(shell: CommandLine, tmp_path: Path) -> None:
     lines = typed("docs/relevance-model.md") + typed("docs/choosing.md")
     assert len(lines) > 8
-    labels = {"cases.jsonl": str(ROOT / "prompts/cases/family-assistant")}
+    labels = {"cases.jsonl": str(copy_part(FAMILY, tmp_path / "part", every=1, memories=0))}
     with background_service(tmp_path):
         shell.ok("remember", DEPLOYMENTS["m1"])
-        for words in lines:
+        for words in map(list, dict.fromkeys(map(tuple, lines))):  # one line is on both pages
             ran = shell.run(*(labels.get(word, word) for word in words))
             few = words == ASKING or "--store" in words  # they need a terminal, and twenty memories
             assert ran.exit_code == (1 if few else 0), f"{words}: {ran.output}"

@@ -12,6 +12,7 @@ from tests.support.local_llm import MISSING, SKIP_REASON, local_llm
 from tests.support.paths import ROOT
 from tests.support.upstream import Answer, last_text
 from tests.support.upstream_thread import upstream_thread
+from tests.support.worlds import copy_part
 
 WORLD = "research-lab"
 FOLDER = ROOT / "prompts/cases"
@@ -37,12 +38,13 @@ def good_model(body: dict[str, Any]) -> Answer:
 
 
 def test_good_cues_find_more_and_useless_ones_change_nothing(tmp_path: Path) -> None:
+    world = copy_part(FOLDER / WORLD, tmp_path / "part", every=2, memories=50)
     with upstream_thread(good_model) as upstream:
         shell = command_line(tmp_path, MEESEEKS_MODEL_API_BASE=f"{upstream.url}/v1")
-        done = shell.json(*EVAL)
+        done = shell.json(*EVAL, "--cases", str(world))
     assert (done["worlds"], done["prompt"], done["stopped"]) == ([WORLD], "cues@1", None)
-    assert done["enriched"] > 80
-    assert done["effect"]["tasks"] == 50
+    assert done["enriched"] > 40
+    assert done["effect"]["tasks"] == 25
     before, after = (done["effect"][name]["cosine"] for name in ("before", "after"))
     assert after["recall"] > before["recall"], "text and cues together, by meaning alone"
     assert before["clean"] >= 0.96
@@ -50,7 +52,7 @@ def test_good_cues_find_more_and_useless_ones_change_nothing(tmp_path: Path) -> 
     assert set(done["effect"]["after"]) == {"relevance model", "cosine"}
     with upstream_thread(lambda _: Answer("I would rather not.")) as upstream:
         shell = command_line(tmp_path, MEESEEKS_MODEL_API_BASE=f"{upstream.url}/v1")
-        done = shell.json(*EVAL, exit_code=1)
+        done = shell.json(*EVAL, "--cases", str(world), exit_code=1)
     assert "no cues in a known form" in done["stopped"]
     assert done["effect"]["before"] == done["effect"]["after"]
 
