@@ -28,6 +28,7 @@ LINES: list[dict[str, Any]] = [
 ]
 SEARCH = EvaluationOrder(cases="own", strategy=Strategy.DETERMINISTIC)
 WITHOUT = {"model": "none"}
+SAVED = {"strategy": "relevance", "max_items": 1}
 
 
 def processes(home: Path, module: str = MODULE, **saved: Any) -> EvaluationProcesses:
@@ -37,7 +38,7 @@ def processes(home: Path, module: str = MODULE, **saved: Any) -> EvaluationProce
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[EvaluationProcesses]:
-    made = processes(tmp_path)
+    made = processes(tmp_path, **SAVED)
     yield made
     await made.aclose()
 
@@ -56,6 +57,14 @@ async def ended(evaluations: EvaluationProcesses, tenant: str = "acme") -> Evalu
         while (latest := (await evaluations.latest(tenant))[0]).phase is EvaluationPhase.RUNNING:
             await asyncio.sleep(0.05)
     return latest
+
+
+def in_force(done: EvaluationState, home: Path) -> dict[str, Any]:
+    """Return what an evaluation was run with of the keys that were saved."""
+    assert done.result is not None
+    assert done.saved == ("max_items", "strategy")
+    used = EvaluationArchive(home / "evals").find(done.result.report).setup.settings
+    return {key: used[key] for key in SAVED}
 
 
 async def running_now(operations: EvaluationOperations) -> list[str]:
@@ -77,19 +86,13 @@ async def test_an_evaluation_runs_alone_and_ends_with_a_result(
     assert set(done.result.categories) == {"case", "single"}
     assert {name.rpartition("/")[2] for name in done.result.faults} == {"q1", "q2"}
     assert set(done.result.worlds) == {name.partition("/")[0] for name in done.result.faults}
-    assert EvaluationArchive(tmp_path / "evals").find(done.result.report).setup.settings["strategy"] == "deterministic"
+    assert in_force(done, tmp_path) == {"strategy": "deterministic", "max_items": 1}, "the order comes first"
     assert await running.latest("other") == [], "whose evaluation it is"
 
 
-async def test_what_was_saved_is_in_force(cases: Path, tmp_path: Path) -> None:
-    evaluations = processes(tmp_path, strategy="relevance", max_items=1)
-    for order, strategy in ((EvaluationOrder(cases="own"), "relevance"), (SEARCH, "deterministic")):
-        await evaluations.start("acme", order, cases)
-        done = await ended(evaluations)
-        assert done.result is not None
-        assert done.saved == ("max_items", "strategy")
-        used = EvaluationArchive(tmp_path / "evals").find(done.result.report).setup.settings
-        assert (used["strategy"], used["max_items"]) == (strategy, 1)
+async def test_what_was_saved_is_in_force(running: EvaluationProcesses, cases: Path, tmp_path: Path) -> None:
+    await running.start("acme", EvaluationOrder(cases="own"), cases)
+    assert in_force(await ended(running), tmp_path) == SAVED
 
 
 async def test_an_evaluation_is_stopped_by_any_process(running: EvaluationProcesses, tmp_path: Path) -> None:
@@ -141,7 +144,8 @@ async def test_every_name_of_a_tenant_has_a_folder_of_its_own(
     running: EvaluationProcesses, tmp_path: Path, tenant: str
 ) -> None:
     assert await running.latest(tenant) == []
-    began = await running.start(tenant, SEARCH, tmp_path / "nowhere.jsonl")
+    began = await running.start(tenant, SEARCH, None)
+    await running.stop(tenant, began.id)
     assert (await ended(running, tenant)).id == began.id
     assert [path.parent.parent for path in tmp_path.rglob(f"{began.id}.json")] == [tmp_path / FOLDER]
 
