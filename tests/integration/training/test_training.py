@@ -30,6 +30,7 @@ SECOND_READING = Path("training/second-reading.jsonl")
 pytestmark = pytest.mark.timeout(240)
 
 PAIR = ("photographer", "newsroom")
+EVERY = 4
 SMALL = Recipe(Growth(trees=12, depth=3), seeds=1)
 
 
@@ -38,13 +39,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     """Return parts of two worlds, still large enough for every kind of variant, with candidates from real recall."""
     folder = tmp_path_factory.mktemp("worlds")
     for name in PAIR:
-        copy_part(WORLDS / name, folder, every=3, memories=LARGE + 2, cues=2)
+        copy_part(WORLDS / name, folder, every=EVERY, memories=LARGE + 2, cues=2)
     with Progress(disable=True) as progress:
         return numbered(observed(read_worlds(folder, cues=True), read_relevance_model().table, 0, progress))
 
 
 def _tasks() -> int:
-    return sum(len(read_world(WORLDS / name).tasks[::3]) for name in PAIR)
+    return sum(len(read_world(WORLDS / name).tasks[::EVERY]) for name in PAIR)
 
 
 class TestTrees:

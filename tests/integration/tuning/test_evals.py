@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from worker.tuning.evals.plan import EvaluationPlan, EvaluationRequest, plan_of
 from worker.tuning.evals.prompt_files import prompts_in_force, read_chooser, with_first
 from worker.tuning.evals.results import Report, read_report
 from worker.tuning.evals.runner import evaluate
-from worker.tuning.labelled_worlds import LabelledWorld, read_cases, read_worlds
+from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld, read_cases, read_worlds
 
 CASES = default_prompts_dir() / "cases"
 WORLDS = sorted(path.parent.name for path in CASES.glob("*/tasks.jsonl"))
@@ -76,10 +76,10 @@ def world_named(name: str) -> LabelledWorld:
     return next(world for world in read_worlds(CASES) if world.name == name)
 
 
-def hardest(world: LabelledWorld) -> LabelledWorld:
-    """Keep every task that has forbidden memories, one of each user, and a third of the others."""
+def with_all(world: LabelledWorld, telling: Callable[[LabelledTask], object]) -> LabelledWorld:
+    """Keep every task that is telling, the first one of each user, and a third of the others."""
     firsts = {task.request.scope.user: task.key for task in reversed(world.tasks)}.values()
-    kept = (one for n, one in enumerate(world.tasks) if one.forbidden or one.key in firsts or n % 3 == 0)
+    kept = (one for n, one in enumerate(world.tasks) if telling(one) or one.key in firsts or n % 3 == 0)
     return replace(world, tasks=tuple(kept))
 
 
@@ -104,9 +104,9 @@ def small(folder: Path) -> Path:
 @pytest.mark.parametrize("name", WORLDS)
 async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, name: str) -> None:
     """Nothing that is essential is out of reach of three searches, and nothing else is injected."""
-    world = world_named(name)
+    world = with_all(world_named(name), lambda task: task.essential)
     async with asked(tmp_path, oracle(world), only=(name,), settings=OPEN, deadline_ms=8000) as (upstream, plan):
-        report = await evaluated(plan)
+        report = await evaluated(replace(plan, worlds=(world,)))
     sound = [run for run in report.runs if not run.degraded]
     assert len(sound) > 0.8 * len(report.runs), "a busy machine makes some embeddings late, but not so many"
     found = measures(report.model_copy(update={"runs": tuple(sound)}))
@@ -121,7 +121,7 @@ async def test_a_model_that_knows_the_labels_makes_no_mistake(tmp_path: Path, na
 @pytest.mark.parametrize("name", WORLDS)
 async def test_a_model_that_chooses_the_worst_gets_nothing_past_the_filters(tmp_path: Path, name: str) -> None:
     """Only who understands a text can tell that it gives orders or is beside the point; filters stop the rest."""
-    world = hardest(world_named(name))
+    world = with_all(world_named(name), lambda task: task.forbidden)
     async with asked(tmp_path, adversary(world), only=(name,), settings={}) as (_, plan):
         report = await evaluated(replace(plan, worlds=(world,)))
     memories = {memory.id: memory for memory in world.memories}
