@@ -1,17 +1,20 @@
 """One service and one headless Chromium for all tests of the pages.
 
 Playwright waits in an event loop of its own, in which no other runs: so these tests are not coroutines, and it is
-stopped after each file.
+stopped before any test outside this folder.
 """
 
 import asyncio
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.support.paths import ROOT
 from tests.support.stack import HTTP, Stack, put, running_stack
@@ -21,8 +24,12 @@ from tests.support.upstream_thread import upstream_thread
 NAMES = ("chromium", "chromium-browser")
 PROGRAM = next((path for name in NAMES if (path := shutil.which(name))), None)
 AXE = ROOT / "tests/data/vendor/axe.min.js"
-AXE_PATH = "/static/axe.min.js"
 SERIOUS = {"serious", "critical"}
+VIOLATIONS = """options => axe.run({...options, resultTypes: ["violations"]}).then(
+    found => found.violations.map(one => [one.impact, one.id, one.nodes[0].html])
+)"""
+ARGUMENTS = ["--renderer-process-limit=1"]
+"""One renderer for all pages, and none that is started in case it is wanted."""
 
 MEMORIES: list[dict[str, Any]] = [
     {
@@ -77,14 +84,61 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             yield stack
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    if PROGRAM is None:
-        pytest.skip("Chromium is not installed: apt-get install chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=PROGRAM)
-        yield browser
-        browser.close()
+class Chromium:
+    """One window of Chromium for all tests of the pages.
+
+    Its profile and its renderer serve them all: new ones for each test would take a second of a core.
+    """
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._window: Page | None = None
+
+    def window(self, url: str) -> Page:
+        """Return the window, which shows a page of the service at `url`."""
+        if self._window is None:
+            self._window = self._open.enter_context(_window(url))
+        return self._window
+
+    def stop(self) -> None:
+        self._open.close()
+        self._window = None
+
+
+@contextmanager
+def _window(url: str) -> Iterator[Page]:
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS) as browser,
+    ):
+        context = browser.new_context(
+            viewport={"width": 1280, "height": 800}, locale="en-GB", timezone_id="UTC", reduced_motion="reduce"
+        )
+        context.set_default_timeout(20_000)  # a busy machine is slow
+        expect.set_options(timeout=20_000)
+        context.add_init_script(
+            "addEventListener('securitypolicyviolation', e => console.error('refused: ' + e.violatedDirective))"
+        )
+        page = context.new_page()
+        page.goto(f"{url}/sign-in")
+        yield page
+
+
+CHROMIUM = Chromium()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """Stop Chromium after the last test of this folder."""
+    yield
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        CHROMIUM.stop()
+
+
+@pytest.fixture(scope="session")
+def chromium(service: Stack) -> Iterator[Chromium]:
+    yield CHROMIUM
+    CHROMIUM.stop()  # of a run that ends at a failure
 
 
 @dataclass
@@ -101,25 +155,28 @@ class Watched:
 
     def assert_accessible(self) -> None:
         """Let axe look at the page, and at its colours in both themes, which differ in nothing else."""
-        self.page.add_script_tag(url=AXE_PATH)
+        self.page.evaluate(_axe())
         for scheme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
             self.page.emulate_media(color_scheme=scheme)
-            found = self.page.evaluate("options => axe.run(options)", options)["violations"]
-            assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in SERIOUS], scheme
+            found = self.page.evaluate(VIOLATIONS, options)
+            assert not [(rule, html) for impact, rule, html in found if impact in SERIOUS], scheme
+
+
+@cache
+def _axe() -> str:
+    return AXE.read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def watched(service: Stack, chromium: Browser) -> Iterator[Watched]:
-    """A fresh browser window that no error, no refused script and no request to another host may come from."""
-    context = chromium.new_context(
-        viewport={"width": 1280, "height": 800}, locale="en-GB", timezone_id="UTC", reduced_motion="reduce"
-    )
-    context.set_default_timeout(20_000)  # a busy machine is slow
-    expect.set_options(timeout=20_000)
-    context.add_init_script(
-        "addEventListener('securitypolicyviolation', e => console.error('refused: ' + e.violatedDirective))"
-    )
-    context.route(f"**{AXE_PATH}", lambda route: route.fulfill(path=AXE, content_type="text/javascript"))
+def watched(service: Stack, chromium: Chromium) -> Iterator[Watched]:
+    """A fresh page that no error, no refused script and no request to another host may come from.
+
+    Neither a cookie nor anything else that another test has stored is left.
+    """
+    window = chromium.window(service.http)
+    context = window.context
+    context.clear_cookies()
+    window.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
     page = context.new_page()
     seen = Watched(page, service.http)
     page.on("console", lambda message: seen.faults.append(message.text) if message.type == "error" else None)
@@ -129,5 +186,6 @@ def watched(service: Stack, chromium: Browser) -> Iterator[Watched]:
         lambda request: None if request.url.startswith(service.http) else seen.faults.append(f"left: {request.url}"),
     )
     yield seen
-    context.close()
+    for opened in context.pages[1:]:
+        opened.close()
     assert seen.faults == []
