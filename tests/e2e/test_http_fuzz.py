@@ -20,6 +20,7 @@ import pytest
 
 from hooks.contract import InjectionRequest
 from tests.support.hostile_files import HOSTILE_FILES
+from tests.support.paths import ROOT
 from tests.support.stack import FACTS, HTTP, Stack, put, running_stack
 from worker.api.access import QUIET
 from worker.api.app import document
@@ -28,8 +29,9 @@ from worker.transfer.formats import Format
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "0"))
 EXAMPLES = 3
 """Examples of each endpoint where no time is given: their number, unlike a time, means the same on a busy machine.
-Without a time, every third hostile request is sent, which are some of every endpoint, and every fourth pair of file and
-format: `tests/unit/transfer/test_round_trip.py` has all."""
+Without a time, every third hostile request is sent, which are some of every endpoint; each hostile file in one format,
+and some in each format: `tests/unit/transfer/test_round_trip.py` has all pairs; and of the fuzzer's coverage phase what
+`tests.support.fewer_cases` leaves."""
 
 TOKEN = "a-token-for-the-fuzzer"
 
@@ -155,7 +157,8 @@ def test_no_value_breaks_the_service(stack: Stack) -> None:
             broken.extend([(*sent, answer.text)] if answer.status_code in {500, 502, 503} else [])
 
         list(threads.map(send, [*itertools.islice(hostile(), 0, None, 1 if SECONDS else 3), *prompts()]))
-        for content, known in itertools.islice(itertools.product(HOSTILE_FILES, Format), 0, None, 1 if SECONDS else 4):
+        pairs = itertools.product(HOSTILE_FILES, Format) if SECONDS else zip(HOSTILE_FILES, itertools.cycle(Format))
+        for content, known in pairs:
             raw = {"Content-Type": "application/octet-stream"}
             answer = client.post(f"/v1/memories/import?format={known.value}", content=content, headers=raw)
             broken += [(known, content, answer.text)] if answer.status_code not in {200, 422} else []
@@ -173,9 +176,10 @@ def test_nothing_that_is_sent_breaks_the_service(stack: Stack, tmp_path: Path) -
     options += ["--continue-on-failure", "--no-shrink", "--generation-database", "none"]
     options += ["--checks", "all", "--exclude-checks", ",".join(LENIENT), "--request-timeout", "20"]
     options += ["--report-json-path", str(report), "--seed", os.environ.get("FUZZ_SEED", "1")]
+    fewer = {} if SECONDS else {"SCHEMATHESIS_HOOKS": "tests.support.fewer_cases", "PYTHONPATH": str(ROOT)}
     header = ["-H", f"Authorization: Bearer {TOKEN}"]
     line = [*fuzzer, "run", f"{stack.http}/openapi.json", *options, *header]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(line, cwd=tmp_path, env=os.environ | fewer, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]
     assert [word for word in CRASHES if word in stack.log] == []
