@@ -32,7 +32,7 @@ HOSTILE = {
     "long number": (f"---\nimportance: {'9' * 6_000}\n---\n- The harbour opens at six\n", MARKDOWN),
     "deep brackets": (f"---\ntags: {'[' * 3_000}\n---\n- The harbour opens at six\n", MARKDOWN),
     "deep list": ("\n".join("  " * level + "- x" for level in range(3_000)), MARKDOWN),
-    "unclosed quote": ('content\n"' + "The harbour\n" * 40_000, {"content-type": "text/csv"}),
+    "unclosed quote": ('content\n"' + "The harbour\n" * 12_000, {"content-type": "text/csv"}),
 }
 
 
