@@ -19,8 +19,8 @@ pytestmark = pytest.mark.timeout(170)
 
 BOTH = needs(QDRANT, REDIS)
 ROUNDS = 6
-"""Rounds of calls at once, 25 of them with two workers, who meet in each: a store without conditions fails in the first.
-`make parallel` makes more."""
+"""Rounds of calls at once. Two workers get 25 and meet in each; a store that sets no condition fails in the first.
+`make parallel` makes many more, without processes."""
 
 
 @pytest.fixture

@@ -11,8 +11,18 @@ MODULES = (
     "worker.cli.serving",
     "worker.cli.background",
     "worker.api.app",
+    "worker.bootstrap.console",
     "worker.adapters.models.litellm_chat",
     "uvicorn.main",
+    "uvicorn.lifespan.on",
+    "uvicorn.protocols.http.h11_impl",
+    "fastapi.telemetry._runtime",
+    "pydantic.v1",
+    "worker.cli.local",
+    "worker.cli.store",
+    "worker.cli.memory.memories",
+    "worker.cli.memory.transfers",
+    "worker.cli.hosts.setup",
 )
 
 gc.disable()  # modules are no garbage, and what a collection walks is no longer shared with the forked processes
