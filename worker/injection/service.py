@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -228,14 +228,18 @@ class InjectionService:
         return profile.duplicate if configured is None and profile is not None else configured
 
     async def _view(self, turn: Turn) -> LedgerView:
-        """Return what the session has been shown; a dry run looks without beginning a turn."""
+        """Return what the session has been shown; a dry run looks without beginning a turn.
+
+        So does a request while Redis takes no changes, such as when it is full.
+        """
         ledger, depth = self._parts.ledger, turn.config.context_window_depth
         try:
             async with asyncio.timeout(turn.deadline.within(LEDGER_LIMIT).remaining()):
-                if turn.request.dry_run:
-                    view = await ledger.peek(turn.ledger_key)
-                    return replace(view, turn=view.turn + 1)
-                return await ledger.view(turn.ledger_key, turn.turn_key, depth=depth)
+                if not turn.request.dry_run:
+                    with suppress(QueueError):
+                        return await ledger.view(turn.ledger_key, turn.turn_key, depth=depth)
+                view = await ledger.peek(turn.ledger_key)
+                return replace(view, turn=view.turn + 1)
         except (QueueError, TimeoutError):
             log.warning("ledger_unavailable")
             return LedgerView(turn=0)
@@ -243,8 +247,8 @@ class InjectionService:
     async def _deliver(self, turn: Turn, view: LedgerView, conclusion: Conclusion) -> Injection:
         """Offer the block to the ledger; it counts as shown once the hook commits it.
 
-        What a parallel turn has offered meanwhile is left out. If the ledger can be neither read nor written, nothing
-        is delivered.
+        What a parallel turn has offered meanwhile is left out. If the ledger hangs, and could not be read before,
+        nothing is delivered: once it answers again, the block could repeat what it has.
         """
         seen = view.offers if view.turn else UNSEEN
         for _ in range(MOST_OFFERS):
@@ -262,16 +266,16 @@ class InjectionService:
     async def _offer(
         self, turn: Turn, view: LedgerView, conclusion: Conclusion, result: InjectionResult, seen: int | None
     ) -> frozenset[str] | None:
-        """Offer a result, and return the memories that parallel turns have taken, `None` if the ledger fails."""
+        """Offer a result, and return the memories that parallel turns have taken, `None` if the ledger hangs."""
         before = replace(view, shown=dict(_still_shown(turn, view)))
         shown = shown_by(turn, conclusion, before, result.block_id or "")
         offer = self._parts.ledger.offer
         try:
             async with asyncio.timeout(turn.deadline.within(LEDGER_LIMIT).remaining()):
                 return await offer(turn.ledger_key, turn.turn_key, result.model_dump_json(), shown, seen=seen)
-        except (QueueError, TimeoutError):
+        except (QueueError, TimeoutError) as error:
             log.warning("ledger_unavailable")
-            return None
+            return None if isinstance(error, TimeoutError) else frozenset()
 
     def _finish(self, turn: Turn, conclusion: Conclusion) -> Injection:
         return self._recorded(turn, conclusion, result_of(turn, conclusion))

@@ -350,16 +350,24 @@ async def test_b37_pinned_goals_leave_room_for_found_memories(tmp_path: Path) ->
     assert {verdicts[f"g{n}"] for n in range(12)} == {CandidateVerdict.CHOSEN, CandidateVerdict.OVER_TOKENS}
 
 
+DOWN = QueueError(Reason.QUEUE_UNAVAILABLE, "refused")
+HANGS = TimeoutError()
+
+
 class FailingLedger(MemoryLedger):
-    """A ledger of which the methods in `broken` fail."""
+    """A ledger whose methods raise what is in `broken` under their names."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.broken: set[str] = set()
+        self.broken: dict[str, Exception] = {}
 
     async def view(self, key: LedgerKey, turn_key: str, *, depth: int) -> LedgerView:
         self._fail("view")
         return await super().view(key, turn_key, depth=depth)
+
+    async def peek(self, key: LedgerKey) -> LedgerView:
+        self._fail("peek")
+        return await super().peek(key)
 
     async def offer(self, *arguments: Any, **options: Any) -> frozenset[str]:
         self._fail("offer")
@@ -367,21 +375,25 @@ class FailingLedger(MemoryLedger):
 
     def _fail(self, method: str) -> None:
         if method in self.broken:
-            raise QueueError(Reason.QUEUE_UNAVAILABLE, "too late")
+            raise self.broken[method]
 
 
 @pytest.mark.parametrize(
     ("broken", "retention", "reason", "expected"),
     [
-        ({"view"}, "history", Reason.ALREADY_SHOWN, []),
-        ({"view", "offer"}, "history", Reason.QUEUE_UNAVAILABLE, []),
-        ({"view", "offer"}, "ephemeral", None, ["m1"]),
-        ({"offer"}, "history", Reason.ALREADY_SHOWN, []),
+        ({"view": HANGS}, "history", Reason.ALREADY_SHOWN, []),
+        ({"view": DOWN, "peek": DOWN}, "history", Reason.ALREADY_SHOWN, []),
+        ({"view": DOWN, "offer": DOWN}, "history", Reason.ALREADY_SHOWN, []),
+        ({"offer": HANGS}, "history", Reason.ALREADY_SHOWN, []),
+        ({"view": HANGS, "offer": HANGS}, "history", Reason.QUEUE_UNAVAILABLE, []),
+        ({"view": HANGS, "offer": HANGS}, "ephemeral", None, ["m1"]),
+        ({"view": DOWN, "peek": DOWN, "offer": DOWN}, "history", None, ["m1"]),
     ],
 )
-async def test_what_was_shown_is_not_repeated_while_the_ledger_fails(
-    broken: set[str], retention: str, reason: Reason | None, expected: list[str], tmp_path: Path
+async def test_what_was_shown_is_not_repeated_while_the_ledger_hangs_or_is_full(
+    broken: dict[str, Exception], retention: str, reason: Reason | None, expected: list[str], tmp_path: Path
 ) -> None:
+    """A full ledger can be read; while Redis is down, requests that need no queue go on without the ledger."""
     ledger = FailingLedger()
     async with open_service(tmp_path, ledger=ledger, strategy="deterministic") as service:
         await service.put([fact("m1", "The regatta starts at the north pier")])
@@ -395,9 +407,12 @@ async def test_what_was_shown_is_not_repeated_while_the_ledger_fails(
     assert again.reason is reason
 
 
-async def test_a_new_memory_comes_if_the_ledger_was_read_but_cannot_be_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [HANGS, DOWN], ids=str)
+async def test_a_new_memory_comes_if_the_ledger_was_read_but_cannot_be_written(
+    error: Exception, tmp_path: Path
+) -> None:
     ledger = FailingLedger()
-    ledger.broken = {"offer"}
+    ledger.broken = {"offer": error}
     async with open_service(tmp_path, ledger=ledger, strategy="deterministic") as service:
         await service.put([fact("m1", "The regatta starts at the north pier")])
         assert ids(await service.ask("Where does the regatta start?", deadline_ms=20_000, commit=False)) == ["m1"]

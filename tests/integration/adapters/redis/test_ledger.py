@@ -332,3 +332,16 @@ async def test_parallel_offers_show_a_memory_once(ledger: Ledger, trial: int) ->
 
     taken = await asyncio.gather(*map(offered, turns))
     assert sorted(map(len, taken)) == [0, *[1] * 7]
+
+
+async def test_a_full_redis_still_says_what_was_shown(kept: RedisLedger, url: str) -> None:
+    await give(kept, "a", "m1")
+    with sync_redis(url) as redis:
+        before = redis.config_get("maxmemory")
+        try:
+            redis.config_set("maxmemory", 1)
+            with pytest.raises(QueueError):
+                await kept.view(KEY, "b", depth=DEPTH)
+            assert await shown(kept) == {"m1"}
+        finally:
+            redis.config_set("maxmemory", before["maxmemory"])
