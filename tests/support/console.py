@@ -8,9 +8,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.http import Recorder
-from worker.api.app import create_app
-from worker.api.execution import OperationExecutor
+from tests.support.http import Recorder, usual_app
 from worker.api.server import HttpServer
 from worker.bootstrap.console import console_pages
 from worker.operations.client import QueueState
@@ -77,8 +75,8 @@ async def browsing(
     server = HttpServer(settings or ServiceSettings())
     usual = Recorder({"health": HEALTH, **NOTHING})
     backend = LocalOperationClient({**usual.handlers, **recorder.handlers})
-    executor = OperationExecutor(backend, server.metrics, look)
-    app = create_app(executor, server.policy, pages=console_pages(server, backend, look))
+    pages = console_pages(server, backend, look)
+    app = usual_app(backend, policy=server.policy, metrics=server.metrics, pages=pages)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     headers = {"Accept": "text/html"}
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:

@@ -4,12 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import lru_cache
+from copy import copy
+from functools import cache
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message
 
 from worker.api.access import Policy
@@ -85,19 +87,29 @@ def make_app(
 ) -> FastAPI:
     """Create the application; `policy` are further fields of `Policy`.
 
-    With nothing but tokens it is one that tests share, and asks the recorder that was given last.
+    Without mounts, metrics and queue, its endpoints are shared, and ask the recorder that was given last.
     """
     backend = LocalOperationClient(recorder.handlers, recorder.commit, capacity=Capacity(at_once))
-    if mounts is None and metrics is None and queue is None and tracer is NO_TRACER and not policy:
-        app, asked = _usual_app(tokens or Tokens())
-        asked.client = backend
-        return app
+    limits = Policy(tokens=tokens or Tokens(), **policy)
+    if mounts is None and metrics is None and queue is None:
+        return usual_app(backend, policy=limits, tracer=tracer)
 
     async def look() -> QueueState | None:
         return queue
 
     executor = OperationExecutor(backend, metrics or Metrics(), look)
-    return create_app(executor, Policy(tokens=tokens or Tokens(), **policy), mounts=mounts, tracer=tracer)
+    return create_app(executor, limits, mounts=mounts, tracer=tracer)
+
+
+def usual_app(backend: OperationClient, **access: Any) -> FastAPI:
+    """Return the application with the endpoints that tests share, behind an access control of its own."""
+    shared, asked = _shared_app()
+    asked.client = backend
+    app = copy(shared)
+    (control,) = shared.user_middleware
+    app.user_middleware = [Middleware(control.cls, **{**control.kwargs, **access})]
+    app.middleware_stack = None
+    return app
 
 
 class _Changeable(OperationClient):
@@ -115,15 +127,15 @@ class _Changeable(OperationClient):
         return await self.client.commit(delivered)
 
 
-@lru_cache(maxsize=4)
-def _usual_app(tokens: Tokens) -> tuple[FastAPI, _Changeable]:
-    """Create it once: that takes longer than most tests of it."""
+@cache
+def _shared_app() -> tuple[FastAPI, _Changeable]:
+    """Create the endpoints once: that takes longer than most tests of them."""
 
     async def look() -> None:
         return None
 
     asked = _Changeable()
-    return create_app(OperationExecutor(asked, Metrics(), look), Policy(tokens=tokens)), asked
+    return create_app(OperationExecutor(asked, Metrics(), look), Policy()), asked
 
 
 def both_tokens() -> Tokens:

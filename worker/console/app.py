@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from http import HTTPStatus
 
 from pydantic import BaseModel
@@ -111,9 +112,15 @@ class Console:
         return self.error(request, error.status_code, details.get(error.status_code, error.detail))
 
 
-def make_console(backend: OperationClient, access: AccessControl, look: QueueLook) -> Console:
+@cache
+def _rendering() -> tuple[StaticFiles, Renderer]:
+    """Read the files and compile the templates once for all consoles of a process."""
     static = StaticFiles()
-    renderer = Renderer(static)
+    return static, Renderer(static)
+
+
+def make_console(backend: OperationClient, access: AccessControl, look: QueueLook) -> Console:
+    static, renderer = _rendering()
 
     def rows(summaries: Sequence[ReceiptSummary]) -> str:
         return renderer.fill("request_rows.html", rows=[row_of(one) for one in summaries])

@@ -1,5 +1,6 @@
 """The dashboard and the alerts read metrics, labels and values that there are, and every expression returns data."""
 
+import asyncio
 import re
 from itertools import combinations, product
 from typing import Any
@@ -21,8 +22,13 @@ PANELS = DASHBOARD["panels"]
 UNITS = {"short", "percentunit", "reqps", "s", "bytes"}
 
 
+@pytest.fixture(scope="module")
+def page() -> Page:
+    """Metrics in which everything has happened that can be counted."""
+    return asyncio.run(page_of_all())
+
+
 async def page_of_all() -> Page:
-    """Return metrics in which everything has happened that can be counted."""
     metrics = Metrics()
     metrics.queue(QueueState(3, alive=True))
     metrics.store(7)
@@ -53,8 +59,8 @@ async def _run_operations(metrics: Metrics) -> None:
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-async def test_an_expression_returns_data(name: str) -> None:
-    page, expression = await page_of_all(), EXPRESSIONS[name]
+def test_an_expression_returns_data(name: str, page: Page) -> None:
+    expression = EXPRESSIONS[name]
     found = result(expression, page)
     assert found or expression.startswith("absent("), expression
     for selector in selectors(expression):
@@ -73,8 +79,7 @@ def test_a_wrong_expression_is_noticed(wrong: str) -> None:
         selectors(wrong)
 
 
-async def test_wrong_names_labels_and_values_are_noticed() -> None:
-    page = await page_of_all()
+def test_wrong_names_labels_and_values_are_noticed(page: Page) -> None:
     for wrong in (
         "meeseeks_none_such",
         'meeseeks_injections_total{outcome="none_such"}',
@@ -113,8 +118,7 @@ def test_the_scaling_page_has_the_recorded_rule() -> None:
         assert f"record: {name}\n        expr: {expression}\n" in DOCS["scaling.md"]
 
 
-async def test_every_metric_in_the_docs_exists_and_every_metric_is_shown() -> None:
-    page = await page_of_all()
+def test_every_metric_in_the_docs_exists_and_every_metric_is_shown(page: Page) -> None:
     published = {name for name in page.values(NAME) if name.startswith("meeseeks_")}
     families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in published}
     for name, text in DOCS.items():
