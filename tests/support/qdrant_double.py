@@ -17,6 +17,8 @@ from pydantic import BaseModel, TypeAdapter
 from qdrant_client import AsyncQdrantClient, models
 
 VERSION = "1.20.0"
+POINTS = TypeAdapter(list[models.PointStruct])
+OPERATIONS = TypeAdapter(list[models.UpdateOperation])
 Route = Callable[["QdrantDouble", str, dict[str, Any]], Awaitable[Any]]
 
 
@@ -125,7 +127,7 @@ async def index(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
 
 
 async def upsert(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
-    points = TypeAdapter(list[models.PointStruct]).validate_python(body["points"])
+    points = POINTS.validate_python(body["points"])
     await double.engine.upsert(name, points)
     return COMPLETED
 
@@ -169,7 +171,7 @@ async def delete(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
 
 
 async def update_batch(double: QdrantDouble, name: str, body: dict[str, Any]) -> Any:
-    operations = TypeAdapter(list[models.UpdateOperation]).validate_python(body["operations"])
+    operations = OPERATIONS.validate_python(body["operations"])
     await double.engine.batch_update_points(name, operations)
     return [COMPLETED for _ in operations]
 
