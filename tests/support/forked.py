@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -25,14 +26,24 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class Forked:
-    """A running command with the methods of `subprocess.Popen`; it has no input, and writes to files."""
+    """A running command with the methods of `subprocess.Popen`; it has no input, and writes to files.
+
+    It is `main` of the module `program`, with the arguments `line`.
+    """
 
     def __init__(
-        self, line: Sequence[str], folder: Path, variables: Mapping[str, str], *, out: Path, log: Path
+        self,
+        line: Sequence[str],
+        folder: Path,
+        variables: Mapping[str, str],
+        *,
+        out: Path,
+        log: Path,
+        program: str = "worker.__main__",
     ) -> None:
         self._line = list(line)
         self._process = _context().Process(
-            target=_run, args=(self._line, folder, dict(variables), out, log), daemon=True
+            target=_run, args=(program, self._line, folder, dict(variables), out, log), daemon=True
         )
         with _where_tests_are_found():
             self._process.start()
@@ -93,17 +104,16 @@ def _where_tests_are_found() -> Iterator[None]:
         yield
 
 
-def _run(line: list[str], folder: Path, variables: Mapping[str, str], out: Path, log: Path) -> None:
-    """Become `python -m worker` with the arguments `line`."""
-    from worker.__main__ import main
-
+def _run(program: str, line: list[str], folder: Path, variables: Mapping[str, str], out: Path, log: Path) -> None:
+    """Become `python -m` with a module and the arguments `line`."""
+    module = import_module(program)
     _open_streams(out, log)
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(folder)
-    sys.argv = [str(ROOT / "worker" / "__main__.py"), *line]
+    sys.argv = [str(module.__file__), *line]
     gc.enable()  # as in a new interpreter
-    main()
+    module.main()
 
 
 def _open_streams(out: Path, log: Path) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
-import subprocess
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import redis
@@ -22,6 +23,7 @@ from hooks.contract import (
     SessionEventResult,
 )
 from hooks.protocol import wire
+from tests.support.forked import Forked
 from tests.support.paths import ROOT
 from worker.adapters.local.host_state import MemoryHostState
 from worker.adapters.local.subagents import MemorySubagents
@@ -34,6 +36,8 @@ from worker.injection.capacity import Capacity
 from worker.operations.hosts import HostOperations, OwnHandlers
 from worker.operations.registry import INJECT, SESSION_EVENT
 from worker.settings.injection import Enrichment, InjectionConfig
+
+STARTED_WITHIN_S = 30.0
 
 
 async def echo(request: JsonObject, deadline: Deadline) -> JsonObject:
@@ -122,29 +126,52 @@ async def _bye(_: dict[Any, Any]) -> None:
     os.write(1, b"bye\n")
 
 
+class RunningWorker(Forked):
+    """A worker process."""
+
+    def __init__(self, url: str, max_jobs: int, startup_s: float, folder: Path) -> None:
+        self._out, self._log = folder / "out", folder / "log"
+        self._out.touch()
+        variables = {**os.environ, "STARTUP_SECONDS": str(startup_s)}
+        super().__init__(
+            [url, str(max_jobs)], ROOT, variables, out=self._out, log=self._log, program="tests.support.queue_worker"
+        )
+
+    @property
+    def returncode(self) -> int | None:
+        return self.poll()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """Wait for its end and return what it wrote."""
+        self.wait(timeout)
+        return self._out.read_text(encoding="utf-8"), self._log.read_text(encoding="utf-8")
+
+    def wait_until_started(self) -> None:
+        end = time.monotonic() + STARTED_WITHIN_S
+        while not self._out.read_bytes().startswith(b"ready\n"):
+            assert self.poll() is None, self._log.read_text(encoding="utf-8")
+            assert time.monotonic() < end
+            time.sleep(0.005)
+
+
 @contextmanager
 def running_worker(
     url: str, max_jobs: int = 20, *, startup_s: float = 0.0, wait: bool = True
-) -> Iterator["subprocess.Popen[str]"]:
+) -> Iterator[RunningWorker]:
     """Run a worker process, which is serving on entry unless `wait` is off, and kill it on exit."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", __file__, url, str(max_jobs)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "STARTUP_SECONDS": str(startup_s)},
-    )
-    try:
-        if wait:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line == "ready\n", process.communicate()[1]
-            _wait_for_life_sign(url)
-        yield process
-    finally:
-        if process.poll() is None:
+    with TemporaryDirectory() as folder:
+        process = RunningWorker(url, max_jobs, startup_s, Path(folder))
+        try:
+            if wait:
+                process.wait_until_started()
+                _wait_for_life_sign(url)
+            yield process
+        finally:
             process.kill()
-        process.communicate()
+            process.wait()
 
 
 def _wait_for_life_sign(url: str) -> None:

@@ -183,8 +183,7 @@ async def test_a_missing_worker_is_reported_at_once(url: str, queue: QueueClient
 async def test_a_worker_is_not_alive_before_it_has_started_up(url: str, queue: QueueClient) -> None:
     with running_worker(url, startup_s=1.5, wait=False) as worker:
         assert (await fault_of(queue, "echo", {}, budget=3.0))[0] is Reason.NO_WORKER
-        assert worker.stdout is not None
-        await asyncio.to_thread(worker.stdout.readline)
+        await asyncio.to_thread(worker.wait_until_started)
         assert await ask_until_answered(queue)
 
 
