@@ -7,17 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qdrant_client import AsyncQdrantClient
-
-from tests.support.real_servers import qdrant_server
 from worker.adapters.qdrant.bm25 import Bm25Encoder
 from worker.adapters.qdrant.edge.store import EdgeStore
-from worker.adapters.qdrant.server.connection import ServerConnection
-from worker.adapters.qdrant.server.store import ServerStore
 from worker.domain.memory import EmbedderProfile, HybridQuery, Memory, MemoryFilter, StoredMemory, Vector
 from worker.ports.store import StoreEngine
+
+if TYPE_CHECKING:
+    from qdrant_client import AsyncQdrantClient
 
 DIMENSION = 16
 CREATED = datetime(2026, 1, 10, 9, tzinfo=UTC)
@@ -79,6 +77,9 @@ async def opened(
         finally:
             await edge.aclose()
         return
+    from worker.adapters.qdrant.server.connection import ServerConnection  # as in `connected`
+    from worker.adapters.qdrant.server.store import ServerStore
+
     async with AsyncExitStack() as stack:
         client, name = await connected(engine, stack)
         connection = ServerConnection(client, collection=name, profile=made_for, bm25_hash=bm25_hash)
@@ -89,7 +90,11 @@ async def opened(
             await server.aclose()
 
 
-async def connected(engine: str, stack: AsyncExitStack) -> tuple[AsyncQdrantClient, str]:
+async def connected(engine: str, stack: AsyncExitStack) -> "tuple[AsyncQdrantClient, str]":
+    from qdrant_client import AsyncQdrantClient  # slow to load, and the processes of `store_writer` need no server
+
+    from tests.support.real_servers import qdrant_server
+
     if engine == "memory":
         return AsyncQdrantClient(":memory:"), "memories"
     server = await stack.enter_async_context(qdrant_server(engine))

@@ -1,4 +1,4 @@
-"""Run as a process: opens the store in the folder of its first argument and does what the second one says."""
+"""A process that opens the store in the folder of its first argument and does what the second one says."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def main(folder: str, task: str) -> None:
+async def write(folder: str, task: str) -> None:
     store = await EdgeStore.open(Path(folder), profile=profile(), bm25_hash=ENCODER.config_hash, flush_every=3600.0)
     say("open")
     if task == "hold":
@@ -26,5 +26,5 @@ async def main(folder: str, task: str) -> None:
         say(" ".join(ids))
 
 
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2]))
+def main() -> None:
+    asyncio.run(write(sys.argv[1], sys.argv[2]))

@@ -85,7 +85,7 @@ def test_invisible_characters_do_not_hide_a_secret(invisible: str) -> None:
 def test_time_grows_with_the_length_only(repeated: str) -> None:
     half, whole = ((repeated * (size // len(repeated) + 1))[:size] for size in (50_000, 100_000))
     mask_secrets("warm up")
-    assert _seconds(whole) < 3 * _seconds(half) + 0.2
+    assert _once(whole) < 0.2 or _seconds(whole) < 3 * _seconds(half) + 0.2
 
 
 @given(st.text(max_size=300))
@@ -105,10 +105,10 @@ def test_a_leak_is_noticed() -> None:
 
 def _seconds(text: str) -> float:
     """The best of three, as other programs take their time too."""
+    return min(_once(text) for _ in range(3))
 
-    def once() -> float:
-        started = time.perf_counter()
-        mask_secrets.__wrapped__(text)
-        return time.perf_counter() - started
 
-    return min(once() for _ in range(3))
+def _once(text: str) -> float:
+    started = time.perf_counter()
+    mask_secrets.__wrapped__(text)
+    return time.perf_counter() - started

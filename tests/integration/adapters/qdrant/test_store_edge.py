@@ -4,9 +4,7 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 import structlog
 
+from tests.support.forked import Forked
 from tests.support.paths import ROOT
 from tests.support.store import ENCODER, direction, memory, near, profile, query, stored
 from worker.adapters.qdrant.edge.shard import _load
@@ -46,15 +45,23 @@ async def filled(folder: Path, count: int, made_for: EmbedderProfile | None = TI
 
 
 @contextmanager
-def writer(folder: Path, task: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tests.support.store_writer", str(folder), task]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "open\n"
-        try:
-            yield process
-        finally:
-            process.kill()
+def writer(folder: Path, task: str) -> Iterator[tuple[Forked, Path]]:
+    """Yield a process that has opened the store, and the file that it writes to."""
+    out, log = folder.with_name("out"), folder.with_name("log")
+    out.touch()
+    process = Forked([str(folder), task], ROOT, os.environ, out=out, log=log, program="tests.support.store_writer")
+    try:
+        wait_for(out, "open\n", process, log)
+        yield process, out
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(out: Path, start: str, process: Forked, log: Path) -> None:
+    while not out.read_text().startswith(start):
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.005)
 
 
 async def test_everything_is_there_after_closing_and_opening_again(tmp_path: Path) -> None:
@@ -85,12 +92,13 @@ async def test_a_closed_store_says_so_and_may_be_closed_twice(tmp_path: Path) ->
 
 
 async def test_a_second_process_is_told_whose_the_store_is(tmp_path: Path) -> None:
-    with writer(tmp_path, "hold") as owner:
+    folder = tmp_path / "store"
+    with writer(folder, "hold") as (owner, _):
         with pytest.raises(StoreLocked, match=rf"process {owner.pid}\b.*stop that process"):
-            await reopen(tmp_path)
+            await reopen(folder)
         owner.kill()
         owner.wait()
-        store = await reopen(tmp_path)
+        store = await reopen(folder)
         await store.aclose()
 
 
@@ -104,14 +112,16 @@ async def test_a_second_store_in_the_same_process_is_refused(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.4])
 async def test_acknowledged_writes_survive_the_kill_of_the_process(tmp_path: Path, seconds: float) -> None:
-    with writer(tmp_path, "import") as process:
-        assert process.stdout is not None
-        acknowledged = process.stdout.readline().split()
+    folder = tmp_path / "store"
+    with writer(folder, "import") as (process, out):
+        while out.read_text().count("\n") < 2:
+            time.sleep(0.005)
         time.sleep(seconds)
-        process.send_signal(signal.SIGKILL)
-        lines = process.stdout.read().splitlines(keepends=True)
-    acknowledged += [key for line in lines if line.endswith("\n") for key in line.split()]
-    store = await reopen(tmp_path)
+        process.kill()
+        process.wait()
+        lines = out.read_text().splitlines(keepends=True)[1:]
+    acknowledged = [key for line in lines if line.endswith("\n") for key in line.split()]
+    store = await reopen(folder)
     tenant = store.tenant("north")
     assert {item.id for item in await tenant.get(acknowledged)} == set(acknowledged)
     assert await tenant.count() >= len(acknowledged) >= 20
