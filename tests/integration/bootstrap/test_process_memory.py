@@ -19,7 +19,7 @@ async def main():
     embedder = MiniLmEmbedder()
     await embedder.warm()
     before = held()
-    for number in range(4):
+    for number in range(2):
         await embedder.embed_passages([f"{number} {place} " + "a long text " * 80 for place in range(8)])
     print(held() - before)
     await embedder.aclose()

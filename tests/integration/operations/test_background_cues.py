@@ -1,10 +1,6 @@
 """Cues that a model writes while the service runs: for what is new, within the budget, and on after a kill."""
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -14,6 +10,8 @@ from typing import Any
 import pytest
 
 from tests.support.cue_models import CueModel
+from tests.support.forked import Forked
+from tests.support.hasty_cues import PACE
 from tests.support.operations import open_operations, scripted
 from tests.support.stack import environment
 from tests.support.upstream_thread import upstream_thread
@@ -24,15 +22,6 @@ from worker.operations.background_cues import Activity, Pace
 from worker.operations.bulk import pages
 from worker.operations.client import OperationClient
 from worker.operations.registry import HEALTH, PUT, UPDATE
-
-PACE = Pace(first=0.05, every=0.1, quiet=0.0, lease=2.0)
-SERVICE = f"""
-from worker.bootstrap import cues
-from worker.cli import app
-from worker.operations.background_cues import Pace
-cues.PACE = {PACE!r}
-app()
-"""
 
 
 @pytest.fixture
@@ -192,15 +181,13 @@ async def test_a_killed_service_goes_on_where_it_was(url: str, tmp_path: Path) -
         arguments = ["--data-dir", str(tmp_path), "admin", "worker", "--model", "openai/scripted"]
         arguments += ["--model-api-base", f"{upstream.url}/v1"]
         variables = environment(MEESEEKS_REDIS_URL=url, MEESEEKS_EMBEDDER="none", MEESEEKS_MODEL_API_KEY="k")
-        with (tmp_path / "out").open("wb") as out:
-            running = subprocess.Popen(
-                [sys.executable, "-c", SERVICE, *arguments], env=variables, stdout=out, stderr=out
-            )
+        out, log = tmp_path / "out", tmp_path / "log"
+        running = Forked(arguments, tmp_path, variables, out=out, log=log, program="tests.support.hasty_cues")
         end = time.monotonic() + 60
         while len(model.asked) < 20 and time.monotonic() < end:
-            assert running.poll() is None, (tmp_path / "out").read_text()
+            assert running.poll() is None, log.read_text()
             await asyncio.sleep(0.02)
-        os.kill(running.pid, signal.SIGKILL)
+        running.kill()
         running.wait(10)
         before = model.asked.copy()
         async with service(url, tmp_path, upstream.url) as client:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tests.support.store import ENCODER, direction, memory, near, profile, query
 from worker.adapters.qdrant.edge.shard import _load
 from worker.adapters.qdrant.edge.store import EdgeStore
 from worker.domain.errors import StoreDamaged, StoreError, StoreLocked
-from worker.domain.memory import EmbedderProfile, MemoryFilter
+from worker.domain.memory import EmbedderProfile, MemoryFilter, StoredMemory
 
 QUESTION = direction("question")
 TINY = profile()
@@ -352,9 +353,14 @@ async def close_quietly(store: EdgeStore) -> None:
         await store.aclose()
 
 
+@cache
+def thousands() -> list[StoredMemory]:
+    return [stored(memory(f"m{index}", f"bell {index}"), direction(str(index), 384)) for index in range(3000)]
+
+
 async def test_the_event_loop_goes_on_while_thousands_are_put(tmp_path: Path) -> None:
     store = await reopen(tmp_path, profile("minilm", 384))
-    items = [stored(memory(f"m{index}", f"bell {index}"), direction(str(index), 384)) for index in range(2000)]
+    items = thousands()[:2000]
     lags: list[float] = []
 
     async def heart() -> None:
@@ -375,7 +381,7 @@ async def test_the_event_loop_goes_on_while_thousands_are_put(tmp_path: Path) ->
 async def test_a_search_waits_for_one_batch_and_not_for_a_whole_import(tmp_path: Path) -> None:
     store = await reopen(tmp_path, profile("minilm", 384))
     tenant = store.tenant("north")
-    items = [stored(memory(f"m{index}", f"bell {index}"), direction(str(index), 384)) for index in range(3000)]
+    items = thousands()
     importing = asyncio.create_task(tenant.put(items))
     await asyncio.sleep(0)
     searched = 0
