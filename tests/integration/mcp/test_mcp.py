@@ -227,8 +227,12 @@ async def test_what_is_shared_is_everybodys_and_what_belongs_to_a_project_is_see
         assert (await call(mia, "forget", ids=lunch["id"]))["forgotten"] == [lunch["id"]]
 
 
+LONG_WORDS = f"{'sails' * 24} " * 8
+"""A thousand characters, of which the embedder makes few tokens, so that many of them take little time."""
+
+
 async def test_the_answer_is_bounded_and_says_what_is_missing(oscar: "Client[Any]", backend: Backend) -> None:
-    memories = [{"id": f"m{n}", "content": f"Ferry timetable {n} " + "sails at dawn " * 70} for n in range(30)]
+    memories = [{"id": f"m{n}", "content": f"Ferry timetable {n} " + LONG_WORDS} for n in range(30)]
     await backend.call(PUT, {"tenant": "acme", "memories": memories})
     result = await oscar.call_tool("recall", {"query": "ferry timetable", "limit": 30})
     found = result.structured_content
