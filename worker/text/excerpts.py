@@ -33,7 +33,10 @@ PIECE_CHARS = 500
 MOST_PIECES = 40
 
 _GRAPHEME = regex.compile(r"\X")
-_LAST_ASCII = regex.compile(r"(?r)(?<=[ -~])[ -~]")
+_ALONE = r"[\p{GCB=Other}\p{GCB=LV}\p{GCB=LVT}]"
+_LAST_PAIR = regex.compile(f"(?r)(?<={_ALONE}){_ALONE}")
+"""Two characters that never join, such as letters, ideographs and syllables: a grapheme ends between them."""
+
 _SENTENCE_END = regex.compile(r"[.!?;:]\s+|[。！？；]\s*|\s[-–—•|]\s")
 
 Place = tuple[int, str]
@@ -63,10 +66,10 @@ def ends(text: str, first: int, last: int) -> str:
 
 
 def _borders(text: str, cut: int) -> Iterator[int]:
-    """Yield the borders of graphemes near `cut`, from the last one between two ASCII characters before it."""
+    """Yield the borders of graphemes near `cut`, from the last one before it that is seen at once."""
     before = text[max(0, cut - MOST_BEFORE) : cut]
-    plain = _LAST_ASCII.search(before)
-    start = cut - len(before) + (plain.start() if plain else 0)
+    pair = _LAST_PAIR.search(before)
+    start = cut - len(before) + (pair.start() if pair else 0)
     yield start
     for grapheme in _GRAPHEME.finditer(text[start : cut + LONGEST_GRAPHEME]):
         if grapheme.end() - grapheme.start() < LONGEST_GRAPHEME:
