@@ -42,7 +42,7 @@ fuzz: $(DEV) ## Fuzz the HTTP API for 15 minutes (FUZZ_SECONDS=... FUZZ_SEED=...
 fuzz-import: $(DEV) ## Fuzz the readers of files, and the round trip of exports (5,000 examples of each)
 	@$(BIN)/pytest -q --hypothesis-profile=fuzz --timeout=3600 tests/unit/transfer/test_round_trip.py $(ARGS)
 
-parallel: $(DEV) ## Change memories from parallel clients in 1,000 trials on each store (PARALLEL_ROUNDS=200)
+parallel: $(DEV) ## Change memories from parallel clients in 1,200 trials on each store (PARALLEL_ROUNDS=200)
 	@PARALLEL_ROUNDS=$${PARALLEL_ROUNDS:-200} $(BIN)/pytest -q tests/integration/store/test_parallel_writers.py $(ARGS)
 
 screenshots: $(DEV) ## Take the pictures of the console for the documentation

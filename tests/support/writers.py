@@ -1,6 +1,7 @@
 """One store for two writers, of each kind."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,28 @@ from tests.support.real_servers import qdrant_server
 from tests.support.store import ENCODER
 from worker.adapters.qdrant.edge.store import EdgeStore
 from worker.adapters.qdrant.server.store import ServerStore
+from worker.domain.memory import Vector
 from worker.store.memories import MemoryService
 
 EMBEDDER = HashingEmbedder()
 Writers = tuple[MemoryService, ...]
 
 
-def service(engine: Any) -> MemoryService:
-    return MemoryService(engine, ENCODER, EMBEDDER)
+class PausedEmbedder(HashingEmbedder):
+    """Sets `asked` when it is asked for passages, and waits for `go_on`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
+        self.asked.set()
+        await self.go_on.wait()
+        return await super().embed_passages(texts)
+
+
+def service(engine: Any, embedder: HashingEmbedder = EMBEDDER) -> MemoryService:
+    return MemoryService(engine, ENCODER, embedder)
 
 
 @asynccontextmanager

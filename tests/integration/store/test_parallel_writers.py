@@ -12,7 +12,7 @@ import pytest
 from tests.support.changes import CHANGES, WANTED
 from tests.support.real_servers import engines
 from tests.support.service import NOW, as_memory, fact
-from tests.support.writers import EMBEDDER, Writers, writers_on
+from tests.support.writers import EMBEDDER, PausedEmbedder, Writers, service, writers_on
 from worker.domain.errors import NotFound
 from worker.domain.memory import HybridQuery, MemoryFilter
 from worker.store.memories import MemoryService
@@ -107,11 +107,29 @@ async def one_creation(writers: Writers, key: str) -> tuple[Any, Any]:
     return (created, found.importance), (1, 0.9)
 
 
-TRIALS: tuple[Trial, ...] = (updates, relations, deletion, successors, one_creation)
+async def meanwhile(writers: Writers, call: Callable[[MemoryService], Awaitable[Any]], change: Awaitable[Any]) -> None:
+    """Make a change between the moment when a call has read the memory and the moment when it writes it."""
+    embedder = PausedEmbedder()
+    calling = asyncio.ensure_future(call(service(writers[0]._engine, embedder)))
+    await embedder.asked.wait()
+    await change
+    embedder.go_on.set()
+    await calling
+
+
+async def a_new_text_after_another_change(writers: Writers, key: str) -> tuple[Any, Any]:
+    await put(writers[0], fact(key, "The gate is green"))
+    rewording = updating(key, {"content": "The gate is red now"})
+    await meanwhile(writers, rewording, writers[1].update("t1", key, {"importance": 0.9}))
+    (found,) = await writers[1].get("t1", [key])
+    return (found.content, found.importance), ("The gate is red now", 0.9)
+
+
+TRIALS: tuple[Trial, ...] = (updates, relations, deletion, successors, one_creation, a_new_text_after_another_change)
 
 
 ROUNDS = int(os.environ.get("PARALLEL_ROUNDS", "12"))
-"""Rounds of one trial of every kind; 200 are 1,000 trials, which take the server's double minutes."""
+"""Rounds of one trial of every kind; 200 are 1,200 trials, which take the server's double minutes."""
 
 
 @pytest.mark.parametrize("engine", engines("edge", "rest", "server"))
