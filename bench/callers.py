@@ -14,7 +14,7 @@ from rich.progress import Progress
 from hooks import Engine, InjectionResult, Outcome, PreExecutionHook
 
 from .corpus import TENANT, messages
-from .measure import Check, Result, Series, Table, percentile
+from .measure import Check, CurveChart, Result, Series, Table, percentile
 from .options import Options
 from .processes import Service, running_service, scratch
 from .progress import bar
@@ -31,6 +31,7 @@ OPEN_SHARES = (0.5, 0.8, 1.2)
 FLOOD = 40
 QUIET_PAUSE_S = 0.05
 MOST_QUIET_RATIO = 3.0
+SHARED = "Callers and service share the cores: what the callers spend on calls that are refused, the service lacks."
 ANSWERED = (Outcome.INJECTED, Outcome.NONE_RELEVANT, Outcome.ALL_DUPLICATE)
 
 _numbers = count()
@@ -193,12 +194,10 @@ class Load:
 def _result(
     memories: int, closed: dict[int, Tally], opened: dict[float, Tally], alone: Tally, beside: Tally, flood: Tally
 ) -> Result:
-    rows = [tally.row(f"{number} callers") for number, tally in closed.items()]
+    rows = [tally.row(_callers(number)) for number, tally in closed.items()]
     rows += [tally.row(f"{share:.0%} of the rate of 8 callers, open loop") for share, tally in opened.items()]
     rows += [alone.row("quiet caller alone"), beside.row(f"quiet caller beside {FLOOD} of one agent")]
     rows += [flood.row("the flood")]
-    most = max(closed)
-    crowd = 40 if 40 in closed else most
     return Result(
         name=NAME,
         title="Many callers",
@@ -208,22 +207,51 @@ def _result(
             "loop requests are sent at random times, and their time counts from when they were due. A quiet caller "
             f"pauses for {QUIET_PAUSE_S * 1000:.0f} ms between calls."
         ),
-        checks=(
-            Check(name=f"{crowd} callers, lost", measured=closed[crowd].lost, limit=0, unit="calls"),
-            Check(
-                name=f"{most} callers, share of the rate of 8 callers",
-                measured=round(closed[most].rate / closed[8].rate, 2),
-                limit=0.9,
-                unit="",
-                at_least=True,
-            ),
-            Check(
-                name="quiet caller beside a flood, p95 as a multiple of that alone",
-                measured=round(beside.at(0.95) / alone.at(0.95), 2),
-                limit=MOST_QUIET_RATIO,
-                unit="times",
-            ),
-        ),
-        series=tuple(Series.of(f"{number} callers", tally.spent) for number, tally in closed.items() if tally.spent),
+        checks=_checks(closed, alone, beside),
+        series=tuple(Series.of(_callers(number), tally.spent) for number, tally in closed.items() if tally.spent),
+        notes=(SHARED,),
         tables=(Table(title="Calls", heads=HEADS, rows=tuple(rows)),),
+        curves=_curves(closed),
+    )
+
+
+def _callers(number: int) -> str:
+    return "1 caller" if number == 1 else f"{number} callers"
+
+
+def _checks(closed: dict[int, Tally], alone: Tally, beside: Tally) -> tuple[Check, ...]:
+    most = max(closed)
+    crowd = 40 if 40 in closed else most
+    return (
+        Check(name=f"{crowd} callers, lost", measured=closed[crowd].lost, limit=0, unit="calls"),
+        Check(
+            name=f"{most} callers, share of the rate of 8 callers",
+            measured=round(closed[most].rate / closed[8].rate, 2),
+            limit=0.9,
+            unit="",
+            at_least=True,
+        ),
+        Check(
+            name="quiet caller beside a flood, p95 as a multiple of that alone",
+            measured=round(beside.at(0.95) / alone.at(0.95), 2),
+            limit=MOST_QUIET_RATIO,
+            unit="times",
+        ),
+    )
+
+
+def _curves(closed: dict[int, Tally]) -> tuple[CurveChart, ...]:
+    """Return the rate and the latency by the number of callers, where any call was answered."""
+    answered = {number: tally for number, tally in closed.items() if tally.spent}
+    rates = tuple((float(number), round(tally.rate, 3)) for number, tally in answered.items())
+    latencies = {
+        name: tuple((float(number), round(tally.at(share), 3)) for number, tally in answered.items())
+        for name, share in (("p50", 0.5), ("p95", 0.95))
+    }
+    axis = "callers, logarithmic"
+    return (
+        CurveChart(
+            name="rate", title="Answers", curves={"service": {"answers/s": rates}}, x_name=axis, y_name="answers/s"
+        ),
+        CurveChart(name="latency", title="Answers in time", curves={"service": latencies}, x_name=axis, y_name="ms"),
     )

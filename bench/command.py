@@ -55,7 +55,7 @@ LONG: dict[str, Run] = {module.NAME: module.run for module in (pages, soak, grow
 WITH_PAGE: dict[str, Run] = {module.NAME: module.run for module in (peers,)}
 """Benchmarks with a page of their own in the documentation; they run only when named."""
 
-WITH_SECTION = {growth.NAME: "scaling.md"}
+WITH_SECTION = {growth.NAME: "scaling.md", callers.NAME: "scaling.md"}
 """Pages of the documentation with a section of a benchmark."""
 
 APART = (*WITH_PAGE, *WITH_SECTION)
@@ -86,7 +86,7 @@ def _publish(names: list[str], out: Path) -> None:
     for report in load(out, [name for name in names if name in WITH_SECTION]):
         publish_section(report, WITH_SECTION[report.result.name], out)
     if not names or not all(name in APART for name in names):
-        publish(load(out, tuple(BENCHMARKS)), out)
+        publish(load(out, [name for name in BENCHMARKS if name not in APART]), out)
 
 
 _FOR_WORLDS = ", ".join((*ON_WORLDS, peers.NAME))

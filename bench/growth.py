@@ -47,7 +47,7 @@ METHOD = (
     "and of libraries are not its own. It is ready when `meeseeks up` says so, with a full store whose files the "
     "system still has in memory. Memories are stored with ready-made vectors, in batches as the service does. With "
     f"`--full` there are up to 1,000,000 memories; with `{VARIABLE}`, the same on that server, up to `{MOST}`. For 1 "
-    'to 200 callers, run `make bench ARGS="callers"`; see [benchmarks](benchmarks.md).'
+    "to 200 callers, see [below](#many-callers)."
 )
 NOISE = (
     f"Beyond the first {EMBEDDED:,} memories, vectors are copies of the first ones with noise added; texts and keyword "

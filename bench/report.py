@@ -7,12 +7,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from .measure import Environment, Report, Result, Series, Table
+from .measure import Check, Environment, Report, Result, Series, Table
 from .plots import draw
 from .processes import ROOT, BenchError
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 IMAGES = ROOT / "docs" / "img"
+TARGETS = ("what", "target", "measured", "")
 COLUMNS = ("", "n", "p50", "p95", "p99", "best", "worst", "unit")
 
 
@@ -126,7 +127,8 @@ def own_page(report: Report) -> list[str]:
 def _content(report: Report) -> list[str]:
     """Return what a benchmark found: its tables first, without the percentiles of all series."""
     result = report.result
-    tables = [line for table in result.tables for line in markdown(table)]
+    targets = markdown(Table(title="Targets", heads=TARGETS, rows=tuple(map(_target, result.checks))))
+    tables = [*(targets if result.checks else []), *(line for table in result.tables for line in markdown(table))]
     images = [line for name in charts(result) for line in (f"![{name.removesuffix('.png')}](img/{name})", "")]
     notes = [line for note in result.notes for line in (note, "")]
     machine = [line for line in _machine(report.environment) if not line.startswith("Other programs")]
@@ -184,16 +186,18 @@ def _page(reports: Sequence[Report]) -> list[str]:
         "",
         "## Targets",
         "",
-        "| what | target | measured | |",
+        f"| {' | '.join(TARGETS)} |",
         "|---|---|---|---|",
     ]
-    for report in reports:
-        for check in report.result.checks:
-            verdict = "reached" if check.passed else "**missed**"
-            lines.append(f"| {check.name} | {check.target} | {check.measured:.1f} {check.unit} | {verdict} |")
+    lines += [f"| {' | '.join(_target(check))} |" for report in reports for check in report.result.checks]
     for report in reports:
         lines += ["", *_section(report)]
     return lines
+
+
+def _target(check: Check) -> tuple[str, ...]:
+    verdict = "reached" if check.passed else "**missed**"
+    return check.name, check.target.strip(), f"{check.measured:.1f} {check.unit}".strip(), verdict
 
 
 def _machine(found: Environment) -> list[str]:

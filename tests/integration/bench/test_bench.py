@@ -74,7 +74,7 @@ def test_a_quick_run_prints_json_and_saves_results_and_charts(
     assert all(e["least"] <= e["p50"] <= e["p95"] <= e["p99"] <= e["most"] for e in series.values())
 
     assert bench_here("--publish", "--out", str(tmp_path)) == 1
-    assert "no results of deterministic, hook_command, http, callers, model" in capsys.readouterr().err
+    assert "no results of deterministic, hook_command, http, model" in capsys.readouterr().err
 
 
 @pytest.mark.slow
