@@ -37,7 +37,7 @@ def as_given(value: datetime) -> datetime:
 
 def refuse_bool_as_number(cls: type[BaseModel], value: object, info: ValidationInfo) -> object:
     """Refuse true and false for a number, for which pydantic would take 1 and 0; a validator of all fields."""
-    if (value is not True and value is not False) or info.field_name not in cls.model_fields:
+    if not isinstance(value, bool) or info.field_name not in cls.model_fields:
         return value
     annotation = cls.model_fields[info.field_name].annotation
     kinds = {annotation, *get_args(annotation)}
