@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 from tokenizers import Tokenizer
 
-from worker.adapters.models.minilm import MODEL_FILE, MODEL_PACKAGE, MODEL_SHA256, read_checked
+from worker.adapters.models.minilm import make_session
 from worker.adapters.models.relevance_file import PieceTable, make_tokenizer
 from worker.relevance.columns import Column
 from worker.relevance.features import Matrix
@@ -41,17 +40,14 @@ def make_table(texts: Iterable[str], step: Callable[[], None] = lambda: None) ->
 
 def _alone(number: int, step: Callable[[], None]) -> Matrix:
     """Return the embedder's output for each piece between start and end tokens."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        read_checked(MODEL_PACKAGE, MODEL_FILE, MODEL_SHA256), options, providers=["CPUExecutionProvider"]
-    )
+    session = make_session()
     rows = []
     for start in range(0, number, BATCH):
         pieces = np.arange(start, min(number, start + BATCH))
         ids = np.stack([np.full_like(pieces, BEGIN), pieces, np.full_like(pieces, END)], axis=1).astype(np.int64)
-        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        rows.append(session.run(None, feed)[0][:, 1])
+        rows.append(
+            session.run(["last_hidden_state"], {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][:, 1]
+        )
         step()
     table: Matrix = np.concatenate(rows).astype(np.float32)
     return table

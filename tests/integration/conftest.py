@@ -24,15 +24,15 @@ def valkey() -> Iterator[str]:
 
 @pytest.fixture(scope="package", autouse=True)
 def one_embedding_session() -> Iterator[None]:
-    """Load the weights of the embedder once: each session holds a hundred megabytes, and many tests open a service."""
-    load = minilm._session
+    """Load the weights of the embedder once: many tests open a service."""
+    load = minilm.make_session
 
     @cache
     def session(_: str) -> Any:
         return load()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(minilm, "_session", lambda: session(minilm.MODEL_SHA256))
+        patch.setattr(minilm, "make_session", lambda: session(minilm.MODEL_SHA256))
         yield
 
 

@@ -85,7 +85,13 @@ def test_the_root_wheel_contains_only_the_packages_and_prompts(built: Built) -> 
     relevance_model = [name for name in built.sources if name.startswith("relevance/meeseeks_relevance/")]
     expected |= {name.replace("relevance/meeseeks_relevance", "worker/_relevance") for name in relevance_model}
     assert files(built.root) == expected
-    needed = {"worker/assets/tokenizer.json", "worker/assets/NOTICE", "worker/py.typed", "hooks/py.typed"}
+    needed = {
+        "worker/assets/tokenizer.json",
+        "worker/assets/minilm.onnx",
+        "worker/assets/NOTICE",
+        "worker/py.typed",
+        "hooks/py.typed",
+    }
     needed |= {"worker/console/templates/base.html", "worker/console/static/vendor/htmx.min.js"}
     assert needed | {"worker/_prompts/triage.md", "worker/_prompts/cases/backend-team/tasks.jsonl"} <= expected
 

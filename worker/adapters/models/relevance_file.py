@@ -33,7 +33,7 @@ from worker.relevance.model import Adjustment, RelevanceModel, Scores, Threshold
 from worker.relevance.need import need_model_from
 from worker.relevance.trees import from_arrays
 
-from .minilm import TOKENIZER_FILE, TOKENIZER_PACKAGE, TOKENIZER_SHA256, read_checked
+from .minilm import ASSETS, TOKENIZER_FILE, TOKENIZER_SHA256, read_checked
 
 DISTRIBUTION, PACKAGE, CARD, NUMBERS = "meeseeks-relevance", "meeseeks_relevance", "card.json", "model.npz"
 FORMAT = 2
@@ -75,7 +75,7 @@ def make_tokenizer() -> Tokenizer:
 
     Raise `EmbedderError` if its file is not the expected one.
     """
-    tokenizer = Tokenizer.from_str(read_checked(TOKENIZER_PACKAGE, TOKENIZER_FILE, TOKENIZER_SHA256).decode("utf-8"))
+    tokenizer = Tokenizer.from_str(read_checked(ASSETS, TOKENIZER_FILE, TOKENIZER_SHA256).decode("utf-8"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer

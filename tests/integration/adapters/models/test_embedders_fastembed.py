@@ -32,7 +32,7 @@ async def test_it_embeds_as_the_default_embedder_does(model_path: Path) -> None:
     ours, theirs = MiniLmEmbedder(), FastEmbedEmbedder(MODEL, model_path=model_path)
     texts = ["The billing service stores its data in PostgreSQL 16.", "Anna prefers tea.", "", "👍 数据库 \ud800"] * 6
     for mine, other in zip(await ours.embed_passages(texts), await theirs.embed_passages(texts), strict=True):
-        assert sum(x * y for x, y in zip(mine, other, strict=True)) > 0.99
+        assert sum(x * y for x, y in zip(mine, other, strict=True)) > 0.98
     query = await theirs.embed_query("Which database?")
     assert len(query) == theirs.profile.dimension == 384
     assert sum(x * x for x in query) == pytest.approx(1.0, abs=1e-5)

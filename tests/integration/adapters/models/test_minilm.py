@@ -4,7 +4,10 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator
+from importlib import resources
 
+import numpy as np
+import onnxruntime
 import pytest
 import pytest_asyncio
 
@@ -16,6 +19,9 @@ from worker.domain.memory import Vector
 QUERY = "Which database do we use for the billing service?"
 RELEVANT = "The billing service stores its data in PostgreSQL 16."
 IRRELEVANT = "Anna prefers tea over coffee in the morning."
+MAKE_SESSION = minilm.make_session
+"""The function itself, which `conftest.py` replaces by a session made once."""
+
 ODD = ["", " ", "\0", "👍🎉", "数据库使用 PostgreSQL", "\ud800 broken", "x" * 300_000, "word " * 50_000, "\u202e\u0301"]
 
 
@@ -35,12 +41,51 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_golden_values(embedder: MiniLmEmbedder) -> None:
-    """Allow for different int8 rounding of processors."""
+    """Allow for different rounding of processors."""
     query = await embedder.embed_query(QUERY)
     relevant, irrelevant = await embedder.embed_passages([RELEVANT, IRRELEVANT])
     assert query[:5] == pytest.approx((-0.0458, -0.0603, -0.0761, -0.0359, -0.0705), abs=5e-3)
     assert cosine(query, relevant) == pytest.approx(0.746, abs=0.02)
     assert cosine(query, irrelevant) == pytest.approx(0.105, abs=0.03)
+
+
+async def test_vectors_are_close_to_those_of_the_package_s_own_graph() -> None:
+    """That graph turns the weights into floats; stores from before hold its vectors."""
+    file = str(resources.files(minilm.MODEL_PACKAGE) / minilm.MODEL_FILE)
+    floats = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    model = minilm._load()
+    for text in (
+        QUERY,
+        RELEVANT,
+        IRRELEVANT,
+        "数据库使用 PostgreSQL",
+        "a much longer text about the release plan " * 20,
+    ):
+        ids = np.array([model.tokenizer.encode(text).ids])
+        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        wanted = minilm._unit_vectors(floats.run(None, feed)[0].mean(axis=1))
+        assert cosine(wanted[0], minilm._unit_vectors(minilm._mean_over_tokens(model, [text], 256))[0]) > 0.99
+
+
+async def test_processors_that_need_unsigned_bytes_get_the_same_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = minilm._mean_over_tokens(minilm._load(), [QUERY, RELEVANT], 256)
+    kinds: list[bool] = []
+    session = minilm._session
+    monkeypatch.setattr(
+        minilm, "_session", lambda graph, *, unsigned: (kinds.append(unsigned), session(graph, unsigned=unsigned))[1]
+    )
+    monkeypatch.setattr(minilm, "_adds_up", lambda _: False)
+    tokenizer = minilm._load().tokenizer
+    found = minilm._mean_over_tokens(minilm._Model(MAKE_SESSION(), tokenizer), [QUERY, RELEVANT], 256)
+    assert kinds == [False, True]
+    assert np.abs(found - expected).max() < 1e-3
+
+
+async def test_a_wrong_sum_of_products_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = minilm._session(read_checked(minilm.ASSETS, minilm.GRAPH_FILE, minilm.GRAPH_SHA256), unsigned=True)
+    assert minilm._adds_up(session)
+    monkeypatch.setattr(minilm, "LARGEST_SUM", 32_767 * 32)
+    assert not minilm._adds_up(session)
 
 
 async def test_vectors_have_unit_length_and_the_profile_is_theirs(embedder: MiniLmEmbedder) -> None:
@@ -147,11 +192,13 @@ async def test_a_closed_embedder_says_so() -> None:
         await made.embed_query("a")
 
 
-async def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minilm, "MODEL_SHA256", "0" * 64)
+@pytest.mark.parametrize(("digest", "file"), [("MODEL_SHA256", r"model\.onnx"), ("GRAPH_SHA256", r"minilm\.onnx")])
+async def test_other_weights_and_graphs_are_refused(monkeypatch: pytest.MonkeyPatch, digest: str, file: str) -> None:
+    monkeypatch.setattr(minilm, digest, "0" * 64)
+    monkeypatch.setattr(minilm, "make_session", MAKE_SESSION)
     made = MiniLmEmbedder()
     for _ in range(2):
-        with pytest.raises(EmbedderError, match=r"model\.onnx .* not the expected file"):
+        with pytest.raises(EmbedderError, match=f"{file} .* not the expected file"):
             await made.warm()
     await made.aclose()
 
