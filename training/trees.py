@@ -21,9 +21,9 @@ BITS = 14
 class Growth:
     """How to grow trees. `columns` and `rows` are the shares sampled for each tree; `prior` regularizes the leaves."""
 
-    trees: int = 300
+    trees: int = 700
     depth: int = 5
-    rate: float = 0.07
+    rate: float = 0.03
     columns: float = 0.35
     rows: float = 0.5
     prior: float = 8.0
@@ -62,7 +62,7 @@ def _parameters(growth: Growth) -> dict[str, Any]:
         "deterministic": True,
         "force_col_wise": True,
         "use_missing": False,
-        "num_threads": 1,
+        "num_threads": 0,  # as many as there are cores, which makes no difference to the trees
         "verbose": -1,
     }
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(240)
 
 PAIR = ("photographer", "newsroom")
 EVERY = 4
-SMALL = Recipe(Growth(trees=12, depth=3), seeds=1)
+SMALL = Recipe(Growth(trees=12, depth=3, rate=0.07), seeds=1)
 
 
 @pytest.fixture(scope="module")
@@ -273,5 +273,5 @@ class TestOnWorlds:
         numbers = [numbers_of(one) for one in made]
         assert numbers[0] == numbers[1]
         assert card_of(made[0], numbers[0]) == card_of(made[1], numbers[1])
-        other = make(data, table, fitting, Recipe(Growth(trees=12, depth=3, seed=1), seeds=1), 2).made
+        other = make(data, table, fitting, Recipe(Growth(trees=12, depth=3, rate=0.07, seed=1), seeds=1), 2).made
         assert numbers_of(other) != numbers[0]
