@@ -111,7 +111,7 @@ async def test_a_request_without_time_to_wait_is_refused_at_once_and_one_with_ti
 async def test_behind_a_flood_only_the_flood_is_refused() -> None:
     requests = await taught(Clock(), 0.5, computing=1)
     for number in range(10):
-        await requests.ask(f"flood {number}", seconds=5.0)
+        await requests.ask(f"flood {number}", seconds=4.9)
     assert {await requests.reason(f"flood {number}") for number in (8, 9)} == {Reason.BUSY}
     await requests.ask("quiet", QUIET, seconds=5.0)
     await requests.end("flood 0")
@@ -119,6 +119,18 @@ async def test_behind_a_flood_only_the_flood_is_refused() -> None:
     assert requests.started == ["flood 0", "flood 1", "quiet"]
     for name in ("quiet", *(f"flood {number}" for number in range(2, 8))):
         await requests.end(name)
+
+
+async def test_forty_callers_wait_where_nearly_all_of_their_time_suffices_for_all() -> None:
+    """Whoever is refused may ask again at once, which costs the time that the others need."""
+    requests = await taught(Clock(), 0.125, computing=2)
+    names = [str(number) for number in range(40)]
+    for name in names:
+        await requests.ask(name, seconds=2.95)
+    assert requests.capacity.waiting == 38
+    for name in names:
+        await requests.end(name)
+    assert requests.started == names
 
 
 async def test_behind_long_requests_a_new_one_is_expected_to_wait_as_long_as_they_run_already() -> None:
