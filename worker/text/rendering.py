@@ -162,7 +162,7 @@ def is_shown_as(content: str, text: str) -> bool:
 
 
 def _comparable(text: str) -> str:
-    return neutralise(flatten(mask_secrets(text), len(text) + 1))
+    return shown_text(text, len(text) + 1, mask=True)
 
 
 def block(lines: Sequence[RenderedMemory], style: BlockFormat, nonce: str = "aaaa") -> str | None:
