@@ -18,7 +18,7 @@ from worker.relevance.model import HEAD, Threshold
 
 from .fitting import Fitted
 
-VERSION = "4"
+VERSION = "5"
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 """Timestamp of every file in the archive, the earliest that ZIP supports."""
 
