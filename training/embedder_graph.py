@@ -18,7 +18,18 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from worker.adapters.models.minilm import GRAPH_FILE, MODEL_FILE, MODEL_PACKAGE, MODEL_SHA256, read_checked
+from worker.adapters.models.minilm import (
+    GRAPH_FILE,
+    HIDDEN,
+    IDS,
+    LARGEST_SUM,
+    MASK,
+    MODEL_FILE,
+    MODEL_PACKAGE,
+    MODEL_SHA256,
+    SUM,
+    read_checked,
+)
 
 OUT = Path(__file__).parents[1] / "worker/assets" / GRAPH_FILE
 LAYERS, HEADS = 6, 12
@@ -77,33 +88,30 @@ def embedder_graph() -> bytes:
     graph = _Graph({tensor.name: tensor for tensor in source.initializer}, file)
     matrices = [node.input[1] for node in source.node if node.op_type == "MatMul"]
     matrices = [name for name in matrices if f"{name}_q" in graph.weights]
-    mask = graph.op("Cast", "attention_mask", to=TensorProto.INT32)
+    mask = graph.op("Cast", MASK, to=TensorProto.INT32)
     hidden = _embeddings(graph)
     for layer in range(LAYERS):
         each = len(matrices) // LAYERS
         hidden = _layer(graph, hidden, mask, f"inner.encoder.layer.{layer}.", matrices[layer * each :][:each])
-    graph.nodes[-1].output[0] = "last_hidden_state"
+    graph.nodes[-1].output[0] = HIDDEN
     _add_largest_sum(graph)
     return _written(graph)
 
 
 def _add_largest_sum(graph: _Graph) -> None:
     """Add an output that is `LARGEST_SUM`, unless the processor's sums of products overflow."""
-    largest = graph.constant("largest", np.full((1, 64), 2 * LARGEST + 1), np.uint8)
-    weights, one = graph.constant("largest_weights", np.full((64, 1), LARGEST), np.int8), "one"
+    unsigned, signed = 2 * LARGEST + 1, LARGEST
+    number = LARGEST_SUM // (unsigned * signed)
+    largest = graph.constant("largest", np.full((1, number), unsigned), np.uint8)
+    weights = graph.constant("largest_weights", np.full((number, 1), signed), np.int8)
+    one = graph.constant("one", 1.0, np.float32)
     graph.op("MatMulIntegerToFloat", largest, weights, one, one, domain=FUSED)
-    graph.nodes[-1].output[0] = "largest_sum"
+    graph.nodes[-1].output[0] = SUM
 
 
 def _written(graph: _Graph) -> bytes:
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.INT64, ["texts", "tokens"])
-        for name in ("input_ids", "attention_mask")
-    ]
-    shapes: dict[str, list[str | int | None]] = {
-        "last_hidden_state": ["texts", "tokens", "dimension"],
-        "largest_sum": [1, 1],
-    }
+    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["texts", "tokens"]) for name in (IDS, MASK)]
+    shapes: dict[str, list[str | int | None]] = {HIDDEN: ["texts", "tokens", "dimension"], SUM: [1, 1]}
     outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
     made = helper.make_graph(graph.nodes, "minilm", inputs, outputs, list(graph.tensors.values()))
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
@@ -114,9 +122,9 @@ def _embeddings(graph: _Graph) -> str:
     """Sum the embeddings of words, positions and the first token type; only the rows in use become floats."""
     place = "inner.embeddings."
     words = (graph.weight(f"{place}word_embeddings.weight_{part}") for part in ("q", "scale"))
-    rows, scales = (graph.op("Gather", name, "input_ids") for name in words)
+    rows, scales = (graph.op("Gather", name, IDS) for name in words)
     word = graph.op("Mul", graph.op("Cast", rows, to=TensorProto.FLOAT), scales)
-    first, tokens = graph.constant("first", [0], np.int64), graph.op("Shape", "input_ids", start=1, end=2)
+    first, tokens = graph.constant("first", [0], np.int64), graph.op("Shape", IDS, start=1, end=2)
     positions = (graph.weight(f"{place}position_embeddings.weight_{part}") for part in ("q", "scale"))
     rows, scales = (graph.op("Slice", name, first, tokens, first) for name in positions)
     position = graph.op("Mul", graph.op("Cast", rows, to=TensorProto.FLOAT), scales)

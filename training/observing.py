@@ -13,7 +13,8 @@ from rich.progress import Progress
 
 from bench.processes import scratch
 from bench.progress import bar
-from worker.adapters.models.relevance_file import PieceCutter, PieceTable, make_tokenizer
+from worker.adapters.models.minilm import make_tokenizer
+from worker.adapters.models.relevance_file import PieceCutter, PieceTable
 from worker.cli.running import run_async
 from worker.relevance.features import features, table_of
 from worker.tuning.labelled_worlds import LabelledWorld

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from worker.adapters.models.minilm import make_session
-from worker.adapters.models.relevance_file import PieceTable, make_tokenizer
+from worker.adapters.models.minilm import hidden_states, make_session, make_tokenizer
+from worker.adapters.models.relevance_file import PieceTable
 from worker.relevance.columns import Column
 from worker.relevance.features import Matrix
 
@@ -45,9 +45,7 @@ def _alone(number: int, step: Callable[[], None]) -> Matrix:
     for start in range(0, number, BATCH):
         pieces = np.arange(start, min(number, start + BATCH))
         ids = np.stack([np.full_like(pieces, BEGIN), pieces, np.full_like(pieces, END)], axis=1).astype(np.int64)
-        rows.append(
-            session.run(["last_hidden_state"], {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][:, 1]
-        )
+        rows.append(hidden_states(session, ids, np.ones_like(ids))[:, 1])
         step()
     table: Matrix = np.concatenate(rows).astype(np.float32)
     return table

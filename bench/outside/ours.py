@@ -8,7 +8,8 @@ from typing import Any
 from rich.progress import Progress
 
 from hooks.contract import Engine
-from worker.adapters.models.relevance_file import PieceCutter, make_tokenizer, read_relevance_model
+from worker.adapters.models.minilm import make_tokenizer
+from worker.adapters.models.relevance_file import PieceCutter, read_relevance_model
 from worker.cli.local import open_local
 from worker.domain.kinds import RelevanceProfile
 from worker.relevance.model import Adjustment, in_order, probabilities

@@ -28,11 +28,11 @@ def one_embedding_session() -> Iterator[None]:
     load = minilm.make_session
 
     @cache
-    def session(_: str) -> Any:
+    def session(*_: str) -> Any:
         return load()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(minilm, "make_session", lambda: session(minilm.MODEL_SHA256))
+        patch.setattr(minilm, "make_session", lambda: session(minilm.MODEL_SHA256, minilm.GRAPH_SHA256))
         yield
 
 

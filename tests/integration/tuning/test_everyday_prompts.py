@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from hooks.contract import InjectionRequest
-from worker.adapters.models.relevance_file import PieceCutter, make_tokenizer, read_relevance_model
+from worker.adapters.models.minilm import make_tokenizer
+from worker.adapters.models.relevance_file import PieceCutter, read_relevance_model
 from worker.domain.kinds import RelevanceProfile
 from worker.domain.memory import Memory
 from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld

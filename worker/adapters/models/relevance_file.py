@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,7 +32,7 @@ from worker.relevance.model import Adjustment, RelevanceModel, Scores, Threshold
 from worker.relevance.need import need_model_from
 from worker.relevance.trees import from_arrays
 
-from .minilm import ASSETS, TOKENIZER_FILE, TOKENIZER_SHA256, read_checked
+from .minilm import make_tokenizer
 
 DISTRIBUTION, PACKAGE, CARD, NUMBERS = "meeseeks-relevance", "meeseeks_relevance", "card.json", "model.npz"
 FORMAT = 2
@@ -67,18 +66,6 @@ def table_from(arrays: Arrays, pieces: int) -> PieceTable:
     if vectors.dtype != np.int8 or vectors.ndim != 2 or len(vectors) != pieces or rarity.shape != (pieces,):
         raise ValueError(f"the piece table does not match the tokenizer: {vectors.shape}, {rarity.shape}")
     return PieceTable(vectors.astype(np.int8), rarity)
-
-
-@cache
-def make_tokenizer() -> Tokenizer:
-    """Return the tokenizer of the piece table, one for all who only encode, since parsing its file takes 25 ms.
-
-    Raise `EmbedderError` if its file is not the expected one.
-    """
-    tokenizer = Tokenizer.from_str(read_checked(ASSETS, TOKENIZER_FILE, TOKENIZER_SHA256).decode("utf-8"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
 
 
 class PieceCutter:
