@@ -123,10 +123,10 @@ async def test_behind_a_flood_only_the_flood_is_refused() -> None:
 
 async def test_forty_callers_wait_where_nearly_all_of_their_time_suffices_for_all() -> None:
     """Whoever is refused may ask again at once, which costs the time that the others need."""
-    requests = await taught(Clock(), 0.125, computing=2)
+    requests = await taught(Clock(), 1.25, computing=2)
     names = [str(number) for number in range(40)]
     for name in names:
-        await requests.ask(name, seconds=2.95)
+        await requests.ask(name, seconds=29.5)
     assert requests.capacity.waiting == 38
     for name in names:
         await requests.end(name)
