@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
 from tests.support.paths import ROOT
 from tests.support.stack import HTTP, Stack, put, running_stack
@@ -30,6 +30,7 @@ VIOLATIONS = """options => axe.run({...options, resultTypes: ["violations"]}).th
 )"""
 ARGUMENTS = ["--renderer-process-limit=1"]
 """One renderer for all pages, and none that is started in case it is wanted."""
+PHONE: ViewportSize = {"width": 390, "height": 800}
 
 MEMORIES: list[dict[str, Any]] = [
     {
@@ -155,11 +156,21 @@ class Watched:
 
     def assert_accessible(self) -> None:
         """Let axe look at the page, and at its colours in both themes, which differ in nothing else."""
+        self._styled()
         self.page.evaluate(_axe())
         for scheme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
             self.page.emulate_media(color_scheme=scheme)
             found = self.page.evaluate(VIOLATIONS, options)
             assert not [(rule, html) for impact, rule, html in found if impact in SERIOUS], scheme
+
+    def assert_fits_a_phone(self) -> None:
+        self.page.set_viewport_size(PHONE)
+        self._styled()
+        assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+    def _styled(self) -> None:
+        """Wait for the style sheet: a script that looks at a page earlier sees it without one."""
+        self.page.wait_for_load_state()
 
 
 @cache

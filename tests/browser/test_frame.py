@@ -58,9 +58,8 @@ def test_the_theme_is_chosen_without_a_script(watched: Watched) -> None:
 
 
 def test_pages_fit_a_phone(watched: Watched) -> None:
-    watched.page.set_viewport_size({"width": 390, "height": 800})
-    page = watched.open("/")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    watched.open("/")
+    watched.assert_fits_a_phone()
 
 
 def test_the_command_names_the_address(service: Stack) -> None:

@@ -3,7 +3,7 @@
 import httpx
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Watched
+from tests.browser.conftest import PHONE, Watched
 from tests.support.stack import Stack
 
 MESSAGE = "How long do cabin holds in berth last before they lapse?"
@@ -62,12 +62,12 @@ def test_another_prompt_is_compared_with_the_one_in_force(watched: Watched, serv
 
 def test_it_works_without_a_script_and_on_a_phone(watched: Watched) -> None:
     watched.page.route("**/*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
-    watched.page.set_viewport_size({"width": 390, "height": 800})
+    watched.page.set_viewport_size(PHONE)
     page = watched.open("/playground")
     page.get_by_label("Message").fill(MESSAGE)
     page.get_by_role("button", name="Try").click()
     expect(page.get_by_role("region", name="Search scores").locator("pre")).to_contain_text("12 minutes")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    watched.assert_fits_a_phone()
 
 
 def test_labelled_cases_are_evaluated_from_the_page(watched: Watched, service: Stack) -> None:
@@ -85,8 +85,7 @@ def test_labelled_cases_are_evaluated_from_the_page(watched: Watched, service: S
     expect(page.get_by_role("img", name="Rates from 0 to 1")).to_be_visible()
     expect(page.get_by_role("img", name="Share of the answers")).to_be_visible()
     watched.assert_accessible()
-    page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    watched.assert_fits_a_phone()
 
 
 def test_two_evaluations_are_compared(watched: Watched) -> None:

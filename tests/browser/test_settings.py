@@ -32,8 +32,7 @@ def test_the_settings_are_accessible_and_show_more_for_ambient_memories(watched:
     expect(page.get_by_label("Per-type limit")).to_be_visible()
     page.get_by_text("Advanced: the other").click()
     watched.assert_accessible()
-    page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    watched.assert_fits_a_phone()
 
 
 def test_a_change_is_found_in_the_history_and_undone_with_the_keyboard(watched: Watched) -> None:
@@ -52,8 +51,7 @@ def test_a_change_is_found_in_the_history_and_undone_with_the_keyboard(watched: 
     row.get_by_role("button").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("row").nth(2)).to_contain_text("was undone already")
-    page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    watched.assert_fits_a_phone()
     watched.open("/settings?agent=undoer")
     expect(field).to_have_value("5")
     page.get_by_role("button", name="Undo").click()
