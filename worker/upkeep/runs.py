@@ -31,6 +31,8 @@ LEASE_S = 60.0
 NOTE_S = 1.0
 """Seconds between notes of the progress, which renew the lease."""
 
+GIVES_UP_WITHIN_S, LOOK_S = 1.0, 0.02
+
 ENDED = "the service ended before the run did"
 BUSY = "another run of upkeep goes on; `meeseeks upkeep --last` shows it"
 
@@ -59,7 +61,7 @@ class UpkeepRunner:
 
     async def start(self, tenant: str, *, apply: bool) -> UpkeepRun:
         """Begin a run, or go on with one that did not end. Raise `OperationError` while another one goes on."""
-        if self._is_running() or not await self._leads():
+        if not await self._may_begin():
             raise OperationError(Reason.CONFLICT, BUSY)
         run = await self._left(tenant, apply=apply) or self._new(tenant, apply=apply)
         await self._parts.runs.write(run)
@@ -108,6 +110,15 @@ class UpkeepRunner:
         self._task = asyncio.create_task(work, name="upkeep")
         self._task.add_done_callback(_log_crash)
         return self._task
+
+    async def _may_begin(self) -> bool:
+        """Return whether this worker may begin a run; one that is shown as ended gives up its lease a moment later."""
+        end = monotonic() + GIVES_UP_WITHIN_S
+        while self._is_running() or not await self._leads():
+            if monotonic() > end or await self._parts.runs.unfinished():
+                return False
+            await asyncio.sleep(LOOK_S)
+        return True
 
     def _is_running(self) -> bool:
         return self._task is not None and not self._task.done()

@@ -381,6 +381,20 @@ async def test_one_run_at_a_time_and_nothing_to_undo_in_a_report(client: Operati
     await redis.aclose()
 
 
+async def test_a_run_may_follow_at_once_on_one_that_is_shown_as_ended(
+    client: OperationClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = RedisUpkeepRuns.release
+
+    async def later(self: RedisUpkeepRuns, worker: str) -> None:
+        await asyncio.sleep(0.3)
+        await release(self, worker)
+
+    monkeypatch.setattr(RedisUpkeepRuns, "release", later)
+    first = await ran(client)
+    assert (await ran(client))["id"] != first["id"]
+
+
 async def test_the_nightly_run_is_made_once_for_every_tenant(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

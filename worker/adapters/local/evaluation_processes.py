@@ -134,12 +134,12 @@ class EvaluationProcesses:
             state = await reading
             if wanted and state.result is None:
                 state = _ended(state, EvaluationPhase.STOPPED, stopping.result())
-            await self._keep(state.model_copy(update={"ended": self._clock()}))
+            await ended(stopping)
+            await asyncio.to_thread(self._end, state.model_copy(update={"ended": self._clock()}), lock)
         except OSError as error:
             log.warning("evaluation_not_kept", id=state.id, error=str(error))
         finally:
             await ended(stopping)
-            self._stop_file(state).unlink(missing_ok=True)
             lock.close()
             log.info("evaluation_ended", id=state.id, phase=state.phase, done=state.done, total=state.total)
 
@@ -176,6 +176,12 @@ class EvaluationProcesses:
         except TimeoutError:
             return TOO_LONG
         return None
+
+    def _end(self, state: EvaluationState, lock: BinaryIO) -> None:
+        """Keep the last state, and let the next one begin as soon as this is shown as ended."""
+        self._stop_file(state).unlink(missing_ok=True)
+        write_atomically(self._file(state), state.model_dump_json())
+        lock.close()
 
     async def _keep(self, state: EvaluationState) -> None:
         await asyncio.to_thread(write_atomically, self._file(state), state.model_dump_json())
