@@ -1,6 +1,7 @@
 """Settings that hold for every test."""
 
 import gc
+import hashlib
 import os
 import shutil
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 from httpx._transports import default as http_transports
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from worker.bootstrap.process_memory import give_back_freed_memory
 
@@ -32,6 +35,7 @@ settings.register_profile(
 settings.register_profile("fuzz", settings.get_profile("suite"), max_examples=5_000, derandomize=False)
 settings.load_profile("suite")
 
+PAGES, UNIT = "tests/browser/", "tests/unit/"
 MEMORY_DISK = Path("/dev/shm")
 ENOUGH = 1 << 30
 _folder = pytest.StashKey[str]()
@@ -43,6 +47,33 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp is None and usable:
         config.stash[_folder] = tempfile.mkdtemp(prefix="meeseeks-tests-", dir=MEMORY_DISK)
         config.option.basetemp = str(Path(config.stash[_folder]) / "t")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mix tests that compute with those that wait, which lie side by side; short ones come last, to end together."""
+    items.sort(key=lambda item: _turn(_together(item.nodeid)))
+
+
+def _together(nodeid: str) -> str:
+    """Return what one process runs in a row: the tests of a file, or all tests of the pages, which share a browser."""
+    file = nodeid.split("::", 1)[0]
+    return PAGES if file.startswith(PAGES) else file
+
+
+def _turn(place: str) -> tuple[bool, str]:
+    return place.startswith(UNIT), hashlib.sha256(place.encode()).hexdigest()
+
+
+class Scheduling(LoadFileScheduling):
+    """Give a process what is to be run together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _together(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return Scheduling(config, log)
 
 
 def pytest_collection_finish() -> None:
