@@ -27,9 +27,9 @@ from worker.api.app import document
 from worker.transfer.formats import Format
 
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "0"))
-EXAMPLES = 3
+EXAMPLES = 2
 """Examples of each endpoint where no time is given: their number, unlike a time, means the same on a busy machine.
-Without a time, every third hostile request is sent, which are some of every endpoint; each hostile file in one format,
+Without a time, every fifth hostile request is sent, which are some of every endpoint; each hostile file in one format,
 and some in each format: `tests/unit/transfer/test_round_trip.py` has all pairs; and of the fuzzer's coverage phase what
 `tests.support.fewer_cases` leaves."""
 
@@ -156,7 +156,7 @@ def test_no_value_breaks_the_service(stack: Stack) -> None:
             answer = client.request(method, path, content=json.dumps(body).encode(), headers=kind)
             broken.extend([(*sent, answer.text)] if answer.status_code in {500, 502, 503} else [])
 
-        list(threads.map(send, [*itertools.islice(hostile(), 0, None, 1 if SECONDS else 3), *prompts()]))
+        list(threads.map(send, [*itertools.islice(hostile(), 0, None, 1 if SECONDS else 5), *prompts()]))
         pairs = itertools.product(HOSTILE_FILES, Format) if SECONDS else zip(HOSTILE_FILES, itertools.cycle(Format))
         for content, known in pairs:
             raw = {"Content-Type": "application/octet-stream"}

@@ -128,7 +128,7 @@ async def a_new_text_after_another_change(writers: Writers, key: str) -> tuple[A
 TRIALS: tuple[Trial, ...] = (updates, relations, deletion, successors, one_creation, a_new_text_after_another_change)
 
 
-ROUNDS = int(os.environ.get("PARALLEL_ROUNDS", "12"))
+ROUNDS = int(os.environ.get("PARALLEL_ROUNDS", "6"))
 """Rounds of one trial of every kind; 200 are 1,200 trials, which take the server's double minutes."""
 
 
