@@ -81,6 +81,36 @@ async def test_everything_is_there_after_closing_and_opening_again(tmp_path: Pat
     await store.aclose()
 
 
+SMAPS = Path("/proc/self/smaps")
+
+
+def resident_mb(folder: Path) -> float:
+    """Return how much of the files under `folder` this process has in memory."""
+    kilobytes, counted = 0, False
+    for line in SMAPS.read_text(encoding="utf-8").splitlines():
+        if "-" in line.split(maxsplit=1)[0]:  # the addresses of the next mapping
+            counted = str(folder) in line
+        elif counted and line.startswith("Rss:"):
+            kilobytes += int(line.split()[1])
+    return kilobytes / 1024
+
+
+@pytest.mark.skipif(not SMAPS.is_file(), reason="needs Linux")
+async def test_room_for_more_memories_is_not_held_in_memory(tmp_path: Path) -> None:
+    folder = tmp_path / "a store"
+    await filled(folder, 200)
+    store = await reopen(folder)
+    assert resident_mb(folder) < 5
+    tenant = store.tenant("north")
+    hits = await tenant.search(query("bell 7", direction("bell 7")))
+    assert hits[0].memory.id == "m7"
+    await tenant.put([stored(memory("m200", "bell 200"), direction("bell 200"))])
+    await store.aclose()
+    again = await reopen(folder)
+    assert await again.tenant("north").count() == 201
+    await again.aclose()
+
+
 async def test_a_closed_store_says_so_and_may_be_closed_twice(tmp_path: Path) -> None:
     store = await reopen(tmp_path)
     tenant = store.tenant("north")

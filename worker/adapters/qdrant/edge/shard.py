@@ -67,6 +67,7 @@ from worker.ports.store_record import UNKNOWN_RECORD, Compatibility, StoreRecord
 
 from .contents import Contents
 from .files import SideFile, StoreLock
+from .mapped_files import release_pages
 from .space import check_space
 from .wire import compile_filter, dense_params, found_in, index_operations, order, score_of, scored_in, sparse_vector
 
@@ -369,6 +370,7 @@ def _load(folder: Path) -> edge.EdgeShard:
             points = edge.EdgeShard.load(str(folder / POINTS))
             for operation in index_operations():
                 points.update(operation)
+            release_pages(folder)
             return points
     except StoreError as error:
         raise StoreDamaged(f"{error}: {ADVICE}") from error
