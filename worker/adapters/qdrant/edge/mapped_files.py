@@ -18,7 +18,9 @@ def release_pages(folder: Path) -> None:
     100 MB for a small store. Systems without `/proc` keep them.
     """
     madvise = getattr(ctypes.CDLL(None), "madvise", None)
-    for start, length in _shared_mappings(folder.resolve()) if madvise is not None else ():
+    if madvise is None:
+        return
+    for start, length in _shared_mappings(folder.resolve()):
         madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), MADV_DONTNEED)
 
 
