@@ -15,11 +15,11 @@ AT_ONCE = 20
 MOST_WAITING = 200
 """Requests that a new one may have to wait for; behind more, it is refused as busy."""
 
-MARGIN = 1.1
-"""Times the expected wait that a request must have left to wait at all.
+LEAST_TIME = 0.9
+"""Share of its expected wait that a request must have left to wait at all: it is a mean, and some take less.
 
-With more, some of 40 callers were refused who could have been answered; they asked again at once, and the processor
-time that this took made the others late.
+With 1.1, a slow machine refused some of 40 callers who wait 3 seconds; they asked again at once, and the processor time
+that this took made the others late.
 """
 
 HOPELESS = "too many requests are waiting to answer this one in its time"
@@ -101,7 +101,7 @@ class Capacity:
     def _refuse_if_hopeless(self, caller: Caller, deadline: Deadline) -> None:
         if self._line.ahead(caller) >= MOST_WAITING:
             raise OperationError(Reason.BUSY, "too many requests are waiting; try again later")
-        if MARGIN * self.expected_wait(caller) > deadline.remaining():
+        if LEAST_TIME * self.expected_wait(caller) > deadline.remaining():
             raise OperationError(Reason.BUSY, HOPELESS)
 
     async def _wait(self, caller: Caller, deadline: Deadline) -> Place:

@@ -242,7 +242,7 @@ async def test_a_full_worker_refuses_at_once_what_it_cannot_answer_in_time_and_s
         while not trace.exists():
             await asyncio.sleep(0.01)
         await asyncio.sleep(3.0)
-        reason, seconds = await fault_of(queue, "echo", {}, budget=3.0)
+        reason, seconds = await fault_of(queue, "echo", {}, budget=2.0)
         assert not long.done()
         assert (await long).body["slept"] == 8.0
         assert await ask_until_answered(queue)

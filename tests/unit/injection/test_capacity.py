@@ -100,7 +100,7 @@ async def test_a_request_that_waits_for_a_model_lets_others_compute() -> None:
 async def test_a_request_without_time_to_wait_is_refused_at_once_and_one_with_time_waits() -> None:
     requests = await taught(Clock(), 0.5, computing=1)
     await requests.ask("running")
-    await requests.ask("hurried", seconds=1.0)
+    await requests.ask("hurried", seconds=0.8)
     assert await requests.reason("hurried") is Reason.BUSY
     await requests.ask("patient", seconds=5.0)
     await requests.end("running")
@@ -111,7 +111,7 @@ async def test_a_request_without_time_to_wait_is_refused_at_once_and_one_with_ti
 async def test_behind_a_flood_only_the_flood_is_refused() -> None:
     requests = await taught(Clock(), 0.5, computing=1)
     for number in range(10):
-        await requests.ask(f"flood {number}", seconds=4.9)
+        await requests.ask(f"flood {number}", seconds=3.9)
     assert {await requests.reason(f"flood {number}") for number in (8, 9)} == {Reason.BUSY}
     await requests.ask("quiet", QUIET, seconds=5.0)
     await requests.end("flood 0")
@@ -121,12 +121,12 @@ async def test_behind_a_flood_only_the_flood_is_refused() -> None:
         await requests.end(name)
 
 
-async def test_forty_callers_wait_where_nearly_all_of_their_time_suffices_for_all() -> None:
+async def test_forty_callers_wait_although_the_last_may_be_late() -> None:
     """Whoever is refused may ask again at once, which costs the time that the others need."""
     requests = await taught(Clock(), 1.25, computing=2)
     names = [str(number) for number in range(40)]
     for name in names:
-        await requests.ask(name, seconds=29.5)
+        await requests.ask(name, seconds=24.0)
     assert requests.capacity.waiting == 38
     for name in names:
         await requests.end(name)
