@@ -1,7 +1,6 @@
 """Take the pictures of docs/console.md: a service with example memories, a few requests, and headless Chromium."""
 
 import asyncio
-import shutil
 import tempfile
 from pathlib import Path
 from urllib.parse import quote
@@ -10,6 +9,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from hooks import PreExecutionHook
 from hooks.queue import QueueClient
+from tests.support.chromium import MISSING, PROGRAM
 from tests.support.paths import ROOT
 from tests.support.stack import HTTP, put, running_stack
 from worker.operations.registry import SETTINGS_PATCH
@@ -76,11 +76,10 @@ def _evaluated(page: Page, address: str) -> str:
 
 
 def main() -> None:
-    program = shutil.which("chromium")
-    assert program, "install Chromium: apt-get install chromium"
+    assert PROGRAM, MISSING
     with tempfile.TemporaryDirectory() as folder, running_stack(Path(folder), "up", **_variables(folder)) as stack:
         receipt = asyncio.run(_prepare(stack.url))
-        with sync_playwright() as playwright, playwright.chromium.launch(executable_path=program) as browser:
+        with sync_playwright() as playwright, playwright.chromium.launch(executable_path=PROGRAM) as browser:
             page = browser.new_page(viewport={"width": 1280, "height": 800}, reduced_motion="reduce", locale="en-GB")
             _take(page, f"{stack.http}/", "console-overview")
             _take(page, f"{stack.http}/requests", "console-requests")

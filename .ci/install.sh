@@ -61,18 +61,15 @@ install() {
     pip install "${quietly[@]}" "$@"
 }
 
+apt_install() { DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$1" >/dev/null; }
+
 install_browser() {
     for name in chromium-headless-shell chromium chromium-browser; do
         if command -v $name >/dev/null 2>&1; then return; fi
     done
     echo "installing Chromium for the browser tests"
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && apt-get update -qq; then
-        for name in chromium-headless-shell chromium; do
-            if DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $name >/dev/null 2>&1; then
-                return
-            fi
-        done
-    fi
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && apt-get update -qq &&
+        { apt_install chromium-headless-shell 2>/dev/null || apt_install chromium; }; then return; fi
     echo "install: Chromium cannot be installed here; the browser tests are skipped without it" >&2
 }
 

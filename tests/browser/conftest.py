@@ -5,7 +5,6 @@ stopped before any test outside this folder.
 """
 
 import asyncio
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,14 +15,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
+from tests.support.chromium import MISSING, PROGRAM
 from tests.support.paths import ROOT
 from tests.support.stack import HTTP, Stack, put, running_stack
 from tests.support.upstream import keeping
 from tests.support.upstream_thread import upstream_thread
 
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
-"""The shell, which shows no windows, needs two thirds of the processor time."""
-PROGRAM = next((path for name in NAMES if (path := shutil.which(name))), None)
 AXE = ROOT / "tests/data/vendor/axe.min.js"
 SERIOUS = {"serious", "critical"}
 VIOLATIONS = """options => axe.run({...options, resultTypes: ["violations"]}).then(
@@ -74,7 +71,7 @@ api_base = "{url}/v1"
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     if PROGRAM is None:
-        pytest.skip("Chromium is not installed: apt-get install chromium")
+        pytest.skip(MISSING)
     folder = tmp_path_factory.mktemp("console")
     settings = folder / "settings.toml"
     variables = {"MEESEEKS_MODEL": "none", "MEESEEKS_CONFIG": str(settings)}
