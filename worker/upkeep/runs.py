@@ -32,6 +32,7 @@ NOTE_S = 1.0
 """Seconds between notes of the progress, which renew the lease."""
 
 GIVES_UP_WITHIN_S, LOOK_S = 1.0, 0.02
+"""Seconds that an ended run may take to give up its lease, and seconds between looks."""
 
 ENDED = "the service ended before the run did"
 BUSY = "another run of upkeep goes on; `meeseeks upkeep --last` shows it"
