@@ -29,3 +29,7 @@ class Deadline:
     def within(self, seconds: float) -> "Deadline":
         """Return the earlier of this deadline and `seconds` from now."""
         return Deadline(min(self.at, time.monotonic() + seconds))
+
+    def share(self, part: float, *, least: float = 0.0) -> "Deadline":
+        """Return a deadline for `part` of the seconds left or for `least` seconds, but no later than this one."""
+        return self.within(max(least, part * self.remaining()))

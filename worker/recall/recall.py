@@ -55,8 +55,8 @@ from .searches import (
     with_time_range,
 )
 
-EMBED_LIMIT = 0.4
-"""Seconds to wait for vectors; after that, the recall goes on with keyword search alone."""
+EMBED_SHARE, EMBED_LEAST_S = 1 / 3, 0.4
+"""Share of the time left to wait for vectors, and the least seconds; then, the recall goes on with keywords alone."""
 
 COUNT_AGE = 60.0
 """Seconds for which a tenant's number of memories is cached."""
@@ -212,10 +212,11 @@ class Recall:
         """Return the vectors that were ready in time, and the reason if the first one was not."""
         if self._embedder is None or not texts:
             return {}, None if self._embedder else self._dense_fault
+        limit = deadline.share(EMBED_SHARE, least=EMBED_LEAST_S)
         with stages("embed"):
             jobs = [asyncio.create_task(self._embedder.embed_query(text)) for text in texts]
             try:
-                done, _ = await asyncio.wait(jobs, timeout=deadline.within(EMBED_LIMIT).remaining())
+                done, _ = await asyncio.wait(jobs, timeout=limit.remaining())
             finally:
                 for job in jobs:
                     job.cancel()

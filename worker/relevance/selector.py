@@ -21,8 +21,8 @@ from .model import CandidateProbabilities, RelevanceModel, in_order, is_unsure
 
 log = structlog.get_logger()
 
-MOST_S = 0.25
-"""Most seconds for scoring; the rest of the request needs the remaining time."""
+SHARE, SHARE_LEAST_S = 1 / 3, 0.25
+"""Share of the time left for scoring, and the least seconds; the rest of the request needs the remaining time."""
 
 LEAST_S = 0.02
 """Least seconds for scoring; with less, search scores decide."""
@@ -65,11 +65,10 @@ class _Scored:
 class RelevanceSelector:
     """Select with the relevance model. `plain` selects if vectors or time are missing."""
 
-    def __init__(self, runner: RelevanceRunner, embedder: Embedder, plain: Selector, *, most_s: float = MOST_S) -> None:
+    def __init__(self, runner: RelevanceRunner, embedder: Embedder, plain: Selector) -> None:
         self._runner = runner
         self._embedder = embedder
         self._plain = plain
-        self._most_s = most_s
 
     async def select(
         self, task: SelectionTask, recalled: Recalled, recall: RecallTool, config: InjectionConfig, deadline: Deadline
@@ -89,7 +88,7 @@ class RelevanceSelector:
             return None, None
         if any(candidate.cosine is None for candidate in recalled.candidates):
             return None, "relevance model: no vectors, so search scores decide"
-        limit = deadline.within(self._most_s).remaining()
+        limit = deadline.share(SHARE, least=SHARE_LEAST_S).remaining()
         if limit < LEAST_S:
             return None, NO_TIME
         number = max(1, min(MOST_SCORED, int(limit / PER_CANDIDATE_S)))

@@ -156,7 +156,7 @@ class LiveSelector:
         names, failures = self._names(config), list[tuple[ModelError, ModelAttempt]]()
         for place, name in enumerate(names):
             last = place == len(names) - 1
-            limit = deadline if last else deadline.within(SHARE * deadline.remaining())
+            limit = deadline if last else deadline.share(SHARE)
             started = self._clock()
             try:
                 selector = await self._ask(name, config, limit)

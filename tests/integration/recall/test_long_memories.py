@@ -66,7 +66,7 @@ async def test_another_part_is_shown_when_it_is_asked_for_and_each_part_once(tmp
 
 async def test_the_relevance_model_finds_it(tmp_path: Path) -> None:
     runner = RelevanceProcess(read_relevance_model())
-    selector = RelevanceSelector(runner, shared_minilm(), SearchOnlySelector(PROFILE), most_s=20.0)
+    selector = RelevanceSelector(runner, shared_minilm(), SearchOnlySelector(PROFILE))
     async with open_service(tmp_path, relevance_model=selector, strategy="relevance") as service:
         await service.put([*OTHERS, fact("long", LONG)])
         await found_text(service)

@@ -315,6 +315,16 @@ async def test_a_slow_embedder_leaves_keyword_search(tmp_path: Path) -> None:
     assert found.degraded is not None
 
 
+async def test_an_embedder_may_take_a_third_of_the_time_that_is_left(tmp_path: Path) -> None:
+    async with harbour(tmp_path) as service:
+        await service.put([fact("m1", "lighthouse keeper"), fact("m2", "bees")])
+        recall = Recall(service.engine, service.recall._sparse, HashingEmbedder(delay=0.6))
+        asked = RecallQuery("lighthouse keeper")
+        found = await recall(asked, scope(), InjectionConfig(), Deadline.after(4.0), Stages())
+    assert found.degraded is None
+    assert found.candidates[0].cosine is not None
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [("and the of it", []), ("wifi?", ["wifi"]), ("会議？", ["jp"]), ("чайник?", ["ru"]), ("주차장?", ["ko"])],

@@ -79,8 +79,8 @@ async def select(
     return await selector.select(task, recalled, no_recall, settings, Deadline.after(seconds))
 
 
-def selector_of(runner: Any, most_s: float = 20.0) -> RelevanceSelector:
-    return RelevanceSelector(runner, shared_minilm(), SearchOnlySelector(PROFILE), most_s=most_s)
+def selector_of(runner: Any) -> RelevanceSelector:
+    return RelevanceSelector(runner, shared_minilm(), SearchOnlySelector(PROFILE))
 
 
 class TestFile:
@@ -207,10 +207,14 @@ class TestLimits:
 
     async def test_a_hanging_model_times_out(self) -> None:
         begun = time.monotonic()
-        chosen = await select(selector_of(Slow(read_relevance_model().relevance_model, seconds=30.0), most_s=0.2))
+        chosen = await select(selector_of(Slow(read_relevance_model().relevance_model, seconds=30.0)), seconds=0.6)
         assert chosen.engine is Engine.DETERMINISTIC
         assert "not done in time" in chosen.notes[0]
         assert time.monotonic() - begun < 5.0
+
+    async def test_a_busy_machine_gets_a_third_of_the_time_that_is_left(self) -> None:
+        slow = Slow(read_relevance_model().relevance_model, seconds=0.4)
+        assert (await select(selector_of(slow), seconds=3.0)).engine is Engine.RELEVANCE_MODEL
 
     async def test_a_failing_model_falls_back_to_search_scores(self) -> None:
         chosen = await select(selector_of(Slow(read_relevance_model().relevance_model, fault="out of numbers")))
@@ -223,7 +227,7 @@ class TestLimits:
         many = tuple(
             replace(recalled.candidates[0], memory=Memory(id=f"n{n}", content=f"note {n}")) for n in range(2000)
         )
-        chosen = await selector_of(slow, most_s=0.4).select(
+        chosen = await selector_of(slow).select(
             task, replace(recalled, candidates=many), no_recall, InjectionConfig(), Deadline.after(30)
         )
         assert chosen.engine is Engine.RELEVANCE_MODEL
@@ -318,6 +322,10 @@ class TestWithAnotherModel:
             await service.put(MEMORIES)
             await service.ask(MESSAGE)
         assert len(model.requests) == asked
+
+    async def test_a_busy_machine_gets_a_third_of_the_time_that_is_left(self) -> None:
+        slow = Slow(read_relevance_model().relevance_model, seconds=0.4)
+        assert (await select(selector_of(slow), seconds=3.0)).engine is Engine.RELEVANCE_MODEL
 
     async def test_a_failing_model_falls_back_to_the_relevance_model(self, tmp_path: Path) -> None:
         model = ScriptedModel([Say(error=Reason.MODEL_ERROR)])
