@@ -97,13 +97,13 @@ class LoopThread:
             raise Unfinished from None
 
     def close(self, holder: Closable) -> None:
-        """Close the connections of `holder`, if any."""
+        """Close the connections of `holder`, if any; if that takes longer than `CLOSE_TIMEOUT`, it goes on."""
         with self._lock:
             held = holder in self._open
             self._open.discard(holder)
         if held:
-            with suppress(Unfinished):
-                self.do(holder.aclose, CLOSE_TIMEOUT)
+            with suppress(RuntimeError, TimeoutError, CancelledError):
+                self._ready(None).submit(holder.aclose).result(CLOSE_TIMEOUT)
 
     def _ready(self, holder: Closable | None) -> _BackgroundLoop:
         """Return the running loop. Raise `RuntimeError` if the process is exiting."""

@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hooks import MeeseeksClient, Outcome, Reason, SyncMeeseeksClient, SyncPreExecutionHook
-from hooks.background import GRACE, LoopThread, Unfinished, background
+from hooks.background import CLOSE_TIMEOUT, GRACE, LoopThread, Unfinished, background
 from hooks.faults import DeadlinePassed, ServiceUnavailable
 from tests.support.http_double import HttpDouble, running_http_double
 from tests.support.paths import ROOT
+from tests.support.ports import free_port
 from tests.support.queue_worker import running_worker
-from tests.support.stack import NOISE_S, free_port
+from tests.support.stack import NOISE_S
 from tests.support.valkey import running_valkey
 
 ECHO = "<memory_context>hi</memory_context>"
@@ -129,6 +130,21 @@ def test_a_refused_connection_is_an_outcome() -> None:
         assert client.recall("x").reason is Reason.SERVICE_UNAVAILABLE
         with pytest.raises(ServiceUnavailable):
             strict.remember("x")
+
+
+def test_connections_are_closed_even_if_the_loop_hangs_meanwhile() -> None:
+    closed = threading.Event()
+
+    class Holder:
+        async def aclose(self) -> None:
+            await asyncio.sleep(0.01)
+            closed.set()
+
+    holder = Holder()
+    background.do(lambda: asyncio.sleep(0), 1.0, holder=holder)
+    hang_the_loop(1.5 * CLOSE_TIMEOUT)
+    background.close(holder)
+    assert closed.wait(10)
 
 
 def test_all_hooks_share_one_thread(hook: SyncPreExecutionHook, worker_url: str) -> None:
