@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import structlog
 from httpx._transports import default as http_transports
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
@@ -94,3 +95,10 @@ def one_tls_context() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(http_transports, "create_ssl_context", cache(http_transports.create_ssl_context))
         yield
+
+
+@pytest.fixture(autouse=True)
+def usual_logs() -> Iterator[None]:
+    """Undo how a command that ran in this process logs: it may leave out what the next test looks for."""
+    yield
+    structlog.reset_defaults()

@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.command_line import command_line
 from tests.support.hosts import event_of
-from tests.support.stack import FACTS, Stack, command, environment, free_port, put, running_stack
+from tests.support.ports import free_port
+from tests.support.stack import FACTS, Stack, command, environment, put, running_stack
 from worker.cli.hosts.host_setup import command_path
 
 pytestmark = pytest.mark.timeout(150)

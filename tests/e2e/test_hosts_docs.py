@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stack import ROOT, Stack, environment, free_port, running_stack
+from tests.support.ports import free_port
+from tests.support.stack import ROOT, Stack, environment, running_stack
 
 pytestmark = pytest.mark.timeout(180)
 

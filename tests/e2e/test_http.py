@@ -18,6 +18,7 @@ import pytest
 
 from hooks.contract import InjectionResult
 from tests.support.monitoring import EXPRESSIONS, whatever_came_of_it
+from tests.support.ports import free_port
 from tests.support.promql import page_of, result
 from tests.support.stack import (
     FACTS,
@@ -30,7 +31,6 @@ from tests.support.stack import (
     command,
     environment,
     fact,
-    free_port,
     put,
     running_stack,
 )

@@ -13,7 +13,8 @@ import pytest
 
 from hooks import InjectionResult, MeeseeksClient, PreExecutionHook
 from tests.support.load import Stopwatch
-from tests.support.stack import FACTS, MIGRATION, Stack, assert_discreet, free_port, put, running_stack
+from tests.support.ports import free_port
+from tests.support.stack import FACTS, MIGRATION, Stack, assert_discreet, put, running_stack
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(170)]
 

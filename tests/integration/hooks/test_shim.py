@@ -13,6 +13,7 @@ import pytest
 
 from hooks.contract import InjectionResult, Outcome
 from hooks.protocol.size import clipped
+from tests.support.ports import free_port
 from tests.support.queue_worker import ROOT, running_worker
 from tests.support.valkey import running_valkey, sync_redis
 
@@ -205,25 +206,17 @@ def test_a_frozen_redis_times_out() -> None:
             os.kill(server.pid, signal.SIGCONT)
 
 
-def test_over_tcp_with_password_and_database(free_port: int) -> None:
+def test_over_tcp_with_password_and_database() -> None:
     with running_valkey() as server, sync_redis(server.url) as redis:
-        redis.config_set("port", free_port)
+        port = free_port()
+        redis.config_set("port", port)
         redis.config_set("requirepass", "p@ss")
-        tcp = f"redis://:p%40ss@127.0.0.1:{free_port}/3"
+        tcp = f"redis://:p%40ss@127.0.0.1:{port}/3"
         with running_worker(tcp):
             assert b"injected" in run(tcp, REQUEST).stdout
             assert_silent(run(tcp.replace("p%40ss", "wrong"), REQUEST))
         redis.execute_command("AUTH", "p@ss")
         redis.config_set("requirepass", "")
-
-
-@pytest.fixture
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_only_small_modules_are_loaded() -> None:

@@ -296,11 +296,8 @@ class Broken:
 
 async def test_a_bug_reaches_neither_the_model_nor_the_log_in_words(capfd: pytest.CaptureFixture[str]) -> None:
     structlog.configure(processors=[structlog.processors.JSONRenderer()])
-    try:
-        async with client_of(Broken(KeyError("the locker is number 77")), OSCAR) as client:
-            assert await told(client, "recall", query="winch secret") == "Error calling tool 'recall'"
-    finally:
-        structlog.reset_defaults()
+    async with client_of(Broken(KeyError("the locker is number 77")), OSCAR) as client:
+        assert await told(client, "recall", query="winch secret") == "Error calling tool 'recall'"
     said = capfd.readouterr()
     lines = [json.loads(line) for line in said.out.splitlines()]
     assert [(line["event"], line["error"]) for line in lines] == [("mcp_library", "KeyError")]

@@ -81,10 +81,7 @@ def test_few_failures_are_kept() -> None:
 
 def test_the_service_logs_so(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(ServiceSettings(log_format="json"))
-    try:
-        for number in range(3):
-            structlog.get_logger().warning("store_unavailable", error="down", number=number)
-    finally:
-        structlog.reset_defaults()
+    for number in range(3):
+        structlog.get_logger().warning("store_unavailable", error="down", number=number)
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [(line["event"], line["number"]) for line in lines] == [("store_unavailable", 0)]

@@ -20,7 +20,8 @@ from hooks.http.client import FAILURES, PAUSE
 from hooks.http.service import SHORT_PAUSE
 from tests.support.http_double import HttpDouble, running_http_double
 from tests.support.paths import ROOT
-from tests.support.stack import NOISE_S, free_port
+from tests.support.ports import free_port
+from tests.support.stack import NOISE_S
 
 HASTY_S = 0.8
 BLOCK = "<memory_context>\nnotes\n</memory_context>"

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 
 from hooks.contract import Reason
 from tests.support.local_llm import MISSING, SKIP_REASON, local_llm
+from tests.support.ports import free_port
 from worker.adapters.models.litellm_process import prepare_environment
 from worker.domain.deadline import Deadline
 from worker.domain.errors import ModelError
@@ -136,9 +136,7 @@ async def test_a_call_that_takes_too_long_ends_at_the_deadline_and_the_server_se
 
 
 def test_the_server_runs_as_a_program_and_ends_when_told() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "tests.support.local_llm_server", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

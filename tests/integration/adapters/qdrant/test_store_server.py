@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import socket
 import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.qdrant_double import QdrantDouble, qdrant_double
 from tests.support.store import ENCODER, direction, memory, near, profile, query, stored
 from worker.adapters.qdrant.payload import FRACTION_KEYS, KEYWORD_KEYS, NUMBER_KEYS
@@ -181,10 +181,7 @@ async def test_a_callers_own_deadline_is_kept(double: QdrantDouble, store: Serve
 
 
 async def test_an_unreachable_server_is_a_store_error_and_used_once_up(double: QdrantDouble) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
-    away = connect(address)
+    away = connect(f"http://127.0.0.1:{free_port()}")
     for call in (away.health(), away.tenant("north").search(query("bell")), away.tenant("north").get(["m1"])):
         with pytest.raises(StoreError, match="server failed"):
             await call
