@@ -149,13 +149,12 @@ def ask(connection: resp.Connection, address: resp.Address, function: str, paylo
     reply_key = wire.REPLY_PREFIX + job_id
     connection.send(
         ("EVAL", wire.ENQUEUE, 4, *wire.enqueue_keys(job_id), job_id, job, *limits),
-        ("BLPOP", reply_key, wire.ACK_TIMEOUT),
+        ("BLPOP", reply_key, round(budget_ms / 1000 + 0.1, 3)),
     )
     status = connection.read()
     if status != b"OK":
         raise ShimError(f"the queue refused the job: {status!r}")
-    connection.deadline = min(end, time.monotonic() + wire.ACK_TIMEOUT)
-    answer = _first_message(connection, address, job_id)
+    answer = _first_message(connection, address, job_id, end)
     if answer == wire.ACK:
         connection.deadline = end
         connection.send(("BLPOP", reply_key, round(end - time.monotonic() + 0.1, 3)))
@@ -163,15 +162,23 @@ def ask(connection: resp.Connection, address: resp.Address, function: str, paylo
     return answer
 
 
-def _first_message(connection: resp.Connection, address: resp.Address, job_id: str) -> bytes:
-    """Return the first message. If none arrives in time, withdraw the job on another connection."""
+def _first_message(connection: resp.Connection, address: resp.Address, job_id: str, end: float) -> bytes:
+    """Return the first message. If none arrives in time, withdraw the job."""
+    connection.deadline = min(end, time.monotonic() + wire.ACK_TIMEOUT)
     try:
         return _message(connection.read())
-    except (TimeoutError, ShimError):
-        second = resp.Connection(address, time.monotonic() + wire.GIVE_UP_TIMEOUT)
-        second.send(("EVAL", wire.GIVE_UP, 4, *wire.give_up_keys(job_id), job_id))
-        second.read()
-        raise ShimError("no worker accepted the job in time") from None
+    except TimeoutError:
+        _withdraw(address, job_id)
+    connection.deadline = end
+    return _message(connection.read())
+
+
+def _withdraw(address: resp.Address, job_id: str) -> None:
+    """Withdraw a job, on another connection. Raise `ShimError` unless a worker has accepted it."""
+    connection = resp.Connection(address, time.monotonic() + wire.GIVE_UP_TIMEOUT)
+    connection.send(("EVAL", wire.GIVE_UP, 5, *wire.give_up_keys(job_id), job_id))
+    if connection.read() != b"ACCEPTED":
+        raise ShimError("no worker accepted the job in time")
 
 
 def _message(reply: object) -> bytes:

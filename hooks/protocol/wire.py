@@ -83,11 +83,13 @@ return 'OK'
 """KEYS: job, queue, wake, alive. ARGV: id, job JSON, budget in ms, `MAX_WAITING`, TTL of wake in ms."""
 
 GIVE_UP = """
+if redis.call('EXISTS', KEYS[4], KEYS[5]) > 0 then return 'ACCEPTED' end
 redis.call('LREM', KEYS[3], 1, ARGV[1])
-if redis.call('EXISTS', KEYS[4]) == 0 then redis.call('ZREM', KEYS[2], ARGV[1]) end
-return redis.call('DEL', KEYS[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('DEL', KEYS[1])
+return 'OK'
 """
-"""Withdraw a job that no worker accepted. KEYS: job, queue, wake, in progress. ARGV: id."""
+"""Withdraw a job, unless a worker has accepted it meanwhile. KEYS: job, queue, wake, in progress, reply. ARGV: id."""
 
 COMMIT = """
 local ledger, turn_id = KEYS[1], ARGV[1]
@@ -139,9 +141,9 @@ def enqueue_keys(job_id: str) -> tuple[str, str, str, str]:
     return (JOB_PREFIX + job_id, QUEUE, WAKE, ALIVE)
 
 
-def give_up_keys(job_id: str) -> tuple[str, str, str, str]:
+def give_up_keys(job_id: str) -> tuple[str, str, str, str, str]:
     """Return the KEYS of `GIVE_UP`."""
-    return (JOB_PREFIX + job_id, QUEUE, WAKE, IN_PROGRESS_PREFIX + job_id)
+    return (JOB_PREFIX + job_id, QUEUE, WAKE, IN_PROGRESS_PREFIX + job_id, REPLY_PREFIX + job_id)
 
 
 def socket_path(home: str) -> str:

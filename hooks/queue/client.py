@@ -107,8 +107,6 @@ class QueueClient:
         try:
             answer = await job.run(ack_timeout)
         except TimeoutError:
-            if job.stage is Reason.NO_ACK:
-                await job.withdraw()
             raise QueueFault(job.stage) from None
         except (RedisError, OSError) as error:
             raise QueueFault(Reason.QUEUE_UNAVAILABLE, explain(error)) from error
@@ -162,14 +160,26 @@ class _Job:
         self._payload = payload
 
     async def run(self, ack_timeout: float) -> bytes:
-        async with asyncio.timeout(self._left(max(wire.ENQUEUE_TIMEOUT, ack_timeout))) as limit:
-            await self._enqueue()
-            self._enter(Reason.NO_ACK, limit, ack_timeout)
-            answer = await self._pop(ack_timeout)
-            if answer == wire.ACK:
-                self._enter(Reason.DEADLINE, limit, inf)
-                answer = await self._pop(self._left(inf))
+        """Return the answer. Raise `TimeoutError`."""
+        answer = await self._first_message(ack_timeout)
+        self.stage = Reason.DEADLINE
+        async with asyncio.timeout(self._left()):
+            while answer == wire.ACK:  # one more, if the first one came late
+                answer = await self._pop(self._left())
             return answer
+
+    async def _first_message(self, ack_timeout: float) -> bytes:
+        """Return the acknowledgement or an answer. If neither comes in time, withdraw the job."""
+        try:
+            async with asyncio.timeout(self._left(max(wire.ENQUEUE_TIMEOUT, ack_timeout))) as limit:
+                await self._enqueue()
+                self.stage = Reason.NO_ACK
+                limit.reschedule(asyncio.get_running_loop().time() + self._left(ack_timeout))
+                return await self._pop(ack_timeout)
+        except TimeoutError:
+            if self.stage is Reason.NO_ACK and not await self._withdraw():
+                return wire.ACK  # it came while this process was too busy to read it
+            raise
 
     async def _enqueue(self) -> None:
         budget_ms = int((self.end - time.monotonic()) * 1000)
@@ -188,18 +198,16 @@ class _Job:
             raise TimeoutError
         return bytes(popped[1])
 
-    async def withdraw(self) -> None:
-        """Withdraw the job if that is quick; its key expires with the budget anyway."""
+    async def _withdraw(self) -> bool:
+        """Withdraw the job if that is quick; return whether to stop waiting. Its key expires with the budget anyway."""
         with suppress(RedisError, OSError):
             async with asyncio.timeout(self._left(wire.GIVE_UP_TIMEOUT)):
-                await _eval(self.client, wire.GIVE_UP, wire.give_up_keys(self.job_id), (self.job_id,))
+                keys = wire.give_up_keys(self.job_id)
+                return bool(await _eval(self.client, wire.GIVE_UP, keys, (self.job_id,)) == b"OK")
+        return True
 
-    def _left(self, at_most: float) -> float:
+    def _left(self, at_most: float = inf) -> float:
         return min(at_most, max(0.0, self.end - time.monotonic()))
-
-    def _enter(self, stage: Reason, limit: asyncio.Timeout, seconds: float) -> None:
-        self.stage = stage
-        limit.reschedule(asyncio.get_running_loop().time() + self._left(seconds))
 
 
 async def _eval(client: Any, script: str, keys: tuple[str, ...], arguments: tuple[str | bytes | int, ...]) -> Any:

@@ -16,6 +16,7 @@ from arq.connections import RedisSettings
 from hooks.contract import Reason
 from hooks.protocol import wire
 from hooks.queue import QueueClient, QueueFault, connect
+from hooks.queue.client import _Job
 from tests.support.load import Stopwatch
 from tests.support.queue_worker import running_worker
 from tests.support.real_servers import REDIS_KINDS, redis_of
@@ -199,6 +200,40 @@ async def test_a_job_of_a_frozen_worker_is_withdrawn(url: str, queue: QueueClien
         assert await ask_until_answered(queue)
     assert reason is Reason.NO_ACK
     assert seconds < wire.ACK_TIMEOUT + wire.GIVE_UP_TIMEOUT + SLACK_S
+
+
+async def test_a_caller_that_is_too_busy_to_read_the_acknowledgement_is_answered(
+    url: str, queue: QueueClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pop = _Job._pop
+
+    async def late(job: _Job, seconds: float) -> bytes:
+        time.sleep(2 * wire.ACK_TIMEOUT)
+        return await pop(job, seconds)
+
+    monkeypatch.setattr(_Job, "_pop", late)
+    with running_worker(url):
+        reply = await queue.ask("echo", {"word": "cone"}, budget=5.0)
+    assert reply.body["payload"] == {"word": "cone"}
+
+
+async def test_a_burst_of_two_hundred_is_accepted_in_few_steps(url: str, queue: QueueClient) -> None:
+    jobs = [f"job-{n}" for n in range(wire.MAX_WAITING)]
+    body = wire.job_json("sleep", b'{"seconds":5}', 9_000, 0)
+    with running_worker(url) as worker, sync_redis(url) as redis:
+        assert await ask_until_answered(queue)
+        enqueue = redis.register_script(wire.ENQUEUE)
+        with redis.pipeline() as burst:
+            for job in jobs:
+                limits = (job, body, 9_000, wire.MAX_WAITING, wire.WAKE_TTL_MS)
+                enqueue(wire.enqueue_keys(job), limits, client=burst)
+            burst.execute()
+        before = redis.info("commandstats")["cmdstat_eval"]["calls"]
+        while redis.exists(*(wire.REPLY_PREFIX + job for job in jobs)) < len(jobs):
+            await asyncio.sleep(0.01)
+        steps = redis.info("commandstats")["cmdstat_eval"]["calls"] - before
+        worker.kill()
+    assert steps < 15
 
 
 async def test_a_killed_worker_loses_one_answer_and_no_job_runs_twice(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hooks.contract import InjectionResult, Outcome
+from hooks.protocol import wire
 from hooks.protocol.size import clipped
 from tests.support.ports import free_port
 from tests.support.queue_worker import ROOT, running_worker
@@ -60,6 +61,28 @@ def test_a_raw_utf8_request_with_trailing_data(url: str) -> None:
     data = b"\xef\xbb\xbf\n" + json.dumps(REQUEST, ensure_ascii=False, indent=2).encode() + b"\n{}\n"
     result = InjectionResult.model_validate_json(run(url, data).stdout)
     assert result.memory_context == "<memory_context>caf\u00e9 \U0001f600</memory_context>"
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+def test_a_job_is_withdrawn_only_if_no_worker_has_accepted_it(accepts: bool) -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with running_valkey() as server, sync_redis(server.url) as redis:
+        redis.set(wire.ALIVE, 1, ex=20)
+        with subprocess.Popen(FILE, env=environment(server.url), **pipes) as asking:
+            assert asking.stdin is not None
+            assert asking.stdout is not None
+            asking.stdin.write(json.dumps(REQUEST).encode())
+            asking.stdin.close()
+            job_id = redis.blpop(wire.WAKE, timeout=10)[1].decode()
+            if accepts:
+                redis.set(wire.IN_PROGRESS_PREFIX + job_id, 1, ex=20)
+            time.sleep(3 * wire.ACK_TIMEOUT)
+            reply = wire.REPLY_PREFIX + job_id
+            redis.rpush(reply, wire.ACK, b'{"commit":null,"ok":{"outcome":"injected"}}')
+            redis.expire(reply, 20)
+            assert asking.stdout.read() == (b'{"outcome":"injected"}\n' if accepts else b"")
+            assert asking.wait(10) == 0
+        assert redis.exists(wire.JOB_PREFIX + job_id) == accepts
 
 
 def test_an_answer_without_a_block_is_printed_too(url: str) -> None:

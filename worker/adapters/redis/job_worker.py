@@ -80,7 +80,9 @@ MOST_TAKEN = 2 * MOST_WAITING
 """Jobs that wait in the worker: a flood, which fills half of it, must not shut others out."""
 
 MOST_AT_ONCE = 8
-"""Jobs that one script takes: few, so that workers share a burst."""
+"""Jobs that one script takes: few, so that workers share a burst. A crowded worker takes as many as it has: all of
+a large burst have to be acknowledged in time.
+"""
 
 CROWDED_S = 0.01
 """Seconds that a worker without a free place leaves new jobs to others."""
@@ -254,7 +256,7 @@ class MeeseeksWorker(Worker):
         elif len(self.tasks) >= self._at_once:
             await self._wait_for_room(min(left, CROWDED_S))
             if self.allow_pick_jobs:
-                await self._take(min(room, MOST_AT_ONCE))
+                await self._take(min(room, max(MOST_AT_ONCE, len(self.tasks))))
         else:
             await self._take_next(left, self._at_once - len(self.tasks))
 
