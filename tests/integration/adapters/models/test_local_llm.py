@@ -90,7 +90,8 @@ async def test_the_answer_has_the_shape_of_the_schema_or_the_pattern(server: "Lo
 
     held = LiteLLMModel(MODEL_NAME, api_base=server.url, output=SchemaKind.PATTERN)
     free = LiteLLMModel(MODEL_NAME, api_base=server.url)
-    prompt = load_prompts(default_prompts_dir())["triage"]
+    usual = load_prompts(default_prompts_dir())["triage"]
+    prompt = replace(usual, system="Name the notes that help to answer the message.", examples=())
     copies = (replace(c, memory=c.memory.model_copy(update={"id": f"n{c.memory.id}"})) for c in CANDIDATES)
     offered = (*CANDIDATES, *copies)
     replies = []
@@ -99,7 +100,7 @@ async def test_the_answer_has_the_shape_of_the_schema_or_the_pattern(server: "Lo
         asked = Conversation(prompt, TASK, offered, lambda text: text, shape)
         reply = await model.complete(asked.choice_request(), Deadline.after(120))
         assert reply.usage is not None
-        assert reply.usage.input_tokens > 500
+        assert reply.usage.input_tokens > 20 * 5, "all notes are in the prompt"
         replies.append((reply, reply.usage.output_tokens))
         await model.aclose()
     (by_schema, more), (by_pattern, fewer) = replies
