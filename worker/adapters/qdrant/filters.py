@@ -1,8 +1,9 @@
 """Search filters as conditions on a point, and their compilation for either engine."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 from hooks.contract import clean_text
@@ -12,6 +13,8 @@ from worker.domain.zones import widened
 from .payload import EVERYBODY, FAR_FUTURE, LONG_AGO, PINNED, TENANT, point_id, tenant_name, timestamp
 
 CREATED = "created_ts"
+
+CONDITIONS_CACHED = 1_024
 
 FilterT = TypeVar("FilterT")
 
@@ -71,10 +74,19 @@ class FilterCompiler(Generic[FilterT]):
     match_any: Callable[[list[str]], Any]
     within: Callable[..., Any]
     has_id: Callable[[tuple[str, ...]], Any]
+    _compiled: Callable[[Condition], Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_compiled", lru_cache(maxsize=CONDITIONS_CACHED)(self._compile))
 
     def __call__(self, wanted: Iterable[Condition]) -> FilterT:
         """Return a filter for points that meet all conditions."""
-        return self.all_of(must=[self._compile(condition) for condition in wanted])
+        return self.all_of(must=[self._of(condition) for condition in wanted])
+
+    def _of(self, condition: Condition) -> Any:
+        """Compile a condition; most that do not depend on the time or on what was found come again."""
+        passing = isinstance(condition, InRange | HasId)
+        return self._compile(condition) if passing else self._compiled(condition)
 
     def _compile(self, condition: Condition) -> Any:
         match condition:
@@ -129,13 +141,23 @@ def _narrowed(where: MemoryFilter) -> Iterator[Condition]:
             yield AnyOf(key, allowed)
 
 
+Names: TypeAlias = tuple[str, ...]
+
+
+@lru_cache(maxsize=CONDITIONS_CACHED)
+def _shown_to(users: Names, agents: Names, projects: Names, channels: Names | None) -> tuple[Condition, ...]:
+    found: list[Condition] = [
+        AnyOf(key, (EVERYBODY, *(str(clean_text(name)) for name in names)))
+        for key, names in (("user", users), ("agent", agents), ("project", projects))
+    ]
+    if channels is not None:
+        told = ("", *(str(clean_text(name)) for name in channels))
+        found.append(Either((AnyOf("channel", told), Equals("user", EVERYBODY, negated=True))))
+    return tuple(found)
+
+
 def _visible(visibility: Visibility) -> Iterator[Condition]:
-    owners = {"user": visibility.users, "agent": visibility.agents, "project": visibility.projects}
-    for key, names in owners.items():
-        yield AnyOf(key, (EVERYBODY, *(str(clean_text(name)) for name in names)))
-    if visibility.channels is not None:
-        told = ("", *(str(clean_text(name)) for name in visibility.channels))
-        yield Either((AnyOf("channel", told), Equals("user", EVERYBODY, negated=True)))
+    yield from _shown_to(visibility.users, visibility.agents, visibility.projects, visibility.channels)
     if visibility.valid_at is not None:
         now = timestamp(visibility.valid_at)
         yield InRange("valid_until_ts", gt=now)

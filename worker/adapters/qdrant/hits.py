@@ -1,7 +1,7 @@
 """Conversion of found points to hits: exact limits despite ties, merged searches, missing cosines."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import neg
 from typing import Any, TypeAlias
@@ -40,6 +40,28 @@ class RawHit:
     score: float
     payload: Mapping[str, Any] | None
     vector: StoredVector | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What was read of a point: its memory, the vectors of its text and to search by, and its cues' packed vectors."""
+
+    point_id: str
+    memory: Memory
+    vector: StoredVector | None = field(compare=False)
+    searched_by: StoredVector | None = field(compare=False)
+    cue_rows: bytes
+
+    def hit(self, cosine: float | None, keyword: float | None) -> Hit:
+        return Hit(self.memory, cosine, keyword, self.vector, self.cue_rows)
+
+
+def contents_of(points: Iterable[RawHit]) -> Iterator[Content]:
+    """Yield the content of each point that can be read."""
+    for point in points:
+        if (memory := _memory(point)) is not None:
+            rows = cue_rows(point.payload)
+            yield Content(point.point_id, memory, own_vector(rows, point.vector), point.vector, rows)
 
 
 def all_requests(queries: Sequence[HybridQuery], requests_of: Callable[[int, HybridQuery], Requests]) -> Requests:
@@ -83,21 +105,15 @@ def best(found: Iterable[RawHit], limit: int) -> list[RawHit]:
     return sorted(found, key=lambda point: (-point.score, point.point_id))[:limit]
 
 
-def missing(chosen: Iterable[RawHit], known: Iterable[RawHit]) -> list[str]:
-    """Return the distinct ids of chosen points that are not in `known`."""
-    have = {point.point_id for point in known}
-    return list(dict.fromkeys(point.point_id for point in chosen if point.point_id not in have))
-
-
-def filled(chosen: Iterable[RawHit], content: Mapping[str, RawHit]) -> list[RawHit]:
-    """Return the chosen points with their own scores and the payload and vector from `content`."""
-    found = ((point, content.get(point.point_id)) for point in chosen)
-    return [RawHit(point.point_id, point.score, known.payload, known.vector) for point, known in found if known]
+def distinct_ids(found: Iterable[Iterable[RawHit]]) -> list[str]:
+    """Return the ids of all points found, each once."""
+    return list(dict.fromkeys(point.point_id for points in found for point in points))
 
 
 def hits_per_query(
     queries: Sequence[HybridQuery],
     found: Mapping[SearchId, list[RawHit]],
+    content: Mapping[str, Content],
     usable: Callable[[Vector | None], Vector | None],
 ) -> list[list[Hit]]:
     """Merge the results of each query's searches; a keyword score of 0 is no match."""
@@ -106,40 +122,34 @@ def hits_per_query(
             usable(query.dense),
             found.get((place, DENSE), []),
             [point for point in found.get((place, SPARSE), []) if point.score > 0.0],
+            content,
         )
         for place, query in enumerate(queries)
     ]
 
 
-def merge(query: Vector | None, dense: list[RawHit], sparse: list[RawHit]) -> list[Hit]:
+def merge(query: Vector | None, dense: list[RawHit], sparse: list[RawHit], content: Mapping[str, Content]) -> list[Hit]:
     """Return the hits of the dense search, then those that only the keyword search found, each best first.
 
-    With `query`, hits of the keyword search get their cosine from the stored vector.
+    With `query`, hits of the keyword search get their cosine from the stored vector. Points without content are left
+    out.
     """
     keywords = {point.point_id: point.score for point in sparse}
-    seen = {point.point_id for point in dense}
+    hits = []
+    for point in dense:
+        keyword = keywords.pop(point.point_id, None)
+        if (known := content.get(point.point_id)) is not None:
+            hits.append(known.hit(point.score, keyword))
     asked = None if query is None else direction(query)
-    hits = [_hit(point, point.score, keywords.get(point.point_id)) for point in dense]
-    hits += [
-        _hit(point, cosine_similarity(asked, point.vector), point.score)
-        for point in sparse
-        if point.point_id not in seen
-    ]
-    return [hit for hit in hits if hit is not None]
+    for key, score in keywords.items():
+        if (known := content.get(key)) is not None:
+            hits.append(known.hit(cosine_similarity(asked, known.searched_by), score))
+    return hits
 
 
-def _hit(point: RawHit, cosine: float | None, keyword: float | None) -> Hit | None:
-    memory = _memory(point)
-    if memory is None:
-        return None
-    rows = cue_rows(point.payload)
-    return Hit(memory, cosine, keyword, own_vector(rows, point.vector), rows)
-
-
-def unscored(points: Iterable[RawHit]) -> list[Hit]:
+def unscored(points: Iterable[RawHit], content: Mapping[str, Content]) -> list[Hit]:
     """Return hits without scores, for results in a fixed order."""
-    hits = (_hit(point, None, None) for point in points)
-    return [hit for hit in hits if hit is not None]
+    return [content[point.point_id].hit(None, None) for point in points if point.point_id in content]
 
 
 def memories_by_id(points: Iterable[RawHit], ids: Sequence[str]) -> list[Memory]:

@@ -2,27 +2,28 @@
 
 from collections.abc import Iterable
 
+from tests.support.store import memory
 from worker.adapters.qdrant.edge.contents import Contents
-from worker.adapters.qdrant.hits import RawHit
+from worker.adapters.qdrant.hits import Content
 
 
 class Reader:
-    """Read points that have their id and the number of reads as their content."""
+    """Read points whose text is the number of reads."""
 
     def __init__(self, *ids: str) -> None:
         self.ids = ids
         self.asked: list[list[str]] = []
 
-    def __call__(self, ids: list[str]) -> Iterable[RawHit]:
+    def __call__(self, ids: list[str]) -> Iterable[Content]:
         self.asked.append(ids)
-        return (RawHit(key, 0.0, {"read": len(self.asked)}, None) for key in ids if key in self.ids)
+        return (Content(key, memory(key, f"read {len(self.asked)}"), None, None, b"") for key in ids if key in self.ids)
 
 
 def test_known_points_are_not_read_again() -> None:
     contents, read = Contents(), Reader("a", "b", "c")
     assert list(contents.of(["a", "b"], read)) == ["a", "b"]
     assert set(contents.of(["b", "c", "a"], read)) == {"a", "b", "c"}
-    assert contents.of(["a"], read)["a"].payload == {"read": 1}
+    assert contents.of(["a"], read)["a"].memory.content == "read 1"
     assert read.asked == [["a", "b"], ["c"]]
 
 
@@ -30,9 +31,9 @@ def test_a_changed_point_is_read_again() -> None:
     contents, read = Contents(), Reader("a", "b")
     contents.of(["a", "b"], read)
     contents.forget(["b", "never read"])
-    assert {key: point.payload for key, point in contents.of(["a", "b"], read).items()} == {
-        "a": {"read": 1},
-        "b": {"read": 2},
+    assert {key: one.memory.content for key, one in contents.of(["a", "b"], read).items()} == {
+        "a": "read 1",
+        "b": "read 2",
     }
 
 

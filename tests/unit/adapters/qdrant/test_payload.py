@@ -9,14 +9,16 @@ from tests.support.vectors import row
 from worker.adapters.qdrant.filters import AnyOf, Equals, InRange, conditions
 from worker.adapters.qdrant.hits import (
     MOST_ASKED,
+    Content,
     RawHit,
     best,
     contenders,
-    filled,
+    contents_of,
+    distinct_ids,
     listing_of,
     merge,
-    missing,
     settled,
+    unscored,
 )
 from worker.adapters.qdrant.payload import (
     FAR_FUTURE,
@@ -217,15 +219,19 @@ def test_contenders_are_the_best_and_what_ties_with_the_last_of_them(
     assert contenders(scores, limit) == number
 
 
-def test_chosen_points_keep_their_scores_and_get_the_content_of_known_ones() -> None:
+def read(*points: RawHit) -> dict[str, Content]:
+    return {content.point_id: content for content in contents_of(points)}
+
+
+def test_hits_have_the_scores_of_their_search_and_the_content_that_was_read_once() -> None:
     chosen = [RawHit("a", 2.0, None, None), RawHit("b", 1.0, None, None), RawHit("gone", 1.0, None, None)]
-    known = [found("a", 0.0, (1.0, 0.0))]
-    assert missing(chosen, known) == ["b", "gone"]
-    content = {"a": known[0], "b": found("b", 0.0)}
-    first, second = filled(chosen, content)
-    assert (first.point_id, first.score, first.payload) == ("a", 2.0, known[0].payload)
-    assert first.vector is known[0].vector
-    assert second == found("b", 1.0)
+    assert distinct_ids([chosen, chosen[1:]]) == ["a", "b", "gone"]
+    content = read(found("a", 0.0, (1.0, 0.0)), found("b", 0.0))
+    first, second = merge(None, chosen, [], content)
+    assert (first.memory, first.cosine, first.keyword) == (memory("a"), 2.0, None)
+    assert first.vector is content["a"].vector
+    assert (second.memory, second.cosine, second.vector) == (memory("b"), 1.0, None)
+    assert [(hit.memory.id, hit.cosine) for hit in unscored(chosen, content)] == [("a", None), ("b", None)]
 
 
 def test_merging_keeps_both_scores_and_fills_the_missing_cosine() -> None:
@@ -234,7 +240,8 @@ def test_merging_keeps_both_scores_and_fills_the_missing_cosine() -> None:
         found("b", 0.8, (0.8, 0.6)),
         found("c", 5.0, (0.6, 0.8)),
     )
-    hits = merge((2.0, 0.0), [both, dense_only], [replace(both, score=7.0), sparse_only])
+    points = [both, dense_only, sparse_only]
+    hits = merge((2.0, 0.0), points[:2], [replace(both, score=7.0), sparse_only], read(*points))
     assert [(hit.memory.id, hit.cosine, hit.keyword) for hit in hits] == [
         ("a", 0.9, 7.0),
         ("b", 0.8, None),
@@ -243,13 +250,13 @@ def test_merging_keeps_both_scores_and_fills_the_missing_cosine() -> None:
 
 
 def test_merging_without_a_dense_query_or_vector_leaves_the_cosine_open() -> None:
-    assert merge(None, [], [found("c", 5.0, (0.6, 0.8))])[0].cosine is None
-    assert merge((1.0, 0.0), [], [found("c", 5.0, None)])[0].cosine is None
+    for asked, point in ((None, found("c", 5.0, (0.6, 0.8))), ((1.0, 0.0), found("c", 5.0, None))):
+        assert merge(asked, [], [point], read(point))[0].cosine is None
 
 
 def test_an_unreadable_point_does_not_affect_the_others() -> None:
-    broken = RawHit("x", 9.0, {"memory": "{"}, None)
-    assert [hit.memory.id for hit in merge(None, [broken, found("a", 1.0)], [])] == ["a"]
+    points = [RawHit("x", 9.0, {"memory": "{"}, None), found("a", 1.0)]
+    assert [hit.memory.id for hit in merge(None, points, [], read(*points))] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -3,23 +3,23 @@
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
-from worker.adapters.qdrant.hits import RawHit
+from worker.adapters.qdrant.hits import Content
 
 POINTS_CACHED = 4_096
 """Points of which a process keeps what it read: some three kilobytes each, and four more with six cues."""
 
-Read = Callable[[list[str]], Iterable[RawHit]]
+Read = Callable[[list[str]], Iterable[Content]]
 
 
 class Contents:
-    """The payloads and vectors of the points that were found last: reading them takes longer than finding them."""
+    """The content of the points that were found last: reading it takes longer than finding them."""
 
     def __init__(self, most: int = POINTS_CACHED) -> None:
         self._most = most
-        self._points: OrderedDict[str, RawHit] = OrderedDict()
+        self._points: OrderedDict[str, Content] = OrderedDict()
 
-    def of(self, ids: Sequence[str], read: Read) -> dict[str, RawHit]:
-        """Return the points of `ids` that exist, with `read` for those that are not known."""
+    def of(self, ids: Sequence[str], read: Read) -> dict[str, Content]:
+        """Return the content of those of `ids` that exist, with `read` for those that are not known."""
         found = {key: point for key in ids if (point := self._points.get(key)) is not None}
         for key in found:
             self._points.move_to_end(key)

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
@@ -20,18 +19,19 @@ from hooks.private_files import make_private_folder
 from worker.adapters.qdrant.filters import Equals, conditions
 from worker.adapters.qdrant.hits import (
     MOST_ASKED,
+    Content,
     RawHit,
     Requests,
     SearchId,
     all_requests,
     best,
     contenders,
-    filled,
+    contents_of,
+    distinct_ids,
     first_limits,
     hits_per_query,
     listing_of,
     memories_by_id,
-    missing,
     page_of,
     states_by_id,
     tied,
@@ -156,8 +156,8 @@ class Shard:
 
     def search(self, tenant: str, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
         with vendor_errors("the search failed"):
-            found = self._found(all_requests(queries, partial(self._requests, tenant)))
-        return hits_per_query(queries, found, self._usable)
+            found, content = self._found(all_requests(queries, partial(self._requests, tenant)))
+        return hits_per_query(queries, found, content, self._usable)
 
     def _requests(self, tenant: str, place: int, query: HybridQuery) -> Requests:
         dense = self._usable(query.dense)
@@ -177,25 +177,25 @@ class Shard:
     def ordered(self, tenant: str, where: MemoryFilter, by: SortKey, limit: int) -> list[Hit]:
         request = {"filter": compile_filter(conditions(tenant, where)), "limit": limit, "query": order(by)}
         with vendor_errors("the memories could not be listed"):
-            return unscored(self._found({(0, DENSE): request})[0, DENSE])
+            found, content = self._found({(0, DENSE): request})
+        return unscored(found[0, DENSE], content)
 
     def _usable(self, vector: Vector | None) -> Vector | None:
         made_by = self._side.record.embedder
         return usable(vector, made_by.dimension) if self.compatibility.dense_usable and made_by is not None else None
 
-    def _found(self, requests: Requests) -> dict[SearchId, list[RawHit]]:
-        """Return the best of each search; reading content only for those is faster than reading it with the scores."""
+    def _found(self, requests: Requests) -> tuple[dict[SearchId, list[RawHit]], dict[str, Content]]:
+        """Return the best of each search and their content: reading that with the scores of all would take longer."""
         asked = first_limits(requests)
         answers = self._ask(requests, asked)
         again = tied(requests, {key: list(map(score_of, points)) for key, points in answers.items()}, asked)
         answers.update(self._ask(again, dict.fromkeys(again, MOST_ASKED)))
         chosen = {key: _best(points, requests[key]["limit"]) for key, points in answers.items()}
-        content = self._contents.of(missing(chain.from_iterable(chosen.values()), ()), self._read)
-        return {key: filled(found, content) for key, found in chosen.items()}
+        return chosen, self._contents.of(distinct_ids(chosen.values()), self._read)
 
-    def _read(self, ids: list[str]) -> Iterable[RawHit]:
+    def _read(self, ids: list[str]) -> Iterable[Content]:
         vectors = [DENSE] if self.compatibility.dense_usable else False
-        return map(found_in, self._points.retrieve(list(ids), list(CONTENT), vectors))
+        return contents_of(map(found_in, self._points.retrieve(list(ids), list(CONTENT), vectors)))
 
     def _ask(self, requests: Requests, asked: Mapping[SearchId, int]) -> dict[SearchId, list[edge.ScoredPoint]]:
         """Return the points of each search, best first, without content."""

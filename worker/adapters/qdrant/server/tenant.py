@@ -12,16 +12,17 @@ from qdrant_client import models
 from worker.adapters.qdrant.filters import Equals, conditions
 from worker.adapters.qdrant.hits import (
     MOST_ASKED,
+    Content,
     RawHit,
     Requests,
     SearchId,
     all_requests,
     best,
-    filled,
+    contents_of,
+    distinct_ids,
     first_limits,
     hits_per_query,
     memories_by_id,
-    missing,
     page_of,
     states_by_id,
     tied,
@@ -78,8 +79,8 @@ class ServerTenant:
         return await self._connection.read(lambda: self._search(queries))
 
     async def _search(self, queries: Sequence[HybridQuery]) -> list[list[Hit]]:
-        found = await self._found(all_requests(queries, self._requests))
-        return hits_per_query(queries, found, self._connection.usable)
+        found, content = await self._found(all_requests(queries, self._requests))
+        return hits_per_query(queries, found, content, self._connection.usable)
 
     def _requests(self, place: int, query: HybridQuery) -> Requests:
         dense = self._connection.usable(query.dense)
@@ -95,8 +96,8 @@ class ServerTenant:
     async def ordered(self, where: MemoryFilter, by: SortKey, *, limit: int) -> list[Hit]:
         wanted = compile_filter(conditions(self._tenant, where))
         request = {"query": order_by(by), "filter": wanted, "limit": limit}
-        found = await self._connection.read(lambda: self._found({(0, DENSE): request}))
-        return unscored(found[0, DENSE])
+        found, content = await self._connection.read(lambda: self._found({(0, DENSE): request}))
+        return unscored(found[0, DENSE], content)
 
     def _idf(self) -> models.SearchParams | None:
         if not self._connection.tenant_idf:
@@ -104,18 +105,20 @@ class ServerTenant:
         corpus = compile_filter((Equals(TENANT, self._tenant),))
         return models.SearchParams(idf=models.IdfCorpusParams(corpus=corpus))
 
-    async def _found(self, requests: Requests) -> dict[SearchId, list[RawHit]]:
-        """Return the best of each search, in one request unless ties go beyond the spare points."""
+    async def _found(self, requests: Requests) -> tuple[dict[SearchId, list[RawHit]], dict[str, Content]]:
+        """Return the best of each search and their content, in one request unless ties go beyond the spare points."""
         asked = first_limits(requests)
         answers = await self._ask(requests, asked, content=True)
-        known = list(chain.from_iterable(answers.values()))
+        known = {point.point_id: point for point in chain.from_iterable(answers.values())}
         again = tied(requests, {key: [point.score for point in found] for key, found in answers.items()}, asked)
         answers |= await self._ask(again, dict.fromkeys(again, MOST_ASKED))
         chosen = {key: best(found, requests[key]["limit"]) for key, found in answers.items()}
-        wanted = missing(chain.from_iterable(chosen.values()), known)
-        known += map(found_in, await self._connection.retrieve(wanted, dense=self._connection.dense_usable))
-        content = {point.point_id: point for point in known}
-        return {key: filled(found, content) for key, found in chosen.items()}
+        ids = distinct_ids(chosen.values())
+        missing = [key for key in ids if key not in known]
+        read = await self._connection.retrieve(missing, dense=self._connection.dense_usable)
+        known |= {point.point_id: point for point in map(found_in, read)}
+        found = contents_of(known[key] for key in ids if key in known)
+        return chosen, {content.point_id: content for content in found}
 
     async def _ask(
         self, requests: Requests, asked: Mapping[SearchId, int], *, content: bool = False
