@@ -6,61 +6,53 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from rich.console import Console
 from rich.progress import Progress
 
-from . import (
-    callers,
-    choosing,
-    deterministic,
-    growth,
-    hook_command,
-    http,
-    imports,
-    model,
-    pages,
-    pool,
-    queue,
-    soak,
-    workers,
-)
 from .measure import Report, Result, conditions, environment
 from .options import WORLDS, Options
-from .outside import benchmark as outside
-from .peers import benchmark as peers
 from .processes import BenchError
 from .progress import make_progress
 from .report import load, publish, publish_page, publish_section, save, show
 
 Run = Callable[[Options, Progress], Result]
 
-BENCHMARKS: dict[str, Run] = {
-    module.NAME: module.run for module in (queue, deterministic, hook_command, http, callers, model, imports)
-}
+BENCHMARKS = ("queue", "deterministic", "hook_command", "http", "callers", "model", "imports")
+"""Benchmarks that run if none is named."""
 
-ON_WORLDS: dict[str, Run] = {module.NAME: module.run for module in (pool, choosing)}
+ON_WORLDS = ("pool", "choosing")
 """Benchmarks on labelled worlds; they run only when named."""
 
-ON_DATA: dict[str, Run] = {outside.NAME: outside.run}
+ON_DATA = ("outside",)
 """Benchmarks on data that the user provides; they run only when named."""
 
-ON_SERVER: dict[str, Run] = {workers.NAME: workers.run}
+ON_SERVER = ("workers",)
 """Benchmarks on a server that the user provides; they run only when named."""
 
-LONG: dict[str, Run] = {module.NAME: module.run for module in (pages, soak, growth)}
+LONG = ("pages", "soak", "growth")
 """Benchmarks that take long to prepare, or hours; they run only when named."""
 
-WITH_PAGE: dict[str, Run] = {module.NAME: module.run for module in (peers,)}
+WITH_PAGE = ("peers",)
 """Benchmarks with a page of their own in the documentation; they run only when named."""
 
-WITH_SECTION = {growth.NAME: "scaling.md", callers.NAME: "scaling.md"}
+WITH_SECTION = {"growth": "scaling.md", "callers": "scaling.md"}
 """Pages of the documentation with a section of a benchmark."""
 
 APART = (*WITH_PAGE, *WITH_SECTION)
 
-ALL = {**BENCHMARKS, **ON_WORLDS, **ON_DATA, **ON_SERVER, **WITH_PAGE, **LONG}
+ALL = (*BENCHMARKS, *ON_WORLDS, *ON_DATA, *ON_SERVER, *WITH_PAGE, *LONG)
+
+PACKAGES = ("outside", "peers")
+"""Benchmarks of several modules."""
+
+
+def module_of(name: str) -> ModuleType:
+    """Import a benchmark, which imports much of the project."""
+    return import_module(f"bench.{name}.benchmark" if name in PACKAGES else f"bench.{name}")
 
 
 def main() -> int:
@@ -89,7 +81,7 @@ def _publish(names: list[str], out: Path) -> None:
         publish(load(out, [name for name in BENCHMARKS if name not in APART]), out)
 
 
-_FOR_WORLDS = ", ".join((*ON_WORLDS, peers.NAME))
+_FOR_WORLDS = ", ".join((*ON_WORLDS, *WITH_PAGE))
 _OTHERS = ", ".join((*ON_WORLDS, *ON_DATA, *ON_SERVER, *WITH_PAGE, *LONG))
 _NAMES = f"benchmarks to run: {', '.join(BENCHMARKS)} (the default), {_OTHERS}"
 
@@ -125,7 +117,7 @@ def _run_all(arguments: argparse.Namespace, options: Options) -> list[Report]:
     reports = []
     for name in arguments.names or BENCHMARKS:
         with make_progress() as progress:
-            report = _run(ALL[name], options, progress)
+            report = _run(module_of(name).run, options, progress)
         save(report, options.out)
         reports.append(report)
         if not arguments.json:

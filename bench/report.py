@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from .measure import Check, Environment, Report, Result, Series, Table
-from .plots import draw
 from .processes import ROOT, BenchError
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -19,6 +18,8 @@ COLUMNS = ("", "n", "p50", "p95", "p99", "best", "worst", "unit")
 
 def save(report: Report, out: Path) -> None:
     """Save a report as `<name>.json`, its charts, and its tables as `<name>.md`."""
+    from .plots import draw  # noqa: PLC0415 - matplotlib takes a second to load
+
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{report.result.name}.json").write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
     draw(report.result, out)

@@ -13,6 +13,7 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 
+from bench.command import ALL, main, module_of
 from bench.corpus import memories, messages
 from bench.measure import Check, Series, interleaved, percentile
 from bench.outside import peer
@@ -28,8 +29,6 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 def bench_here(*arguments: str) -> int:
     """Run it in this process, which spares loading it again."""
-    from bench.command import main
-
     log = logging.getLogger("hooks")
     level = log.level
     with pytest.MonkeyPatch.context() as patch:
@@ -167,6 +166,11 @@ def test_an_unknown_name_is_rejected(capsys: pytest.CaptureFixture[str]) -> None
         bench_here("speed")
     assert ended.value.code == 2
     assert "unknown: speed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_benchmark_has_the_name_that_it_is_run_by(name: str) -> None:
+    assert name == module_of(name).NAME
 
 
 def test_percentiles_are_nearest_ranks() -> None:
