@@ -4,6 +4,8 @@ import asyncio
 import json
 import logging
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from hooks.automations import Automation, AutomationRunner, HookOutcome, HookPoi
 from hooks.automations.runner import MAX_BACKGROUND, MAX_HANGING
 from hooks.automations.scripts import MAX_OUTPUT_BYTES, PASSED_ON
 from tests.support.automation_entries import Counting
+from tests.support.paths import ROOT
 from tests.support.scripts import SAYS, script, shell
 from tests.support.stack import NOISE_S
 
@@ -385,3 +388,17 @@ async def test_many_concurrent_runs(registry: Registry, runner: AutomationRunner
     add(registry, shell(tmp_path, "script", f"echo '{SAYS}'"), "second", timeout_ms=30_000)
     outcomes = await asyncio.gather(*(runner.run(PRE, {"message": f"m{n}"}) for n in range(30)))
     assert [outcome.enrichment["notes"] for outcome in outcomes] == [[f"plain m{n}", "said"] for n in range(30)]
+
+
+FIRST_USE = (
+    "import sys, pathlib; from hooks.automations import Registry; print(len(Registry(pathlib.Path(sys.argv[1])).all()))"
+)
+
+
+def test_many_processes_can_create_it_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "automations.db"
+    line = [sys.executable, "-c", FIRST_USE, str(path)]
+    started = [subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(6)]
+    said = [process.communicate(timeout=50) for process in started]
+    assert said == [(b"1\n", b"")] * 6
+    assert list(path.parent.iterdir()) == [path]

@@ -10,11 +10,11 @@ import pytest
 from bench.outside.scoring import Ranked
 from bench.peers import measuring, process
 from bench.peers.benchmark import Row, wins
-from bench.peers.exchange import QUERIES, TEXTS, Found, Texts, load, load_sparse
+from bench.peers.exchange import QUERIES, TEXTS, load, load_sparse
 from bench.peers.quality import Quality, of_peer, permitted, ranked
 from bench.peers.systems import PEERS
-from bench.processes import BenchError
 from hooks.contract import InjectionRequest, Scope
+from tests.support.peer_texts import texts
 from worker.domain.memory import Memory, MemoryScope
 from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld
 
@@ -98,10 +98,6 @@ def test_the_best_of_every_measure_is_named_and_what_was_stopped_does_not_count(
     assert wins([row("A", 1.0, 1.0)]) == ()
 
 
-def texts(*words: str) -> Texts:
-    return Texts(words, tuple(f"about {word}" for word in words), np.eye(len(words), 384, dtype=np.float32))
-
-
 class Remembering:
     """A system that finds everything it was given, newest first."""
 
@@ -134,21 +130,6 @@ def test_what_is_given_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert given.vectors.tolist() == np.eye(2, 384).tolist()
     assert load(tmp_path, QUERIES).texts == ("about boat",)
     assert set(load_sparse(tmp_path)) == {"about ferry", "about harbour", "about boat"}
-
-
-def test_our_store_is_measured_in_its_own_process_without_peers(tmp_path: Path) -> None:
-    measuring.write(tmp_path, texts("ferry", "harbour"), texts("ferry"), keywords=False)
-
-    assert measuring.fill("meeseeks", tmp_path, 60.0).stored == 2
-    searched = measuring.search("meeseeks", tmp_path, 1)
-    assert [one.hits[0][0] for one in searched.found] == ["ferry"]
-    assert searched.first_s > 0
-    assert isinstance(searched.found[0], Found)
-
-
-def test_a_process_that_fails_is_reported_with_its_words(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match=r"(?s)failed with exit code 1:.*memories\.json"):
-        measuring.fill("meeseeks", tmp_path, 1.0)
 
 
 def test_peers_that_are_not_installed_have_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,6 @@
 """The registry of automations."""
 
 import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +19,6 @@ from hooks.automations import (
     RegistryUnavailable,
     default_registry_path,
 )
-from tests.support.paths import ROOT
 
 SEED = """
 INSERT INTO automations (
@@ -180,19 +177,6 @@ def test_writes_wait_for_each_other_and_reads_never_wait(registry: Registry) -> 
         holder.execute("ROLLBACK")
         assert change.result(5).name == "x"
     holder.close()
-
-
-FIRST_USE = (
-    "import sys, pathlib; from hooks.automations import Registry; print(len(Registry(pathlib.Path(sys.argv[1])).all()))"
-)
-
-
-def test_many_processes_can_create_it_at_once(registry: Registry) -> None:
-    line = [sys.executable, "-c", FIRST_USE, str(registry.path)]
-    started = [subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(6)]
-    said = [process.communicate(timeout=50) for process in started]
-    assert said == [(b"1\n", b"")] * 6
-    assert [path.name for path in registry.path.parent.iterdir()] == [registry.path.name]
 
 
 def test_many_threads_can_create_it_at_once(registry: Registry) -> None:
