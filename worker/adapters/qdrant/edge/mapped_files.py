@@ -33,8 +33,11 @@ def _shared_mappings(folder: Path) -> Iterator[tuple[int, int]]:
         lines = MAPPINGS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return
+    prefix = f"{folder}/"
     for line in lines:
+        if prefix not in line:  # hundreds of lines are of libraries
+            continue
         span, permissions, *_, path = line.split(maxsplit=5)
-        if permissions.endswith(SHARED) and folder in Path(path).parents:
+        if permissions.endswith(SHARED) and path.startswith(prefix):
             start, end = (int(address, 16) for address in span.split("-"))
             yield start, end - start
