@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 import structlog
-from httpx._transports import default as http_transports
+from httpx._transports import default as httpx_transports
+from httpx2._transports import default as httpx2_transports
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
@@ -93,7 +94,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def one_tls_context() -> Iterator[None]:
     """Read the certificates of authorities once: otherwise each HTTP client takes 20 ms of a core for them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(http_transports, "create_ssl_context", cache(http_transports.create_ssl_context))
+        for transports in (httpx_transports, httpx2_transports):
+            patch.setattr(transports, "create_ssl_context", cache(transports.create_ssl_context))
         yield
 
 

@@ -1,10 +1,11 @@
-"""Everything that a service imports, also what it imports late; the process that others are forked from loads it."""
+"""Everything that a service imports or compiles, late or not; the process that others are forked from loads it."""
 
 import gc
 import os
 from importlib import import_module
 
 from worker.adapters.models.litellm_process import prepare_environment
+from worker.query.warm_up import warm_up
 
 MODULES = (
     "worker.__main__",
@@ -29,4 +30,5 @@ gc.disable()  # modules are no garbage, and what a collection walks is no longer
 prepare_environment(os.environ)
 for name in MODULES:
     import_module(name)
+warm_up()
 gc.freeze()
