@@ -8,9 +8,10 @@ import typer
 from hooks.contract import InjectionRequest, InjectionResult, Outcome
 from worker.cli.hosts.host_doctor import QUESTION, examine_host, stored_test_memory
 from worker.domain.errors import MeeseeksError
+from worker.hosts import profile_of
 from worker.operations.background_cues import MOST_FAILURES
 from worker.operations.client import OperationClient
-from worker.operations.hosts import DOCTOR_TENANT, profile_of
+from worker.operations.hosts import DOCTOR_TENANT
 from worker.operations.registry import HEALTH, INJECT, STORE_INFO
 from worker.settings.injection import Settings
 

@@ -20,10 +20,10 @@ from hooks.contract import (
 )
 from hooks.protocol.repository import by_path
 from worker.domain.deadline import Deadline
-from worker.domain.errors import MeeseeksError, NotFound, QueueError
+from worker.domain.errors import MeeseeksError, QueueError
 from worker.domain.kinds import ReceiptKeep
 from worker.domain.operation import AnyHandler, Handler, HandlerResult, JsonObject, Undelivered, split_commit
-from worker.hosts import HOSTS, Announce, Follow, HookCaller, HostProfile, HostRequest, Inject, Start
+from worker.hosts import Announce, Follow, HookCaller, HostProfile, HostRequest, Inject, Start, profile_of
 from worker.hosts.fields import text, zone_in
 from worker.hosts.state import HostState, SaidTurn, SessionOf, earlier_texts, names_of
 from worker.hosts.subagents import PendingSubagents
@@ -198,14 +198,6 @@ class HostOperations:
         result, commit = split_commit(await self._own.inject.run(request, deadline))
         signed = self._config_for(request.agent_id).show_count
         return _Answer(host.output(event, result, signed=signed), explain_injection(request, result), commit)
-
-
-def profile_of(name: str) -> HostProfile:
-    """Return the host of this name. Raise `NotFound` with the known names otherwise."""
-    host = HOSTS.get(name)
-    if host is None:
-        raise NotFound(f"unknown host {name!r}; the hosts are {', '.join(sorted(HOSTS))}")
-    return host
 
 
 def _understood(host: HostProfile, event: dict[str, Any], scope: Scope, request: HostHookRequest) -> HostRequest | None:

@@ -12,8 +12,7 @@ from worker.cli.output import printed_as_json, say, show_verbatim, warn
 from worker.cli.stored_user import difference, store_user
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import SettingsError
-from worker.hosts import HOSTS, HostProfile
-from worker.operations.hosts import profile_of
+from worker.hosts import HOSTS, HostProfile, profile_of
 
 from .host_changes import HostChange, SettingsFileChange, plan_install, plan_uninstall
 from .host_setup import HostEnvironment, handler_kind, installed, mcp_entry, plugins, snippet

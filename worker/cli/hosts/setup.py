@@ -17,8 +17,7 @@ from worker.cli.stored_user import store_user
 from worker.cli.supervision import supervisor_of
 from worker.domain.deadline import DEFAULT_HOOK_DEADLINE_MS
 from worker.domain.errors import MeeseeksError, SettingsError
-from worker.hosts import HOSTS, HostProfile
-from worker.operations.hosts import profile_of
+from worker.hosts import HOSTS, HostProfile, profile_of
 from worker.settings.injection import Settings
 from worker.text.counts import counted
 
