@@ -84,9 +84,9 @@ class FilterCompiler(Generic[FilterT]):
         return self.all_of(must=[self._of(condition) for condition in wanted])
 
     def _of(self, condition: Condition) -> Any:
-        """Compile a condition; most that do not depend on the time or on what was found come again."""
-        passing = isinstance(condition, InRange | HasId)
-        return self._compile(condition) if passing else self._compiled(condition)
+        """Compile a condition. Those on times and ids hardly ever come again, the others do."""
+        once = isinstance(condition, InRange | HasId)
+        return self._compile(condition) if once else self._compiled(condition)
 
     def _compile(self, condition: Condition) -> Any:
         match condition:
