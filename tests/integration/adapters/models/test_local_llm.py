@@ -100,7 +100,7 @@ async def test_the_answer_has_the_shape_of_the_schema_or_the_pattern(server: "Lo
         asked = Conversation(prompt, TASK, offered, lambda text: text, shape)
         reply = await model.complete(asked.choice_request(), Deadline.after(120))
         assert reply.usage is not None
-        assert reply.usage.input_tokens > 20 * 5, "all notes are in the prompt"
+        assert reply.usage.input_tokens > 500
         replies.append((reply, reply.usage.output_tokens))
         await model.aclose()
     (by_schema, more), (by_pattern, fewer) = replies

@@ -323,10 +323,6 @@ class TestWithAnotherModel:
             await service.ask(MESSAGE)
         assert len(model.requests) == asked
 
-    async def test_a_busy_machine_gets_a_third_of_the_time_that_is_left(self) -> None:
-        slow = Slow(read_relevance_model().relevance_model, seconds=0.4)
-        assert (await select(selector_of(slow), seconds=3.0)).engine is Engine.RELEVANCE_MODEL
-
     async def test_a_failing_model_falls_back_to_the_relevance_model(self, tmp_path: Path) -> None:
         model = ScriptedModel([Say(error=Reason.MODEL_ERROR)])
         async with open_service(tmp_path, model=model, relevance_model=self.relevance_model(0.95, 0.1, 0.1)) as service:
