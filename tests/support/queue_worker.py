@@ -11,8 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import redis
-
 from hooks.contract import (
     InjectedItem,
     InjectionRequest,
@@ -22,7 +20,6 @@ from hooks.contract import (
     SessionEvent,
     SessionEventResult,
 )
-from hooks.protocol import wire
 from tests.support.forked import Forked
 from tests.support.paths import ROOT
 from worker.adapters.local.host_state import MemoryHostState
@@ -117,9 +114,12 @@ def _trace(payload: dict[str, Any], word: str) -> None:
             file.write(word + "\n")
 
 
-async def _ready(_: dict[Any, Any]) -> None:
+async def _start(_: dict[Any, Any]) -> None:
     await asyncio.sleep(float(os.environ.get("STARTUP_SECONDS", "0")))
-    os.write(1, b"ready\n")
+
+
+def _say_it_serves() -> None:
+    os.write(1, b"serving\n")
 
 
 async def _bye(_: dict[Any, Any]) -> None:
@@ -149,9 +149,9 @@ class RunningWorker(Forked):
         self.wait(timeout)
         return self._out.read_text(encoding="utf-8"), self._log.read_text(encoding="utf-8")
 
-    def wait_until_started(self) -> None:
+    def wait_until_serving(self) -> None:
         end = time.monotonic() + STARTED_WITHIN_S
-        while not self._out.read_bytes().startswith(b"ready\n"):
+        while not self._out.read_bytes().startswith(b"serving\n"):
             assert self.poll() is None, self._log.read_text(encoding="utf-8")
             assert time.monotonic() < end
             time.sleep(0.005)
@@ -166,25 +166,22 @@ def running_worker(
         process = RunningWorker(url, max_jobs, startup_s, Path(folder))
         try:
             if wait:
-                process.wait_until_started()
-                _wait_for_life_sign(url)
+                process.wait_until_serving()
             yield process
         finally:
             process.kill()
             process.wait()
 
 
-def _wait_for_life_sign(url: str) -> None:
-    with redis.Redis.from_url(url) as client:
-        for _ in range(1000):
-            if client.exists(wire.ALIVE):
-                return
-            time.sleep(0.005)
-    raise AssertionError("the worker never became alive")
-
-
 def main() -> None:
-    MeeseeksWorker(HANDLERS, sys.argv[1], max_jobs=int(sys.argv[2]), on_startup=_ready, on_shutdown=_bye).run()
+    MeeseeksWorker(
+        HANDLERS,
+        sys.argv[1],
+        max_jobs=int(sys.argv[2]),
+        on_startup=_start,
+        on_serving=_say_it_serves,
+        on_shutdown=_bye,
+    ).run()
 
 
 if __name__ == "__main__":

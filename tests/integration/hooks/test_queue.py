@@ -57,6 +57,13 @@ async def ask_until_answered(queue: QueueClient, function: str = "echo", seconds
             await asyncio.sleep(0.05)
 
 
+async def until_listening(url: str, workers: int) -> None:
+    """Wait until so many workers wait for their next job."""
+    with sync_redis(url) as redis:
+        while redis.info("clients")["blocked_clients"] != workers:
+            await asyncio.sleep(0.005)
+
+
 async def fault_of(
     queue: QueueClient, function: str, payload: dict[str, object], budget: float
 ) -> tuple[Reason, float]:
@@ -97,9 +104,23 @@ async def test_twenty_concurrent_jobs(url: str, queue: QueueClient) -> None:
 
 async def test_full_workers_share_jobs(url: str, queue: QueueClient) -> None:
     with running_worker(url, max_jobs=1), running_worker(url, max_jobs=1):
+        await until_listening(url, 2)
         asked = [queue.ask("sleep", {"seconds": 0.3}, budget=10.0, ack_timeout=0.9) for _ in range(6)]
         replies = await asyncio.gather(*asked)
-    assert len({reply.body["pid"] for reply in replies}) == 2, "one that is full leaves jobs to the other for a moment"
+    assert len({reply.body["pid"] for reply in replies}) == 2
+
+
+async def test_a_full_worker_leaves_jobs_to_a_free_one(url: str, queue: QueueClient, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    with running_worker(url, max_jobs=1), running_worker(url, max_jobs=1):
+        await until_listening(url, 2)
+        job = {"seconds": 2.0, "trace": str(trace)}
+        long = asyncio.create_task(queue.ask("sleep", job, budget=20.0, ack_timeout=5.0))
+        while not trace.exists():
+            await asyncio.sleep(0.01)
+        short = [(await queue.ask("echo", {}, budget=20.0, ack_timeout=5.0)).body["pid"] for _ in range(10)]
+        full = (await long).body["pid"]
+    assert short.count(full) <= 2, "the full one takes a job only if the other is busy for a moment"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +205,7 @@ async def test_a_missing_worker_is_reported_at_once(url: str, queue: QueueClient
 async def test_a_worker_is_not_alive_before_it_has_started_up(url: str, queue: QueueClient) -> None:
     with running_worker(url, startup_s=1.5, wait=False) as worker:
         assert (await fault_of(queue, "echo", {}, budget=3.0))[0] is Reason.NO_WORKER
-        await asyncio.to_thread(worker.wait_until_started)
+        await asyncio.to_thread(worker.wait_until_serving)
         assert await ask_until_answered(queue)
 
 

@@ -51,9 +51,16 @@ Lifecycle = Callable[[dict[Any, Any]], Awaitable[None]]
 CLAIM = """
 local now = redis.call('TIME')
 local ms = now[1] * 1000 + math.floor(now[2] / 1000)
-local ids, started = {unpack(ARGV, 8)}, {}
+local ids, started, more = {unpack(ARGV, 9)}, {}, 0
 if tonumber(ARGV[4]) > 0 then
-  for _, id in ipairs(redis.call('LPOP', KEYS[2], ARGV[4]) or {}) do ids[#ids + 1] = id end
+  for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, ARGV[4] - 1)) do
+    local score = redis.call('ZSCORE', KEYS[1], id)
+    if score and ms - score < tonumber(ARGV[8]) then break end
+    more = more + 1
+  end
+end
+if more > 0 then
+  for _, id in ipairs(redis.call('LPOP', KEYS[2], more)) do ids[#ids + 1] = id end
 end
 for _, id in ipairs(ids) do
   local score, claim, reply = redis.call('ZSCORE', KEYS[1], id), ARGV[5] .. id, ARGV[7] .. id
@@ -71,7 +78,8 @@ end
 return started
 """
 """KEYS: queue, wake. ARGV: lifetime of the claim in ms, acknowledgement, lifetime of the reply in ms, number of jobs to
-take from wake, prefixes of claims, jobs and replies, ids of jobs that were taken already.
+take from wake, prefixes of claims, jobs and replies, least age in ms of jobs to take, ids of jobs that were taken
+already.
 
 Return the ids and ages in ms of the jobs to run: not those that are claimed, withdrawn, expired or unknown.
 """
@@ -85,7 +93,7 @@ a large burst have to be acknowledged in time.
 """
 
 CROWDED_S = 0.01
-"""Seconds that a worker without a free place leaves new jobs to others."""
+"""Seconds that a worker without a free place leaves each new job to others."""
 
 UPKEEP = """
 redis.call('SET', KEYS[2], '1', 'PX', ARGV[1])
@@ -256,7 +264,7 @@ class MeeseeksWorker(Worker):
         elif len(self.tasks) >= self._at_once:
             await self._wait_for_room(min(left, CROWDED_S))
             if self.allow_pick_jobs:
-                await self._take(min(room, max(MOST_AT_ONCE, len(self.tasks))))
+                await self._take(min(room, max(MOST_AT_ONCE, len(self.tasks))), aged_s=CROWDED_S)
         else:
             await self._take_next(left, self._at_once - len(self.tasks))
 
@@ -288,11 +296,11 @@ class MeeseeksWorker(Worker):
             say, self._on_serving = self._on_serving, None
             say()
 
-    async def _take(self, more: int, *ids: bytes) -> None:
-        """Start the jobs `ids` and at most `more` others, unless they must not run."""
+    async def _take(self, more: int, *ids: bytes, aged_s: float = 0.0) -> None:
+        """Start the jobs `ids` and at most `more` others that have waited for `aged_s`, unless they must not run."""
         claim_ms = int(self.in_progress_timeout_s * 1000)
         prefixes = (wire.IN_PROGRESS_PREFIX, wire.JOB_PREFIX, wire.REPLY_PREFIX)
-        arguments = (claim_ms, wire.ACK, wire.REPLY_TTL_MS, more, *prefixes, *ids)
+        arguments = (claim_ms, wire.ACK, wire.REPLY_TTL_MS, more, *prefixes, int(aged_s * 1000), *ids)
         found = await self._redis.eval(CLAIM, 2, wire.QUEUE, wire.WAKE, *arguments)
         for raw_id, age_ms in zip(found[::2], found[1::2], strict=True):
             self._start(raw_id.decode("utf-8", "replace"), age_ms)
