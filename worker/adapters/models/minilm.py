@@ -192,8 +192,6 @@ def _session(graph: bytes, *, unsigned: bool) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # an arena would keep the memory of the largest batch
-    options.enable_cpu_mem_arena = False
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if unsigned else levels.ORT_ENABLE_BASIC
     options.add_session_config_entry("session.x64quantprecision", "1" if unsigned else "0")
@@ -210,7 +208,10 @@ def _adds_up(session: Any) -> bool:
 
 def hidden_states(session: Any, ids: npt.NDArray[np.int64], mask: npt.NDArray[np.int64]) -> _Matrix:
     """Return the model's output for each token; ids and mask have the shape (texts, tokens)."""
-    hidden: _Matrix = session.run([HIDDEN], {IDS: ids, MASK: mask})[0]
+    options = onnxruntime.RunOptions()
+    # the layers of a run share memory, which the session would keep for the next one
+    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    hidden: _Matrix = session.run([HIDDEN], {IDS: ids, MASK: mask}, options)[0]
     return hidden
 
 

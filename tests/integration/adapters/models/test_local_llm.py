@@ -112,7 +112,7 @@ async def test_the_answer_has_the_shape_of_the_schema_or_the_pattern(server: "Lo
 
 async def test_a_whole_triage_ends_in_a_selection_or_a_named_reason(model: ChatModel) -> None:
     prompt = load_prompts(default_prompts_dir())["triage"]
-    selector = LlmSelector(model, prompt, CircuitBreaker(), present=lambda text: text, window=2048)
+    selector = LlmSelector(model, prompt, CircuitBreaker(), present=lambda text: text, window=1024)
     recalled = Recalled("regatta start", CANDIDATES)
     chosen: tuple[Candidate, ...] = ()
     reason: Reason | None = None
