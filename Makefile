@@ -28,7 +28,7 @@ local-llm: $(DEV) $(LOCAL_LLM) ## Serve the tiny local model on port 8008 until 
 	@$(BIN)/python -m tests.support.local_llm_server $${PORT:-8008}
 
 test: $(DEV) ## Run the tests except the packaging tests (ARGS=... for pytest options)
-	@$(BIN)/pytest -q -n 3 --no-loadscope-reorder --ignore=tests/packaging $(ARGS)
+	@$(BIN)/pytest -q -n 4 --no-loadscope-reorder --ignore=tests/packaging $(ARGS)
 
 chaos: $(DEV) ## Break one part after the other under load for 10 minutes (ARGS="--seconds 60 --rate 50 --json")
 	@$(BIN)/python -m tests.chaos $(ARGS)
