@@ -100,16 +100,14 @@ def test_every_measure_and_option_is_explained() -> None:
 
 
 def test_a_model_that_never_answers_is_not_measured(shell: CommandLine, tmp_path: Path) -> None:
-    copy_part(ROOT / "prompts/cases/research-lab", tmp_path / "few", every=6, memories=20)
-    model = ("--model", "openai/nobody", "--model-api-base", "http://127.0.0.1:1")
-    silent = (*model, "--worlds", "few", "--parallel", "8")
+    silent = ("--model", "openai/nobody", "--model-api-base", "http://127.0.0.1:1", *WORLD, "--parallel", "8")
     shown = shell.run("eval", *silent)
     assert shown.exit_code == 1
     text = shown.stdout
     assert re.match(r"NOT MEASURED: the model openai/nobody answered 0 of \d+ requests \(model_\w+\)", text)
     report = shell.json("eval", *silent, exit_code=1)
     assert report["fault"].startswith("the model openai/nobody answered 0 of")
-    sound = shell.json("eval", *PLAIN, "--worlds", "few")
+    sound = shell.json("eval", *PLAIN)
     assert sound["fault"] is None
     for pair in ((report["id"], sound["id"]), (sound["id"], report["id"])):
         refused = shell.json("compare", *pair, exit_code=1)
