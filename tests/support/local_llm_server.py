@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.stdout.write(f"model {MODEL_NAME} at {server.url}\n")
     sys.stdout.flush()
     signal.sigwait(ENDS)
-    os._exit(0)  # llama.cpp can wait for ever for a server that is told to end while it starts
+    os._exit(0)  # llama.cpp can wait forever for a server that is told to end while it starts
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from arq.connections import RedisSettings
 
 from hooks.contract import Reason
 from hooks.protocol import wire
-from hooks.queue import QueueClient, QueueFault, connect
+from hooks.queue import QueueClient, QueueFault, Reply, connect
 from hooks.queue.client import _Job
 from tests.support.load import Stopwatch
 from tests.support.queue_worker import running_worker
@@ -62,6 +62,15 @@ async def until_listening(url: str, workers: int) -> None:
     with sync_redis(url) as redis:
         while redis.info("clients")["blocked_clients"] != workers:
             await asyncio.sleep(0.005)
+
+
+async def running_job(queue: QueueClient, trace: Path, seconds: float) -> "asyncio.Task[Reply]":
+    """Return a job that has begun to sleep."""
+    job = {"seconds": seconds, "trace": str(trace)}
+    asked = asyncio.create_task(queue.ask("sleep", job, budget=20.0, ack_timeout=5.0))
+    while not trace.exists():
+        await asyncio.sleep(0.01)
+    return asked
 
 
 async def fault_of(
@@ -111,16 +120,29 @@ async def test_full_workers_share_jobs(url: str, queue: QueueClient) -> None:
 
 
 async def test_a_full_worker_leaves_jobs_to_a_free_one(url: str, queue: QueueClient, tmp_path: Path) -> None:
-    trace = tmp_path / "trace"
     with running_worker(url, max_jobs=1), running_worker(url, max_jobs=1):
         await until_listening(url, 2)
-        job = {"seconds": 2.0, "trace": str(trace)}
-        long = asyncio.create_task(queue.ask("sleep", job, budget=20.0, ack_timeout=5.0))
-        while not trace.exists():
-            await asyncio.sleep(0.01)
+        long = await running_job(queue, tmp_path / "trace", seconds=2.0)
         short = [(await queue.ask("echo", {}, budget=20.0, ack_timeout=5.0)).body["pid"] for _ in range(10)]
         full = (await long).body["pid"]
     assert short.count(full) <= 2, "the full one takes a job only if the other is busy for a moment"
+
+
+async def test_a_full_worker_takes_a_job_of_a_clock_that_was_ahead(
+    url: str, queue: QueueClient, tmp_path: Path
+) -> None:
+    with running_worker(url, max_jobs=1), sync_redis(url) as redis:
+        long = await running_job(queue, tmp_path / "trace", seconds=2.0)
+        hour_ahead = 1000 * (time.time() + 3600)
+        with redis.pipeline(transaction=True) as put:
+            put.set(wire.JOB_PREFIX + "ahead", wire.job_json("echo", b"{}", 20_000, 0), px=20_000)
+            put.zadd(wire.QUEUE, {"ahead": hour_ahead})
+            put.rpush(wire.WAKE, "ahead")
+            put.pexpire(wire.WAKE, wire.WAKE_TTL_MS)
+            put.execute()
+        accepted = await asyncio.to_thread(redis.blpop, wire.REPLY_PREFIX + "ahead", 1.5)
+        await long
+    assert accepted == ((wire.REPLY_PREFIX + "ahead").encode(), wire.ACK)
 
 
 @pytest.mark.parametrize(
@@ -291,12 +313,8 @@ async def test_a_job_is_refused_when_too_many_wait(url: str, queue: QueueClient)
 async def test_a_full_worker_refuses_at_once_what_it_cannot_answer_in_time_and_stays_alive(
     url: str, queue: QueueClient, tmp_path: Path
 ) -> None:
-    trace = tmp_path / "trace"
     with running_worker(url, max_jobs=1):
-        job = {"seconds": 8.0, "trace": str(trace)}
-        long = asyncio.create_task(queue.ask("sleep", job, budget=20.0, ack_timeout=5.0))
-        while not trace.exists():
-            await asyncio.sleep(0.01)
+        long = await running_job(queue, tmp_path / "trace", seconds=8.0)
         await asyncio.sleep(3.0)
         reason, seconds = await fault_of(queue, "echo", {}, budget=2.0)
         assert not long.done()

@@ -54,8 +54,8 @@ local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local ids, started, more = {unpack(ARGV, 9)}, {}, 0
 if tonumber(ARGV[4]) > 0 then
   for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, ARGV[4] - 1)) do
-    local score = redis.call('ZSCORE', KEYS[1], id)
-    if score and ms - score < tonumber(ARGV[8]) then break end
+    local age = ms - (redis.call('ZSCORE', KEYS[1], id) or 0)
+    if age >= 0 and age < tonumber(ARGV[8]) then break end
     more = more + 1
   end
 end
@@ -81,7 +81,8 @@ return started
 take from wake, prefixes of claims, jobs and replies, least age in ms of jobs to take, ids of jobs that were taken
 already.
 
-Return the ids and ages in ms of the jobs to run: not those that are claimed, withdrawn, expired or unknown.
+Return the ids and ages in ms of the jobs to run: not those that are claimed, withdrawn, expired or unknown. A time to
+come counts as long ago: the clock has changed, as it does when a replica takes over.
 """
 
 MOST_TAKEN = 2 * MOST_WAITING
