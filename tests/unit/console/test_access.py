@@ -284,7 +284,15 @@ def test_cookies_of_other_services_do_not_end_a_session(other: bytes) -> None:
         assert sessions.caller(headers) == Client("token", author="token")
 
 
-@pytest.mark.parametrize("change", [(b"1", b"2"), (b".", b""), (COOKIE.encode(), b"other"), (b"=", b"=\xff")])
+@pytest.mark.parametrize("part", range(3))
+def test_a_cookie_of_another_time_session_or_signature_is_no_session(part: int) -> None:
+    sessions, [(name, cookie)] = a_session(read_tokens(ServiceSettings(http_token="0123456789abcdef")), [1000.0])
+    parts = cookie.split(b".")
+    parts[part] = parts[part][:-1] + (b"2" if parts[part].endswith(b"1") else b"1")
+    assert sessions.caller([(name, b".".join(parts))]) is None
+
+
+@pytest.mark.parametrize("change", [(b".", b""), (COOKIE.encode(), b"other"), (b"=", b"=\xff")])
 def test_a_changed_cookie_is_no_session(change: tuple[bytes, bytes]) -> None:
     sessions, headers = a_session(read_tokens(ServiceSettings(http_token="0123456789abcdef")), [1000.0])
     assert sessions.caller([(b"cookie", headers[0][1].replace(*change))]) is None
