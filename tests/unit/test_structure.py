@@ -28,7 +28,12 @@ MAY_USE_SDKS = {
     "worker/mcp/server.py",
     "worker/mcp/tools.py",
 }
-CATCH_ALLS = {"hooks/failing.py", "hooks/shim.py", "worker/operations/job.py", "worker/adapters/qdrant/edge/shard.py"}
+CATCH_ALLS = {
+    "hooks/failing.py",
+    "hooks/shim.py",
+    "worker/operations/job.py",
+    "worker/adapters/qdrant/edge/engine_errors.py",
+}
 CATCH_ALLS |= {"hooks/automations/threads.py", "worker/adapters/local/config_watcher.py"}
 """Calls of the client, its command, threads of automations, jobs, where the embedded store may panic, the watcher."""
 CLIENT = [path for path in SOURCES if path.is_relative_to(ROOT / "hooks")]

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from hooks.contract import clean_text
 from worker.domain.errors import BadCursor, StoreError
 from worker.domain.kinds import SortKey
-from worker.domain.memory import MEMORIES_CACHED, Memory, StoredMemory, Vector
+from worker.domain.memory import MEMORIES_CACHED, Memory, MemoryType, StoredMemory, Vector
 from worker.domain.vectors import StoredVector, unpacked
 from worker.text.names import name_keys
 
@@ -38,7 +38,7 @@ TENANT = "tenant"
 KEYWORD_KEYS = (TENANT, "user", "agent", "project", "type", "entities", "names", "channel", "points_at", "pinned")
 NUMBER_KEYS = ("created_ts", "superseded_ts", "valid_until_ts", "times")
 FRACTION_KEYS = ("importance",)
-"""Keys to filter or sort by; both engines need an index on each."""
+"""Keys to filter or sort by; both engines need an index on each that is set."""
 
 SORT_KEYS = {SortKey.RECENT: "created_ts", SortKey.IMPORTANCE: "importance"}
 
@@ -50,6 +50,24 @@ PINNED = "yes"
 
 FAR_FUTURE = 2**53 - 1
 LONG_AGO = -FAR_FUTURE
+
+Value: TypeAlias = str | int | float
+
+UNSET: Mapping[str, tuple[Value, ...]] = {
+    "user": (EVERYBODY,),
+    "agent": (EVERYBODY,),
+    "project": (EVERYBODY,),
+    "type": (MemoryType.FACT.value,),
+    "entities": (),
+    "names": (),
+    "points_at": (),
+    "superseded_ts": (FAR_FUTURE,),
+    "valid_until_ts": (FAR_FUTURE,),
+    "times": (),
+    "channel": ("",),
+    "pinned": ("",),
+}
+"""Values of a memory that does not set a key. Keys that every memory sets or is sorted by are missing."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

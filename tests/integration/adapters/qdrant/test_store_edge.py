@@ -9,20 +9,24 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import qdrant_edge as edge
 import structlog
 
 from tests.support.forked import Forked
 from tests.support.paths import ROOT
-from tests.support.store import ENCODER, direction, memory, near, profile, query, stored
-from worker.adapters.qdrant.edge.shard import _load
+from tests.support.store import CREATED, ENCODER, direction, memory, near, profile, query, stored
+from worker.adapters.qdrant.edge.indexes import KEYS, LARGE
+from worker.adapters.qdrant.edge.opening import load
 from worker.adapters.qdrant.edge.store import EdgeStore
 from worker.domain.errors import StoreDamaged, StoreError, StoreLocked
-from worker.domain.memory import EmbedderProfile, MemoryFilter, StoredMemory
+from worker.domain.kinds import SortKey
+from worker.domain.memory import EmbedderProfile, MemoryFilter, MemoryType, Replacement, StoredMemory, Visibility
 
 QUESTION = direction("question")
 TINY = profile()
@@ -305,6 +309,133 @@ async def test_without_its_record_a_store_serves_words_and_says_why(tmp_path: Pa
         await store.aclose()
 
 
+EVERY_KEY = memory(
+    "all",
+    type="event",
+    occurred_at=CREATED,
+    valid_until=CREATED + timedelta(days=900),
+    superseded_by="other",
+    entities=("Mia Moss",),
+    scope={"user": "mia", "agent": "a1", "project": "p1"},
+    channel="c1",
+    pinned=True,
+)
+
+
+def keys_on_record(folder: Path) -> list[str]:
+    return list(json.loads((folder / "store.json").read_text())["keys"])
+
+
+def disk_used(folder: Path) -> int:
+    return sum(512 * path.stat().st_blocks for path in folder.rglob("*"))
+
+
+async def test_a_key_is_indexed_when_the_first_memory_sets_it(tmp_path: Path) -> None:
+    store = await reopen(tmp_path)
+    assert keys_on_record(tmp_path) == []
+    assert disk_used(tmp_path) < 2_000_000
+    tenant = store.tenant("north")
+    await tenant.put([stored(memory("m1"))])
+    assert keys_on_record(tmp_path) == ["created_ts", "importance", "tenant", "times"]
+    [state] = (await tenant.states(["m1"])).values()
+    assert not await tenant.replace([Replacement(memory("m1", scope={"user": "mia"}), state.revision)])
+    assert keys_on_record(tmp_path) == ["created_ts", "importance", "tenant", "times", "user"]
+    mine, others = (MemoryFilter(Visibility(users=users)) for users in (("mia",), ("ben",)))
+    for _ in range(2):
+        assert [await tenant.count(where) for where in (mine, others, MemoryFilter(user="mia"))] == [1, 0, 1]
+        await store.aclose()
+        store = await reopen(tmp_path)
+        tenant = store.tenant("north")
+    await tenant.put([stored(EVERY_KEY)])
+    assert frozenset(keys_on_record(tmp_path)) == KEYS
+    await store.aclose()
+
+
+async def test_each_write_to_a_large_store_indexes_one_more_key(tmp_path: Path) -> None:
+    """Indexing one that is set for the first time would stop a store the longer, the larger it is."""
+    store = await reopen(tmp_path)
+    tenant = store.tenant("north")
+    await tenant.put([stored(memory(f"m{n}")) for n in range(LARGE)])
+    keys = keys_on_record(tmp_path)
+    while len(keys) < len(KEYS):
+        await tenant.put([stored(memory("m1"))])
+        assert len(keys_on_record(tmp_path)) == len(keys) + 1
+        keys = keys_on_record(tmp_path)
+    await store.aclose()
+
+
+FILTERS = [
+    MemoryFilter(),
+    *(MemoryFilter(Visibility(users=("mia",), channels=told, valid_at=CREATED)) for told in (None, (), ("c1",))),
+    MemoryFilter(Visibility(agents=("a1",), projects=("p1",), superseded=True, importance=0.4)),
+    *(MemoryFilter(**{owner: name}) for owner in ("user", "agent", "project") for name in ("mia", "x")),
+    MemoryFilter(types=(MemoryType.FACT,)),
+    MemoryFilter(types=(MemoryType.EVENT, MemoryType.PREFERENCE)),
+    MemoryFilter(entities=("Mia Moss",)),
+    MemoryFilter(names=("mia",)),
+    MemoryFilter(channels=("c1", "c2")),
+    MemoryFilter(pointing_at=("other",)),
+    MemoryFilter(pinned=True),
+    MemoryFilter(since=CREATED, until=CREATED),
+    MemoryFilter(created_until=CREATED - timedelta(days=1)),
+    MemoryFilter(importance=0.9),
+]
+
+
+async def test_what_is_found_does_not_depend_on_the_keys_that_others_set(tmp_path: Path) -> None:
+    """Without them, conditions are left out of filters, and must have been met by all or by none."""
+
+    async def found(folder: Path, *others: StoredMemory) -> list[Any]:
+        store = await reopen(folder)
+        await store.tenant("south").put(list(others))
+        tenant, answers = store.tenant("north"), list[Any]()
+        for round_ in range(2):
+            if round_:
+                await tenant.put([stored(memory("m1")), stored(memory("m2", "Mia rings the bell", entities=("Mia",)))])
+            for where in FILTERS:
+                hits = await tenant.search(query("bell", QUESTION, where))
+                recent = await tenant.ordered(where, SortKey.RECENT, limit=5)
+                page = await tenant.scroll(where, limit=10)
+                ids = sorted(one.id for one in page.memories)
+                answers.append((sorted(hit.memory.id for hit in hits), len(recent), ids, await tenant.count(where)))
+        await store.aclose()
+        return answers
+
+    alone = await found(tmp_path / "alone")
+    assert alone == await found(tmp_path / "beside", stored(EVERY_KEY))
+    assert {count for *_, count in alone} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("lost", ["in the engine", "in the record"])
+async def test_a_lost_index_shows_nobody_what_is_private(tmp_path: Path, lost: str) -> None:
+    store = await reopen(tmp_path)
+    await store.tenant("north").put([stored(memory("m1", scope={"user": "mia"}))])
+    await store.aclose()
+    if lost == "in the engine":
+        points = edge.EdgeShard.load(str(tmp_path / "points"))
+        points.update(edge.UpdateOperation.delete_field_index("user"))
+        points.close()
+    else:
+        record = {**json.loads((tmp_path / "store.json").read_text()), "keys": []}
+        (tmp_path / "store.json").write_text(json.dumps(record))
+    store = await reopen(tmp_path)
+    assert not await store.tenant("north").search(query("bell", QUESTION, MemoryFilter(Visibility(users=("ben",)))))
+    assert await store.tenant("north").search(query("bell", QUESTION, MemoryFilter(Visibility(users=("mia",)))))
+    await store.aclose()
+
+
+async def test_every_key_of_a_store_of_an_earlier_version_is_indexed(tmp_path: Path) -> None:
+    await filled(tmp_path, 1)
+    record = json.loads((tmp_path / "store.json").read_text())
+    del record["keys"]
+    (tmp_path / "store.json").write_text(json.dumps(record))
+    store = await reopen(tmp_path)
+    await store.aclose()
+    points = edge.EdgeShard.load(str(tmp_path / "points"))
+    assert points.info().payload_schema.keys() == KEYS
+    points.close()
+
+
 async def test_a_lost_folder_of_points_is_no_empty_store(tmp_path: Path) -> None:
     await filled(tmp_path, 3)
     shutil.rmtree(tmp_path / "points")
@@ -446,20 +577,20 @@ async def test_a_folder_that_cannot_be_written_is_a_store_error(tmp_path: Path) 
 async def test_a_failed_opening_leaves_the_store_unlocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it fails with, and also if the caller gave up before it was open."""
     folder = tmp_path / "store"
-    load = "worker.adapters.qdrant.edge.shard._load"
+    name = "worker.adapters.qdrant.edge.shard.load"
     with monkeypatch.context() as broken:
-        broken.setattr(load, lambda _: {}["unforeseen"])
+        broken.setattr(name, lambda *_: {}["unforeseen"])
         with pytest.raises(KeyError):
             await EdgeStore.open(folder, profile=profile(), bm25_hash=ENCODER.config_hash)
     started, go_on = threading.Event(), threading.Event()
 
-    def slowly(path: Path) -> Any:
+    def slowly(*given: Any) -> Any:
         started.set()
         go_on.wait(10)
-        return _load(path)
+        return load(*given)
 
     with monkeypatch.context() as slow:
-        slow.setattr(load, slowly)
+        slow.setattr(name, slowly)
         opening = asyncio.create_task(EdgeStore.open(folder, profile=profile(), bm25_hash=ENCODER.config_hash))
         await asyncio.to_thread(started.wait, 10)
         opening.cancel()

@@ -55,10 +55,13 @@ def _in_use(folder: Path, owner: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SideFile:
-    """The store's recipes, and the minimum number of points expected at the next opening."""
+    """The store's recipes, and what is expected at the next opening: the minimum number of points, and the keys that
+    memories set, `None` if unknown.
+    """
 
     record: StoreRecord
     points: int
+    keys: frozenset[str] | None = None
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
@@ -66,14 +69,17 @@ class SideFile:
         try:
             values = json.loads((folder / RECORD_NAME).read_text(encoding="utf-8"))
             record = StoreRecord.parse(values)
-            points = values["points"]
+            points, keys = values["points"], values.get("keys")
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             return None
         except OSError as error:
             raise StoreError(f"{folder / RECORD_NAME} cannot be read: {error}") from error
-        return cls(record, points) if record is not None and isinstance(points, int) else None
+        if record is None or not isinstance(points, int):
+            return None
+        return cls(record, points, frozenset(map(str, keys)) if isinstance(keys, list) else None)
 
     def write(self, folder: Path) -> None:
         """Replace the side file atomically and durably. Raise `OSError`."""
-        fields = {"format": 1, **self.record.dump(), "points": self.points}
+        keys = {} if self.keys is None else {"keys": sorted(self.keys)}
+        fields = {"format": 1, **self.record.dump(), "points": self.points, **keys}
         write_atomically(folder / RECORD_NAME, json.dumps(fields, indent=1), durable=True)

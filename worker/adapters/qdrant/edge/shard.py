@@ -4,9 +4,9 @@ A store's folder contains `points/` (the engine's files), the lock and the side 
 log: an update survives a crash of the process once the call returns, and a power failure after the next `flush`.
 """
 
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -41,6 +41,7 @@ from worker.adapters.qdrant.payload import (
     CONTENT,
     DENSE,
     MEMORY,
+    SORT_KEYS,
     SPARSE,
     TENANT,
     page_start,
@@ -48,7 +49,6 @@ from worker.adapters.qdrant.payload import (
     point_payload,
     searched,
 )
-from worker.domain.errors import StoreDamaged, StoreError
 from worker.domain.kinds import SortKey
 from worker.domain.memory import (
     EmbedderProfile,
@@ -63,52 +63,39 @@ from worker.domain.memory import (
 )
 from worker.domain.pages import Listing, Page
 from worker.domain.vectors import usable
-from worker.ports.store_record import UNKNOWN_RECORD, Compatibility, StoreRecord, check_compatibility, embedder_record
+from worker.ports.store_record import UNKNOWN_RECORD, Compatibility, StoreRecord, check_compatibility
 
 from .contents import Contents
+from .engine_errors import vendor_errors
 from .files import SideFile, StoreLock
+from .indexes import Indexes, simplified
 from .mapped_files import release_pages
+from .opening import ADVICE, POINTS, load, make, with_dense
 from .space import check_space
-from .wire import compile_filter, dense_params, found_in, index_operations, order, score_of, scored_in, sparse_vector
+from .wire import compile_filter, found_in, order, score_of, scored_in, sparse_vector
 
-POINTS = "points"
-ADVICE = (
-    "restore a copy of the folder made while the store was closed, or move the folder away and either run "
-    "`meeseeks store restore` or import an export"
-)
 LOUD_LOSS = 0.01
 """Share of missing points above which opening a store logs an error instead of a warning."""
 
 logger = structlog.get_logger()
 
 
-@contextmanager
-def vendor_errors(doing: str) -> Iterator[None]:
-    """Raise errors of the engine or the disk as `StoreError`, without the engine's words.
-
-    The engine raises bare `Exception`, `ValueError` and `OverflowError`. On damaged files its Rust code may panic
-    with pyo3's `PanicException`, a `BaseException` that no module exports.
-    """
-    try:
-        yield
-    except BaseException as error:  # the type of a panic cannot be imported; other errors are re-raised
-        from_vendor = type(error) in (Exception, ValueError, OverflowError) or isinstance(error, OSError)
-        if not from_vendor and type(error).__name__ != "PanicException":
-            raise
-        logger.debug("store_engine_failed", doing=doing, error=str(error))
-        reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-        raise StoreError(f"{doing}{reason}") from error
-
-
 class Shard:
     """An open folder of points. Methods block and raise `StoreError`."""
 
     def __init__(
-        self, folder: Path, lock: StoreLock, points: edge.EdgeShard, side: SideFile, compatibility: Compatibility
+        self,
+        folder: Path,
+        lock: StoreLock,
+        points: edge.EdgeShard,
+        indexes: Indexes,
+        side: SideFile,
+        compatibility: Compatibility,
     ) -> None:
         self._folder = folder
         self._lock = lock
         self._points = points
+        self._indexes = indexes
         self._side = side
         self.compatibility = compatibility
         self._contents = Contents()
@@ -131,14 +118,14 @@ class Shard:
     def _open_locked(cls, folder: Path, lock: StoreLock, profile: EmbedderProfile | None, bm25_hash: str) -> Self:
         side = SideFile.read(folder)
         if not (folder / POINTS).exists():
-            side = _make(folder, side, StoreRecord.of(profile, bm25_hash))
-        points = _load(folder)
+            side = make(folder, side, StoreRecord.of(profile, bm25_hash))
+        points, indexes = load(folder, None if side is None else side.keys)
         notes = []
         if side is None:
             notes = [f"the record of the store at {folder} is missing: cannot check the number of its memories"]
             side = SideFile(UNKNOWN_RECORD, 0)
-        side = _with_dense(folder, points, side, profile)
-        shard = cls(folder, lock, points, side, check_compatibility(side.record, profile, bm25_hash))
+        side = with_dense(folder, points, side, profile)
+        shard = cls(folder, lock, points, indexes, side, check_compatibility(side.record, profile, bm25_hash))
         shard.notes = [*notes, *shard._missing()]
         if shard.compatibility.fault:
             logger.error("store_recipe_mismatch", path=str(folder), fault=shard.compatibility.fault)
@@ -161,7 +148,7 @@ class Shard:
 
     def _requests(self, tenant: str, place: int, query: HybridQuery) -> Requests:
         dense = self._usable(query.dense)
-        common = {"filter": compile_filter(conditions(tenant, query.where)), "limit": query.limit}
+        common = {"filter": self._filter(tenant, query.where), "limit": query.limit}
         requests: Requests = {}
         if dense is not None:
             requests[place, DENSE] = {"query": edge.Query.Nearest(list(dense), using=DENSE), **common}
@@ -175,10 +162,15 @@ class Shard:
         return requests
 
     def ordered(self, tenant: str, where: MemoryFilter, by: SortKey, limit: int) -> list[Hit]:
-        request = {"filter": compile_filter(conditions(tenant, where)), "limit": limit, "query": order(by)}
+        if SORT_KEYS[by] not in self._indexes.keys:
+            return []  # without memories; every memory sets it
+        request = {"filter": self._filter(tenant, where), "limit": limit, "query": order(by)}
         with vendor_errors("the memories could not be listed"):
             found, content = self._found({(0, DENSE): request})
         return unscored(found[0, DENSE], content)
+
+    def _filter(self, tenant: str, where: MemoryFilter | None) -> edge.Filter:
+        return compile_filter(simplified(conditions(tenant, where), self._indexes.keys))
 
     def _usable(self, vector: Vector | None) -> Vector | None:
         made_by = self._side.record.embedder
@@ -224,7 +216,9 @@ class Shard:
         """Write memories by point id to the write-ahead log."""
         self._contents.forget(memories)
         with vendor_errors("the memories could not be stored"):
-            points = [self._point(tenant, key, stored) for key, stored in memories.items()]
+            payloads = {key: point_payload(tenant, stored) for key, stored in memories.items()}
+            self._index(payloads.values())
+            points = [self._point(key, stored, payloads[key]) for key, stored in memories.items()]
             self._points.update(edge.UpdateOperation.upsert_points(points))
 
     def replace(self, tenant: str, changes: dict[str, Replacement]) -> list[str]:
@@ -237,25 +231,34 @@ class Shard:
             held = self._points.retrieve(list(changes), [MEMORY], False)
             revisions = {str(record.id): _revision(found_in(record)) for record in held}
             due = {key: change for key, change in changes.items() if revisions.get(key) == change.expected}
+            payloads = {key: _payload(tenant, change.new) for key, change in due.items()}
+            self._index(payloads.values())
             points: list[edge.Point] = []
             for key, change in due.items():
                 if isinstance(change.new, StoredMemory):
-                    points.append(self._point(tenant, key, change.new))
+                    points.append(self._point(key, change.new, payloads[key]))
                 else:
-                    payload = payload_of(tenant, change.new)
-                    self._points.update(edge.UpdateOperation.set_payload([key], payload))
+                    self._points.update(edge.UpdateOperation.set_payload([key], payloads[key]))
             if points:
                 self._points.update(edge.UpdateOperation.upsert_points(points))
         return [key for key in changes if key not in due]
 
-    def _point(self, tenant: str, key: str, stored: StoredMemory) -> edge.Point:
+    def _index(self, payloads: Iterable[Mapping[str, Any]]) -> None:
+        """Index the keys that are due before these payloads are stored, and keep them on record."""
+        keys = self._indexes.due(payloads)
+        if keys:
+            self._indexes.add(keys)
+            self._record(replace(self._side, keys=self._indexes.keys))
+            release_pages(self._folder)
+
+    def _point(self, key: str, stored: StoredMemory, payload: dict[str, Any]) -> edge.Point:
         dense = self._usable(searched(stored))
         if dense is None and stored.dense is not None and self.compatibility.dense_usable:
             logger.warning("dense_vector_unusable", point_id=key, length=len(stored.dense))
         vectors: dict[str, Any] = {} if dense is None else {DENSE: list(dense)}
         if stored.sparse.indices:
             vectors[SPARSE] = sparse_vector(stored.sparse)
-        return edge.Point(key, vectors, point_payload(tenant, stored))
+        return edge.Point(key, vectors, payload)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete points and return their number; first lower the number expected at the next opening."""
@@ -271,7 +274,7 @@ class Shard:
 
     def scroll(self, tenant: str, where: MemoryFilter, limit: int, cursor: str | None) -> Page:
         """Return a page of memories, sorted by point id."""
-        wanted = compile_filter(conditions(tenant, where))
+        wanted = self._filter(tenant, where)
         with vendor_errors("the memories could not be listed"):
             request = edge.ScrollRequest(offset=page_start(cursor), limit=limit, filter=wanted, with_payload=[MEMORY])
             records, following = self._points.scroll(request)
@@ -292,7 +295,7 @@ class Shard:
         return listing_of(list(map(found_in, records)), following)
 
     def count(self, tenant: str, where: MemoryFilter | None) -> int:
-        return self._count(compile_filter(conditions(tenant, where)))
+        return self._count(self._filter(tenant, where))
 
     def count_all(self) -> int:
         return self._count(None)
@@ -318,8 +321,11 @@ class Shard:
 
     def _expect(self, points: int) -> None:
         if points != self._side.points:
-            self._side = SideFile(self._side.record, points)
-            self._side.write(self._folder)
+            self._record(replace(self._side, points=points))
+
+    def _record(self, side: SideFile) -> None:
+        side.write(self._folder)
+        self._side = side
 
     def close(self) -> None:
         try:
@@ -336,54 +342,11 @@ def _revision(point: RawHit) -> str:
     return text if isinstance(text, str) else ""
 
 
+def _payload(tenant: str, new: Memory | StoredMemory) -> dict[str, Any]:
+    return point_payload(tenant, new) if isinstance(new, StoredMemory) else payload_of(tenant, new)
+
+
 def _best(points: Sequence[edge.ScoredPoint], limit: int) -> list[RawHit]:
     """Return the best points without reading the ids of the others, which would take longer than the search."""
     scores = list(map(score_of, points))
     return best(map(scored_in, points[: contenders(scores, limit)]), limit)
-
-
-def _make(folder: Path, side: SideFile | None, record: StoreRecord) -> SideFile:
-    """Create an empty store under a temporary name, then rename it, so that a crash leaves no partial store."""
-    if side is not None and side.points > 0:
-        raise StoreDamaged(f"the folder {folder / POINTS} with {side.points} memories is missing: {ADVICE}")
-    draft = folder / f"{POINTS}.new"
-    vectors = None if record.embedder is None else {DENSE: dense_params(record.embedder.dimension)}
-    config = edge.EdgeConfig(
-        vectors=vectors,
-        sparse_vectors={SPARSE: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)},
-        wal_enabled=True,
-    )
-    with vendor_errors(f"the memory store at {folder} could not be created"):
-        shutil.rmtree(draft, ignore_errors=True)
-        points = edge.EdgeShard.create(str(draft), config)
-        points.flush()
-        points.close()
-        made = SideFile(record, 0)
-        made.write(folder)
-        draft.replace(folder / POINTS)
-    return made
-
-
-def _load(folder: Path) -> edge.EdgeShard:
-    try:
-        with vendor_errors(f"the memory store at {folder} cannot be opened"):
-            points = edge.EdgeShard.load(str(folder / POINTS))
-            for operation in index_operations():
-                points.update(operation)
-            release_pages(folder)
-            return points
-    except StoreError as error:
-        raise StoreDamaged(f"{error}: {ADVICE}") from error
-
-
-def _with_dense(folder: Path, points: edge.EdgeShard, side: SideFile, profile: EmbedderProfile | None) -> SideFile:
-    """Add dense vectors to a store that was created without an embedder."""
-    if profile is None or side.record.embedder is not None:
-        return side
-    with vendor_errors(f"the memory store at {folder} could not be extended with dense vectors"):
-        operation = edge.UpdateOperation.create_dense_vector(DENSE, profile.dimension, edge.Distance.Cosine)
-        points.update(operation)
-        points.flush()
-        side = SideFile(StoreRecord(embedder_record(profile), side.record.bm25), side.points)
-        side.write(folder)
-    return side

@@ -1,30 +1,15 @@
 """Conversion between the store's values and Qdrant Edge's."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import qdrant_edge as edge
 
 from worker.adapters.qdrant.filters import FilterCompiler
 from worker.adapters.qdrant.hits import RawHit
-from worker.adapters.qdrant.payload import DENSE, FRACTION_KEYS, KEYWORD_KEYS, NUMBER_KEYS, SORT_KEYS, TENANT
+from worker.adapters.qdrant.payload import DENSE, SORT_KEYS
 from worker.domain.kinds import SortKey
 from worker.domain.memory import SparseVector
 from worker.domain.vectors import read_vector
-
-
-def index_operations() -> Iterator[edge.UpdateOperation]:
-    """Yield idempotent operations that index every key to filter or sort by."""
-    for key in KEYWORD_KEYS:
-        tenant = key == TENANT
-        yield edge.UpdateOperation.create_field_index(
-            key, edge.KeywordIndexParams(is_tenant=tenant, enable_hnsw=tenant)
-        )
-    for key in NUMBER_KEYS:
-        numbers = edge.IntegerIndexParams(lookup=False, range=True, enable_hnsw=False)
-        yield edge.UpdateOperation.create_field_index(key, numbers)
-    for key in FRACTION_KEYS:
-        yield edge.UpdateOperation.create_field_index(key, edge.FloatIndexParams(enable_hnsw=False))
 
 
 def order(by: SortKey) -> edge.OrderBy:
