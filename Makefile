@@ -10,6 +10,9 @@ LOCKED := pyproject.toml requirements/build.txt
 # onnxruntime reports to its maker otherwise
 export ORT_DISABLE_TELEMETRY := 1
 
+# processes that start one after the other would each compile every module
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: screenshots parallel fuzz-import help setup run run-local-llm local-llm test fuzz chaos packaging lint contracts types docs bench peers ci lock audit clean
 

@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 set_name=$1
 python=${PYTHON:-python3}
 venv=.venv
-quietly=(-qq --disable-pip-version-check --no-input --no-compile)
+quietly=(-qq --disable-pip-version-check --no-input)
+compile=--no-compile
 
 fail() { echo "install: $*" >&2; exit 1; }
 
@@ -54,11 +55,11 @@ use_settings_of_pip() {
 
 install() {
     if [ -n "$uv" ]; then
-        "$uv" pip install --quiet --python "$venv_python" "$@" && return
+        "$uv" pip install --quiet $compile --python "$venv_python" "$@" && return
         echo "install: uv failed; trying pip" >&2
     fi
     pip --version >/dev/null 2>&1 || fail "neither uv nor pip is installed"
-    pip install "${quietly[@]}" "$@"
+    pip install "${quietly[@]}" $compile "$@"
 }
 
 apt_install() { DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$1" >/dev/null; }
@@ -74,6 +75,8 @@ install_browser() {
 }
 
 if [ "$set_name" = peers ]; then venv=build/peers; fi
+# the processes of the tests would each compile the same modules, at the same time
+if [ "$set_name" = dev ]; then compile=--compile; fi
 venv_python=$venv/bin/python
 "$venv_python" -c '' 2>/dev/null || make_venv
 find_uv

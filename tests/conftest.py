@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -49,6 +49,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp is None and usable:
         config.stash[_folder] = tempfile.mkdtemp(prefix="meeseeks-tests-", dir=MEMORY_DISK)
         config.option.basetemp = str(Path(config.stash[_folder]) / "t")
+
+
+class Folder(pytest.Dir):
+    """A folder whose files each process reads from another one on: who reads a file first compiles it for all."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        found = list(super().collect())
+        number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        first = len(found) * number // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        return found[first:] + found[:first]
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector:
+    folder: pytest.Collector = Folder.from_parent(parent, path=path)
+    return folder
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ from tests.support.queue_worker import running_worker
 from tests.support.valkey import running_valkey, sync_redis
 from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 
-SLACK_S = 0.25
+SLACK_S = 0.5
 
 
 @pytest.fixture
