@@ -68,24 +68,28 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mix tests that compute with those that wait, which lie side by side; short ones come last, to end together."""
-    items.sort(key=lambda item: _turn(_together(item.nodeid)))
+    items.sort(key=lambda item: _turn(_file(item.nodeid)))
 
 
-def _together(nodeid: str) -> str:
+def _file(nodeid: str) -> str:
+    return nodeid.split("::", 1)[0]
+
+
+def _together(file: str) -> str:
     """Return what one process runs in a row: the tests of a file, or all tests of the pages, which share a browser."""
-    file = nodeid.split("::", 1)[0]
     return PAGES if file.startswith(PAGES) else file
 
 
-def _turn(place: str) -> tuple[bool, str]:
-    return place.startswith(UNIT), hashlib.sha256(place.encode()).hexdigest()
+def _turn(file: str) -> tuple[bool, str, str]:
+    place = _together(file)
+    return place.startswith(UNIT), hashlib.sha256(place.encode()).hexdigest(), file
 
 
 class Scheduling(LoadFileScheduling):
     """Give a process what is to be run together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _together(nodeid)
+        return _together(_file(nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
