@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from hooks.contract import MAX_DEADLINE_MS, Key, KeyName
 from worker.domain.operation import AnyOperation, OperationAnswer
+from worker.domain.tasks import drop
 from worker.operations.client import ACK_S, BUDGET_S, OperationClient, QueueLook
 from worker.operations.metrics import Metrics
 
@@ -111,9 +112,8 @@ async def while_awaited(receive: Receive, work: Awaitable[OperationAnswer]) -> O
             raise ClientGone
         return working.result()
     finally:
-        leaving.cancel()
+        drop(leaving, working)
         if not working.done():
-            working.cancel()
             await asyncio.wait((working,))
 
 

@@ -18,3 +18,15 @@ async def ended(*tasks: asyncio.Task[Any]) -> None:
         for task in running:
             task.cancel()
         _, running = await asyncio.wait(running, timeout=AGAIN_S)
+
+
+def drop(*tasks: "asyncio.Future[Any]") -> None:
+    """Cancel tasks whose outcome nobody waits for, so that asyncio does not log their errors."""
+    for task in tasks:
+        task.cancel()
+        task.add_done_callback(_retrieve)
+
+
+def _retrieve(task: "asyncio.Future[Any]") -> None:
+    if not task.cancelled():
+        task.exception()

@@ -31,6 +31,7 @@ from worker.domain.memory import (
     Visibility,
     is_superseded,
 )
+from worker.domain.tasks import drop
 from worker.domain.timings import Stages
 from worker.domain.vectors import Direction, cosine_similarity, direction, usable
 from worker.ports.models import Embedder, SparseEncoder
@@ -218,8 +219,7 @@ class Recall:
             try:
                 done, _ = await asyncio.wait(jobs, timeout=limit.remaining())
             finally:
-                for job in jobs:
-                    job.cancel()
+                drop(*jobs)
         answered = [(text, job) for text, job in zip(texts, jobs, strict=True) if job in done]
         found = _vectors(answered, self._embedder.profile.dimension)
         return found, None if texts[0] in found else Reason.EMBEDDER_UNAVAILABLE

@@ -1,6 +1,7 @@
 """Recall on the real embedded store: searches, limits and filters."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from hooks.contract import Reason
 from tests.support.embedders import HashingEmbedder
 from tests.support.service import NOW, Service, fact, open_service
 from worker.domain.deadline import Deadline
-from worker.domain.errors import StoreError
+from worker.domain.errors import EmbedderError, StoreError
 from worker.domain.kinds import Budget, SearchKind, SortKey
 from worker.domain.memory import (
     CandidateVerdict,
@@ -21,6 +23,7 @@ from worker.domain.memory import (
     MemoryType,
     Recalled,
     RecallQuery,
+    Vector,
     Visibility,
 )
 from worker.domain.timings import Stages
@@ -343,3 +346,24 @@ async def test_by_keywords_alone_stop_words_find_nothing_and_short_questions_fin
         recall = Recall(service.engine, service.recall._sparse, None)
         found = await recall(RecallQuery(message), scope(), service.config, Deadline.after(5), Stages())
         assert [candidate.memory.id for candidate in found.candidates] == expected
+
+
+class SlowToClose(HashingEmbedder):
+    """Fails when its caller no longer waits, as a broken connection may."""
+
+    async def embed_query(self, text: str) -> Vector:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            raise EmbedderError("closed")
+
+
+async def test_an_error_of_an_embedder_that_is_too_late_is_not_logged(tmp_path: Path) -> None:
+    logged: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context["message"]))
+    async with open_service(tmp_path, embedder=SlowToClose()) as service:
+        found = await service.recall(RecallQuery("q"), scope(), service.config, Deadline.after(3), Stages())
+    await asyncio.sleep(0)
+    gc.collect()
+    assert found.degraded is Reason.EMBEDDER_UNAVAILABLE
+    assert logged == []
