@@ -19,7 +19,7 @@ from tests.support.stack import FACTS, MIGRATION, Stack, assert_discreet, put, r
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(170)]
 
 CALLERS = 200
-DEADLINE_MS = 2000
+DEADLINE_MS = 4000
 LATEST_S = 1.0
 """Seconds that a call may outlast its deadline where two hundred callers and a service that starts share two cores."""
 

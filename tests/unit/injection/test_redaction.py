@@ -98,9 +98,9 @@ def test_a_very_long_text_is_cut_without_leaking_a_secret() -> None:
 
 def test_masking_takes_linear_time() -> None:
     def seconds(text: str) -> float:
-        started = time.perf_counter()
+        started = time.thread_time()
         mask_secrets.__wrapped__(text)
-        return time.perf_counter() - started
+        return time.thread_time() - started
 
     for part in ("a", "a:/", "a://b:", "https://x "):
         assert seconds(part * (200_000 // len(part))) < 2.0, part

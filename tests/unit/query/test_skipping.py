@@ -199,9 +199,9 @@ def test_an_unsupported_expression_is_refused_with_its_place_and_the_reason(
 @pytest.mark.parametrize("key", ["force_patterns", "skip_patterns", "strip_patterns"])
 @pytest.mark.parametrize("pattern", [r"(a|a)+$|(a+)+$", r"(a*)*b", r"(?:a|aa)+c", r"a*a*a*a*a*a*d"])
 def test_no_expression_takes_more_than_linear_time(key: str, pattern: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     reason("a" * 1999 + "! is this fine?", {key: [pattern]})
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_expressions_meet_texts_that_are_not_unicode() -> None:

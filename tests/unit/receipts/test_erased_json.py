@@ -33,6 +33,6 @@ def test_many_ids_are_looked_for_at_once() -> None:
     receipt = showing(1, *(f"m{number}" for number in range(50)))
     stored = receipt.model_copy(update={"query": "x" * 30_000}).model_dump_json().encode()
     gone = {f"gone{number}" for number in range(500)}
-    started = time.perf_counter()
+    started = time.thread_time()
     assert all(erased_json(stored, gone) is None for _ in range(20))
-    assert time.perf_counter() - started < 1.0
+    assert time.thread_time() - started < 1.0

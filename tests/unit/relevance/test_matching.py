@@ -78,6 +78,6 @@ def test_a_statement_asks_for_nothing() -> None:
 
 def test_long_texts_are_bounded() -> None:
     message, memories = "deploy staging rollback " * 5_000, ["postgres upgrade window " * 5_000] * 30
-    begun = time.perf_counter()
+    begun = time.thread_time()
     matches(message, memories)
-    assert time.perf_counter() - begun < 2.0
+    assert time.thread_time() - begun < 2.0

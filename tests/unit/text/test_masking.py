@@ -83,9 +83,9 @@ def test_invisible_characters_do_not_hide_a_secret(invisible: str) -> None:
      "api key     ", "twitter = facebook: snyk token ", "pass\u200bword: a ", "xoxb-1-", "curl\n"],
 )  # fmt: skip
 def test_time_grows_with_the_length_only(repeated: str) -> None:
-    half, whole = ((repeated * (size // len(repeated) + 1))[:size] for size in (25_000, 50_000))
+    quarter, whole = ((repeated * (size // len(repeated) + 1))[:size] for size in (12_500, 50_000))
     mask_secrets("warm up")
-    assert _once(whole) < 0.1 or _seconds(whole) < 3 * _seconds(half) + 0.1
+    assert _once(whole) < 0.1 or _seconds(whole) < 8 * _seconds(quarter) + 0.1
 
 
 @given(st.text(max_size=300))
@@ -104,11 +104,11 @@ def test_a_leak_is_noticed() -> None:
 
 
 def _seconds(text: str) -> float:
-    """The best of three, as other programs take their time too."""
+    """The best of three, as other programs slow down the processor."""
     return min(_once(text) for _ in range(3))
 
 
 def _once(text: str) -> float:
-    started = time.perf_counter()
+    started = time.thread_time()
     mask_secrets.__wrapped__(text)
-    return time.perf_counter() - started
+    return time.thread_time() - started

@@ -41,13 +41,13 @@ def entries_of(path: Path, text: str) -> list[Memory | Remark]:
 )
 def test_odd_front_matter_costs_no_note(tmp_path: Path, front: str) -> None:
     tracemalloc.start()
-    started = time.monotonic()
+    started = time.process_time()
     entries = entries_of(tmp_path / "n.md", f"---\n{front}\n---\n- Tea at four\n")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [entry.content for entry in entries if isinstance(entry, Memory)] == ["Tea at four"]
     assert len(entries) == 2 or "!unknown" in front
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert peak < 10_000_000
 
 
@@ -84,18 +84,18 @@ def test_an_odd_value_costs_only_its_entry(tmp_path: Path, value: str) -> None:
     ],
 )
 def test_deep_and_endless_markdown_is_read_in_time(tmp_path: Path, text: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert entries_of(tmp_path / "n.md", text)
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_quotes_that_are_never_closed_are_bounded(tmp_path: Path) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     row = f"{'row ' * 8}\n"
     entries = entries_of(tmp_path / "t.csv", "content\n" + ('"open\n' + row * 5_000) * 3)
     assert [entry.line for entry in entries if isinstance(entry, Rejected)] == [2, 5_003, 10_004]
     assert sum(isinstance(entry, Memory) for entry in entries) == 15_000
-    assert time.monotonic() - started < 30
+    assert time.process_time() - started < 30
 
 
 def test_a_folder_leaves_out_what_is_not_its_own(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_no_hostile_file_breaks_a_reader(tmp_path: Path, kind: Format) -> None:
 
 
 def assert_readable(path: Path, kind: Format) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     try:
         for entry in Source(path, "x", kind).entries():
             if isinstance(entry, Memory):
@@ -254,4 +254,4 @@ def assert_readable(path: Path, kind: Format) -> None:
                 assert entry.reason
     except MemoryRejected:  # the format is unclear
         pass
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5

@@ -281,7 +281,7 @@ async def test_a_slow_model_is_given_up_at_the_deadline() -> None:
     with pytest.raises(ModelError) as caught:
         await select([Say("[]", delay=30)], many(3), seconds=0.3)
     assert caught.value.reason is Reason.MODEL_TIMEOUT
-    assert monotonic() - started < 0.3 + 0.3  # the deadline, and slack for a busy machine
+    assert monotonic() - started < 0.3 + 1.0  # the deadline, and slack for a busy machine
 
 
 async def test_the_breaker_pauses_the_model_and_tries_it_again() -> None:
