@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Folder(pytest.Dir):
-    """A folder whose files each process reads from another one on: who reads a file first compiles it for all."""
+    """A folder that each process begins to read at another file: the first to read a file compiles it for all."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         found = list(super().collect())

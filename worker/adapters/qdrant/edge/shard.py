@@ -244,11 +244,11 @@ class Shard:
         return [key for key in changes if key not in due]
 
     def _index(self, payloads: Iterable[Mapping[str, Any]]) -> None:
-        """Index the keys that are due before these payloads are stored, and keep them on record."""
+        """Index the keys that are due before these payloads are stored, and first put them on record."""
         keys = self._indexes.due(payloads)
         if keys:
+            self._record(replace(self._side, keys=self._indexes.keys | keys))
             self._indexes.add(keys)
-            self._record(replace(self._side, keys=self._indexes.keys))
             release_pages(self._folder)
 
     def _point(self, key: str, stored: StoredMemory, payload: dict[str, Any]) -> edge.Point:
