@@ -13,7 +13,7 @@ from tests.support.upstream_thread import upstream_thread
 from tests.support.worlds import copy_part
 from worker.triage.prompt_files import default_prompts_dir, load_prompts
 from worker.tuning.evals.promotion import FORMER, RECORD
-from worker.tuning.labelled_worlds import read_worlds
+from worker.tuning.labelled_worlds import read_world
 
 CASES = default_prompts_dir() / "cases"
 SHIPPED = (default_prompts_dir() / "triage.md").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def version(number: int, words: str = "") -> str:
 
 def obedient() -> Responder:
     """Chooses right where the prompt tells it to be careful."""
-    return heeding(next(world for world in read_worlds(CASES) if world.name == WORLD), CAREFUL)
+    return heeding(read_world(CASES / WORLD), CAREFUL)
 
 
 def promoting(url: str, *more: str) -> tuple[str, ...]:

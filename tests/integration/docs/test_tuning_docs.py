@@ -17,7 +17,7 @@ from tests.support.stack import background_service, command
 from tests.support.upstream import Answer, Responder, candidate_lines
 from tests.support.upstream_thread import upstream_thread
 from worker.triage.prompt_files import default_prompts_dir, load_prompt, whole_prompt
-from worker.tuning.labelled_worlds import read_cases, read_worlds
+from worker.tuning.labelled_worlds import read_cases, read_world
 
 PAGE = ROOT / "docs" / "tuning.md"
 WARMING = 4
@@ -30,7 +30,7 @@ WORLD, MODEL, RULE = "community-bot", "ollama_chat/qwen3:4b", "only about the sa
 
 def obedient() -> Responder:
     """Heeds the rule of the tutorial, and knows the answer to its request."""
-    answer = heeding(next(world for world in read_worlds(default_prompts_dir() / "cases") if world.name == WORLD), RULE)
+    answer = heeding(read_world(default_prompts_dir() / "cases" / WORLD), RULE)
 
     def respond(body: dict[str, Any]) -> Answer:
         if any("Deployments" in line for line in candidate_lines(body).values()):

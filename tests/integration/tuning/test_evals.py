@@ -28,7 +28,7 @@ from worker.tuning.evals.plan import EvaluationPlan, EvaluationRequest, plan_of
 from worker.tuning.evals.prompt_files import prompts_in_force, read_chooser, with_first
 from worker.tuning.evals.results import Report, read_report
 from worker.tuning.evals.runner import evaluate
-from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld, read_cases, read_worlds
+from worker.tuning.labelled_worlds import LabelledTask, LabelledWorld, read_cases, read_world
 
 CASES = default_prompts_dir() / "cases"
 WORLDS = sorted(path.parent.name for path in CASES.glob("*/tasks.jsonl"))
@@ -73,7 +73,7 @@ async def asked(folder: Path, respond: Responder, **requested: Any) -> AsyncIter
 
 
 def world_named(name: str) -> LabelledWorld:
-    return next(world for world in read_worlds(CASES) if world.name == name)
+    return read_world(CASES / name)
 
 
 def with_all(world: LabelledWorld, telling: Callable[[LabelledTask], object]) -> LabelledWorld:
