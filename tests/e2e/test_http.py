@@ -258,8 +258,8 @@ async def test_alone_it_serves_whatever_worker_there_is(tmp_path: Path) -> None:
     with running_valkey() as valkey:
         alone = ("--redis-url", valkey.url, "http", "--http-port", "0")
         workers = ("--redis-url", valkey.url, "worker", "--model", "none")
-        with running_stack(tmp_path / "http", *alone) as door:
-            async with httpx.AsyncClient(base_url=door.http, timeout=20) as client:
+        with running_stack(tmp_path / "http", *alone) as http_only:
+            async with httpx.AsyncClient(base_url=http_only.http, timeout=20) as client:
                 assert (await client.get("/healthz")).status_code == 200
                 ready = await client.get("/readyz")
                 assert (ready.status_code, ready.json()["reason"]) == (503, "no_worker")
@@ -274,8 +274,8 @@ async def test_alone_it_serves_whatever_worker_there_is(tmp_path: Path) -> None:
                     assert await shown(client, session) == ["alembic"]
                     assert 'outcome="injected"' in (await client.get("/metrics")).text
                     assert worker.stop() == 0
-            assert door.stop() == 0
-        assert_discreet(door.log)
+            assert http_only.stop() == 0
+        assert_discreet(http_only.log)
 
 
 async def test_told_to_stop_it_answers_first(model: ModelServer, tmp_path: Path) -> None:

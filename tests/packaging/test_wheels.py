@@ -99,7 +99,7 @@ def test_the_root_wheel_contains_only_the_packages_and_prompts(built: Built) -> 
 def test_the_relevance_model_is_a_separate_distribution(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     shutil.copytree(ROOT / "relevance", tree, ignore=DROPPINGS)
-    wheel = build(tree, tmp_path / "judge", "--wheel")
+    wheel = build(tree, tmp_path / "wheel", "--wheel")
     assert files(wheel) == {
         f"meeseeks_relevance/{name}" for name in ("__init__.py", "card.json", "model.npz", "py.typed")
     }

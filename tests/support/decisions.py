@@ -12,9 +12,9 @@ from worker.domain.model_calls import DecisionReply, DecisionRequest, ModelUsage
 
 @dataclass
 class ScriptedDecisions:
-    """`judge` gives the probability of each question; after `delay` seconds, or `error` instead."""
+    """`probability_of` gives the probability of each question; after `delay` seconds, or `error` instead."""
 
-    relevance_model: Callable[[str], float]
+    probability_of: Callable[[str], float]
     name: str = "scripted/decisions"
     delay: float = 0.0
     error: Reason | None = None
@@ -28,7 +28,7 @@ class ScriptedDecisions:
         if deadline.remaining() <= 0:
             raise ModelError(Reason.MODEL_TIMEOUT, "scripted timeout")
         usage = ModelUsage(self.name, calls=1, input_tokens=50, cost=0.0, elapsed_ms=1.0)
-        return DecisionReply(tuple(self.relevance_model(question) for question in request.questions), usage)
+        return DecisionReply(tuple(self.probability_of(question) for question in request.questions), usage)
 
     async def warm(self) -> None:
         """Nothing to warm."""
@@ -40,7 +40,7 @@ class ScriptedDecisions:
 def by_text(probabilities: dict[str, float], otherwise: float = 0.1) -> Callable[[str], float]:
     """The probability of the first text that a question contains."""
 
-    def relevance_model(question: str) -> float:
+    def probability_of(question: str) -> float:
         return next((value for text, value in probabilities.items() if text in question), otherwise)
 
-    return relevance_model
+    return probability_of

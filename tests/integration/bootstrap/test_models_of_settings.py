@@ -228,7 +228,7 @@ async def test_a_local_model_that_comes_later_is_used(double: HttpDouble, monkey
     assert models.names.strategy(InjectionConfig()) is Strategy.LLM
 
 
-async def test_without_a_wish_for_models_no_local_one_is_looked_for(double: HttpDouble) -> None:
+async def test_no_local_model_is_looked_for_if_the_settings_want_none(double: HttpDouble) -> None:
     async with AsyncExitStack() as stack:
         models = await opening.find_models(ServiceSettings(ollama_url=double.url, model="none"), (), stack)
     assert (models.names.usual, double.seen) == (None, [])

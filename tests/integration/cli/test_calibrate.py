@@ -64,7 +64,7 @@ def test_a_store_is_measured_and_the_service_takes_what_was_written(commands: Co
     assert commands.json("recall", question)["memories"] == []
 
 
-def test_labelled_worlds_adjust_gate_and_judge_without_touching_the_store(tmp_path: Path) -> None:
+def test_labelled_worlds_adjust_thresholds_and_relevance_model_without_touching_the_store(tmp_path: Path) -> None:
     line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
     found = line.json("calibrate", "--cases", str(CASES / "family-assistant"))
     assert found["search"]["after"]["effect"]["passing"] >= 0.9
@@ -76,7 +76,7 @@ def test_labelled_worlds_adjust_gate_and_judge_without_touching_the_store(tmp_pa
     assert not (tmp_path / "data" / "memories").exists()
 
 
-def test_labels_that_say_otherwise_than_the_judge_change_it(tmp_path: Path) -> None:
+def test_labels_that_contradict_the_relevance_model_change_it(tmp_path: Path) -> None:
     """A team that wants what the relevance model finds beside the point, and nothing else: every label turned round."""
     line = command_line(tmp_path, MEESEEKS_EMBEDDER="minilm")
     file = tmp_path / "cases.jsonl"

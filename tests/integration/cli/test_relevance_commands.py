@@ -13,14 +13,14 @@ from tests.support.service import fact
 from tests.support.upstream import keeping
 from tests.support.upstream_thread import upstream_thread
 from tests.support.worlds import copy_part
-from worker.adapters.models import relevance_file as judge_model
+from worker.adapters.models import relevance_file
 from worker.adapters.models.relevance_file import CARD, NUMBERS, find_folder, read_relevance_model
 
 WORLDS = ROOT / "prompts/cases"
 
 
 class TestDoctor:
-    """What somebody reads whose judge is missing, broken, or made for something else; each says what to do."""
+    """What is said of a relevance model that is missing, broken, or made for something else; each says what to do."""
 
     @staticmethod
     def finding(line: CommandLine, *, healthy: bool = True) -> str:
@@ -38,7 +38,7 @@ class TestDoctor:
 
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """Another judge, installed before the one that ships."""
+        """Another relevance model, installed before the one that ships."""
         package = tmp_path / "site/meeseeks_relevance"
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
@@ -64,7 +64,7 @@ class TestDoctor:
         assert self.finding(line) == f"version {read_relevance_model(folder).relevance_model.version}"
 
     def test_missing_files(self, line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(judge_model, "CARD", "nowhere.json")
+        monkeypatch.setattr(relevance_file, "CARD", "nowhere.json")
         found = self.finding(line)
         assert found.startswith("off: ")
         assert "`pip install meeseeks-relevance`" in found
@@ -132,8 +132,8 @@ class TestCommands:
         assert raters["relevance model"]["effect"]["clean"] == pytest.approx(
             raters["cosine"]["effect"]["clean"], abs=0.05
         )
-        judged = line.json("relevance", "eval", "--cases", world)[found["point"]]
-        assert {**raters["relevance model"]["effect"], "loss": None} == {**judged, "loss": None}
+        alone = line.json("relevance", "eval", "--cases", world)[found["point"]]
+        assert {**raters["relevance model"]["effect"], "loss": None} == {**alone, "loss": None}
         assert found["model"] is None
         assert "weighted fusion" in line.ok("relevance", "compare", "--cases", world)
 

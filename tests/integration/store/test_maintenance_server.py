@@ -36,7 +36,7 @@ async def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         yield running
 
 
-def shelf(server: QdrantServer) -> ServerGenerations:
+def generations_on(server: QdrantServer) -> ServerGenerations:
     return ServerGenerations(server.url, api_key=None, name=server.name)
 
 
@@ -58,9 +58,9 @@ async def test_another_process_reads_and_writes_while_a_reindex_goes_over(server
             number += 1
             await asyncio.sleep(0.01)
 
-    async with open_served_store(tmp_path / "a", small(), generations=shelf(server)) as theirs:
+    async with open_served_store(tmp_path / "a", small(), generations=generations_on(server)) as theirs:
         await theirs.put(*barges(60))
-        async with open_served_store(tmp_path / "b", large(), generations=shelf(server)) as ours:
+        async with open_served_store(tmp_path / "b", large(), generations=generations_on(server)) as ours:
             assert "64 dimensions" in str((await ours.host.store().health()).fault)
             writing = asyncio.create_task(other(theirs))
             done = await ours.maintenance.reindex(ours.progress)
@@ -86,9 +86,11 @@ async def test_what_was_changed_on_both_sides_stays_as_the_new_generation_has_it
     server: QdrantServer, tmp_path: Path
 ) -> None:
     """Late writes to the former generation are brought over, but never over a newer one."""
-    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(server)) as kept:
+    async with open_served_store(
+        tmp_path, small(), named={"large": large()}, generations=generations_on(server)
+    ) as kept:
         await kept.put(*barges(10))
-        former = await shelf(server).open(server.name, recipe(small()))
+        former = await generations_on(server).open(server.name, recipe(small()))
         late = kept.host.serving.handlers
         running = asyncio.create_task(kept.maintenance.reindex(kept.progress, embedder="large"))
         while kept.progress.phase != "settling":
@@ -113,11 +115,11 @@ async def test_what_was_changed_on_both_sides_stays_as_the_new_generation_has_it
 async def test_a_restore_keeps_what_is_written_meanwhile_here_and_elsewhere(
     server: QdrantServer, tmp_path: Path
 ) -> None:
-    async with open_served_store(tmp_path / "a", small(), generations=shelf(server)) as kept:
+    async with open_served_store(tmp_path / "a", small(), generations=generations_on(server)) as kept:
         await kept.put(*barges(10))
         await kept.maintenance.backup(kept.progress, tmp_path / "copy")
         await kept.put(fact("gone", "Only here before the restore"))
-        former = await shelf(server).open(server.name, recipe(small()))
+        former = await generations_on(server).open(server.name, recipe(small()))
         running = asyncio.create_task(kept.maintenance.restore(kept.progress, tmp_path / "copy", force=True))
         while kept.progress.phase != "settling":
             await asyncio.sleep(0.01)
@@ -139,8 +141,10 @@ async def test_a_second_job_on_a_shared_store_is_refused_and_leaves_the_first_al
     slow = large()
     slow.delay = 0.02
     async with (
-        open_served_store(tmp_path / "a", small(), named={"large": slow}, generations=shelf(server)) as ours,
-        open_served_store(tmp_path / "b", small(), named={"large": large()}, generations=shelf(server)) as theirs,
+        open_served_store(tmp_path / "a", small(), named={"large": slow}, generations=generations_on(server)) as ours,
+        open_served_store(
+            tmp_path / "b", small(), named={"large": large()}, generations=generations_on(server)
+        ) as theirs,
     ):
         await ours.put(*barges(150))
         running = asyncio.create_task(ours.maintenance.reindex(ours.progress, embedder="large"))
@@ -158,7 +162,9 @@ async def test_a_second_job_on_a_shared_store_is_refused_and_leaves_the_first_al
 
 
 async def test_the_job_of_a_crashed_process_does_not_block_for_ever(server: QdrantServer, tmp_path: Path) -> None:
-    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(server)) as kept:
+    async with open_served_store(
+        tmp_path, small(), named={"large": large()}, generations=generations_on(server)
+    ) as kept:
         await kept.put(*barges(3))
         await server.client.update_collection_aliases([create_alias(f"{server.name}-job-dead-1000", server.name)])
         assert (await kept.maintenance.reindex(kept.progress, embedder="large"))["live"] == f"{server.name}-2"
@@ -167,11 +173,11 @@ async def test_the_job_of_a_crashed_process_does_not_block_for_ever(server: Qdra
 
 async def test_a_change_during_a_switch_goes_to_the_new_generation(server: QdrantServer, tmp_path: Path) -> None:
     """The name of the collection is looked up for each request, not before the alias is."""
-    async with open_served_store(tmp_path, small(), generations=shelf(server)) as kept:
+    async with open_served_store(tmp_path, small(), generations=generations_on(server)) as kept:
         await kept.put(*barges(3))
-        draft = await shelf(server).open(f"{server.name}-2", recipe(small()))
+        draft = await generations_on(server).open(f"{server.name}-2", recipe(small()))
         await draft.tenant("t1").put([stored(Memory(id=f"m{n}", content=f"New {n}"), bare=True) for n in range(3)])
-        await shelf(server).promote(f"{server.name}-2")
+        await generations_on(server).promote(f"{server.name}-2")
         await asyncio.sleep(0.15)
         tenant = kept.host.store().tenant("t1")
         assert await tenant.delete(["m1"]) == 1
@@ -180,7 +186,9 @@ async def test_a_change_during_a_switch_goes_to_the_new_generation(server: Qdran
 
 
 async def test_going_back_and_pruning_on_a_server(server: QdrantServer, tmp_path: Path) -> None:
-    async with open_served_store(tmp_path, small(), named={"large": large()}, generations=shelf(server)) as kept:
+    async with open_served_store(
+        tmp_path, small(), named={"large": large()}, generations=generations_on(server)
+    ) as kept:
         await kept.put(*barges(10))
         await kept.maintenance.reindex(kept.progress, embedder="large")
         await kept.put(fact("since", "Written since"))
@@ -192,7 +200,7 @@ async def test_going_back_and_pruning_on_a_server(server: QdrantServer, tmp_path
         await kept.maintenance.prune(kept.progress)
         assert await server.collections() == [f"{server.name}-2"]
         assert len(await kept.contents()) == 11
-    async with open_served_store(tmp_path, large(), generations=shelf(server)) as kept:
+    async with open_served_store(tmp_path, large(), generations=generations_on(server)) as kept:
         assert (await kept.search("Barge 7 was sold"))[0]["cosine"] is not None
 
 
@@ -201,7 +209,7 @@ async def test_there_and_back(server: QdrantServer, tmp_path: Path) -> None:
     embedders = [small() for _ in range(3)]
 
     async def to_server(to: str, wanted: Recipe) -> WholeStore:
-        return await shelf(server).open_live(wanted)
+        return await generations_on(server).open_live(wanted)
 
     async def to_folder(to: str, wanted: Recipe) -> WholeStore:
         return await EdgeGenerations(tmp_path / "b").open_live(wanted)
@@ -216,7 +224,9 @@ async def test_there_and_back(server: QdrantServer, tmp_path: Path) -> None:
             await kept.maintenance.migrate(kept.progress, "http://server")
         assert (await kept.maintenance.migrate(kept.progress, "http://server", force=True))["migrated"] == 151
         expected = await kept.contents()
-    async with open_served_store(tmp_path / "s", embedders[1], generations=shelf(server), elsewhere=to_folder) as kept:
+    async with open_served_store(
+        tmp_path / "s", embedders[1], generations=generations_on(server), elsewhere=to_folder
+    ) as kept:
         assert await kept.contents() == expected
         assert (await kept.maintenance.migrate(kept.progress, "edge"))["migrated"] == 151
         assert embedders[1].passages == []
@@ -229,11 +239,11 @@ async def test_there_and_back(server: QdrantServer, tmp_path: Path) -> None:
 
 
 async def test_a_target_made_by_other_recipes_is_refused(server: QdrantServer, tmp_path: Path) -> None:
-    async with open_served_store(tmp_path / "s", large(), generations=shelf(server)) as kept:
+    async with open_served_store(tmp_path / "s", large(), generations=generations_on(server)) as kept:
         await kept.put(*barges(3))
 
     async def to_server(to: str, wanted: Recipe) -> WholeStore:
-        return await shelf(server).open_live(wanted)
+        return await generations_on(server).open_live(wanted)
 
     async with open_served_store(tmp_path / "a", small(), elsewhere=to_server) as kept:
         await kept.put(*barges(3))
@@ -244,11 +254,11 @@ async def test_a_target_made_by_other_recipes_is_refused(server: QdrantServer, t
 async def test_a_worker_that_was_started_with_the_new_embedder_uses_vectors_once_they_fit(
     server: QdrantServer, tmp_path: Path
 ) -> None:
-    async with open_served_store(tmp_path / "a", small(), generations=shelf(server)) as kept:
+    async with open_served_store(tmp_path / "a", small(), generations=generations_on(server)) as kept:
         await kept.put(*barges(20))
     async with (
-        open_served_store(tmp_path / "b", large(), generations=shelf(server)) as waiting,
-        open_served_store(tmp_path / "c", large(), generations=shelf(server)) as working,
+        open_served_store(tmp_path / "b", large(), generations=generations_on(server)) as waiting,
+        open_served_store(tmp_path / "c", large(), generations=generations_on(server)) as working,
     ):
         waiting.host.keep_fitting(0.05)
         assert waiting.host.serving.dense_usable is False

@@ -183,7 +183,7 @@ async def test_relating_twice_is_relating_once_and_needs_both(tmp_path: Path) ->
             await service.memory_service.relate("t1", "m1", "about", "m9")
 
 
-async def test_forgotten_is_gone_from_every_leg_and_nothing_points_at_it(tmp_path: Path) -> None:
+async def test_forgotten_is_gone_from_every_search_and_nothing_points_at_it(tmp_path: Path) -> None:
     embedder = HashingEmbedder()
     async with open_service(tmp_path, embedder=embedder) as service:
         await put(
@@ -196,13 +196,13 @@ async def test_forgotten_is_gone_from_every_leg_and_nothing_points_at_it(tmp_pat
         store = service.engine.tenant("t1")
         words = "The bell hangs on the oak beam"
         dense = await embedder.embed_query(words)
-        legs = [
+        queries = [
             HybridQuery(dense, None, MemoryFilter(), 10),
             HybridQuery(None, ENCODER.query(words), MemoryFilter(), 10),
             HybridQuery(dense, ENCODER.query(words), MemoryFilter(entities=("bell",)), 10),
         ]
-        for search_kind in legs:
-            assert "m2" not in [hit.memory.id for hit in await store.search(search_kind)]
+        for query in queries:
+            assert "m2" not in [hit.memory.id for hit in await store.search(query)]
         assert await store.get(["m2"]) == []
         assert "m2" not in [memory.id for memory in (await store.scroll(MemoryFilter(), limit=10)).memories]
         assert (await store.scroll(MemoryFilter(pointing_at=("m2",)), limit=10)).memories == ()

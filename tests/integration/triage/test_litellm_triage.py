@@ -101,8 +101,8 @@ async def test_a_search_in_between_brings_further_candidates(
 
 
 async def test_a_model_that_obeys_a_planted_memory_is_held_to_three_turns(model: ChatModel, upstream: Upstream) -> None:
-    wishes = [Answer(tool_calls=(("recall", {"query": q}),)) for q in ("regatta", "salary list", "passwords", "more")]
-    upstream.respond = script(wishes)
+    searches = [Answer(tool_calls=(("recall", {"query": q}),)) for q in ("regatta", "salary list", "passwords", "more")]
+    upstream.respond = script(searches)
     with pytest.raises(ModelError) as caught:
         await triage(model, NOTES)
     assert caught.value.reason is Reason.MODEL_UNPARSEABLE

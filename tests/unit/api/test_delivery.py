@@ -15,7 +15,7 @@ INJECTED = {
     "engine": "deterministic",
 }
 REQUEST = {"session_id": "s", "message": "m"}
-DOORS = ["/v1/inject", "/v1/hooks/claude-code"]
+PATHS = ["/v1/inject", "/v1/hooks/claude-code"]
 
 
 def deliveries(metrics: Metrics) -> dict[str, float]:
@@ -27,7 +27,7 @@ def recorder(answer: Any = INJECTED) -> Recorder:
     return Recorder({"inject": answer, "host_hook": answer}, commit=("ledger", "turn"))
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", PATHS)
 async def test_a_block_is_committed_after_sending(path: str) -> None:
     seen, metrics = recorder(), Metrics()
     asked = Conversation(path, REQUEST)
@@ -40,7 +40,7 @@ async def test_a_block_is_committed_after_sending(path: str) -> None:
     assert deliveries(metrics) == {"committed": 1.0}
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", PATHS)
 async def test_the_operation_is_cancelled_when_the_caller_leaves(path: str) -> None:
     began, broken_off = asyncio.Event(), asyncio.Event()
 
@@ -65,7 +65,7 @@ async def test_the_operation_is_cancelled_when_the_caller_leaves(path: str) -> N
     assert 'status="499"' in metrics.text().decode()
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", PATHS)
 async def test_nothing_is_committed_if_the_caller_leaves_at_the_last_moment(path: str) -> None:
     asked = Conversation(path, REQUEST)
 
@@ -79,7 +79,7 @@ async def test_nothing_is_committed_if_the_caller_leaves_at_the_last_moment(path
     assert deliveries(metrics) == {"gone": 1.0}
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", PATHS)
 async def test_a_block_sent_too_late_is_not_committed(path: str) -> None:
     seen, metrics = recorder(), Metrics()
     asked = Conversation(path, REQUEST, headers={"x-deadline-ms": "300"})

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from hooks.contract import Reason
 from tests.support.console import ACME_TOKEN, READING_TOKEN, TOKEN, browsing, sign_in, token_in
 from tests.support.http import Recorder
-from tests.unit.settings.test_live_settings import Shelf
+from tests.unit.settings.test_live_settings import Overrides
 from worker.console.setting_fields import FIELDS, sections, text_of, value_of
 from worker.domain.deadline import Deadline
 from worker.domain.errors import MeeseeksError, QueueError, SettingsConflict
@@ -28,7 +28,7 @@ from worker.settings.service import ServiceSettings
 
 @pytest.fixture
 def live() -> LiveSettings:
-    return LiveSettings(Settings(), Shelf())
+    return LiveSettings(Settings(), Overrides())
 
 
 @pytest.fixture
@@ -83,10 +83,10 @@ async def test_a_form_sent_unchanged_saves_nothing(client: httpx.AsyncClient, li
 
 
 async def test_settings_in_force_are_shown_while_redis_does_not_answer() -> None:
-    shelf = Shelf()
-    live = LiveSettings(Settings(), shelf)
+    store = Overrides()
+    live = LiveSettings(Settings(), store)
     await live.patch(None, {"max_total": 7})
-    shelf.read = unavailable  # type: ignore[method-assign]
+    store.read = unavailable  # type: ignore[method-assign]
     async with browsing(Recorder(operations_of(live))) as client:
         page = await client.get("/settings")
         assert page.status_code == 200
@@ -279,7 +279,7 @@ async def test_blanks_in_a_saved_list_do_not_look_like_a_change_of_others(
 async def test_a_value_of_the_agents_table_in_the_file_is_an_override(tmp_path: Path) -> None:
     file = tmp_path / "meeseeks.toml"
     file.write_text('[[agents]]\nid = "planner"\nmax_total = 4\n', encoding="utf-8")
-    live = LiveSettings(Settings.load({}, file), Shelf())
+    live = LiveSettings(Settings.load({}, file), Overrides())
     fields = {field.key: field for part in sections(SettingsResult(**live.view("planner"))) for field in part.fields}
     assert (fields["max_total"].own, fields["max_total"].overridden) == (True, False)
     assert not fields["max_items"].own

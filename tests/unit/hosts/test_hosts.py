@@ -73,17 +73,17 @@ def is_part(expected: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
     )
 
 
-def asked(wish: HostRequest | None) -> tuple[str, dict[str, Any]]:
-    """What a wish is, in a fixture's words, and what it says."""
-    match wish:
+def asked(intent: HostRequest | None) -> tuple[str, dict[str, Any]]:
+    """What an intent is, in a fixture's words, and what it says."""
+    match intent:
         case Inject():
-            return "inject", wish.request.model_dump(mode="json")
+            return "inject", intent.request.model_dump(mode="json")
         case Follow():
-            return "follow", wish.event.model_dump(mode="json")
+            return "follow", intent.event.model_dump(mode="json")
         case Announce():
-            return "announce", {"kind": asdict(wish.kind), "task": asdict(wish.task)}
+            return "announce", {"kind": asdict(intent.kind), "task": asdict(intent.task)}
         case Start():
-            return "start", asdict(wish.kind)
+            return "start", asdict(intent.kind)
         case None:
             return "nothing", {}
 
@@ -115,9 +115,9 @@ def test_without_a_block_the_host_gets_its_own_nothing(fixture: Fixture, nothing
 
 @pytest.mark.parametrize("fixture", fixtures("inject_for_task"), ids=str)
 def test_a_subagent_that_starts_asks_for_the_memory_of_its_task(fixture: Fixture) -> None:
-    wish = fixture.host.understand(fixture.event, CALLER)
-    assert isinstance(wish, Start)
-    assert is_part(fixture.raw["inject_for_task"], wish.request_for(TASK).model_dump(mode="json"))
+    intent = fixture.host.understand(fixture.event, CALLER)
+    assert isinstance(intent, Start)
+    assert is_part(fixture.raw["inject_for_task"], intent.request_for(TASK).model_dump(mode="json"))
 
 
 @pytest.mark.parametrize("fixture", fixtures("followed"), ids=str)
@@ -144,9 +144,9 @@ def test_every_host_and_every_event_has_fixtures_full_and_minimal() -> None:
 @given(data=st.data())
 def test_a_wrong_or_missing_field_never_raises(fixture: Fixture, data: st.DataObject) -> None:
     event = spoilt(fixture.event, data)
-    wish = fixture.host.understand(event, CALLER)
-    if isinstance(wish, Start):
-        wish.request_for(TASK)
+    intent = fixture.host.understand(event, CALLER)
+    if isinstance(intent, Start):
+        intent.request_for(TASK)
     output = fixture.host.output(event, NOTHING[0])
     assert fixture.host.faults(event, output) == []
     fixture.host.output(event, RESULT)
@@ -174,9 +174,9 @@ def test_what_the_callers_access_says_goes_before_what_the_event_says(host: Host
     scope = Scope(tenant="acme", user="eve", project="billing")
     for fixture in fixtures("inject"):
         if fixture.host is host:
-            wish = host.understand(fixture.event, HookCaller(scope, 1234))
-            assert isinstance(wish, Inject)
-            found = wish.request
+            intent = host.understand(fixture.event, HookCaller(scope, 1234))
+            assert isinstance(intent, Inject)
+            found = intent.request
             assert (found.scope.tenant, found.scope.user, found.scope.project) == ("acme", "eve", "billing")
             assert found.deadline_ms == 1234
 
@@ -294,14 +294,16 @@ def test_the_row_says_what_the_mapper_does(host: HostProfile) -> None:
     found = {
         fixture.name: fixture.host.understand(fixture.event, CALLER) for fixture in FIXTURES if fixture.host is host
     }
-    requests = [wish.request for wish in found.values() if isinstance(wish, Inject)]
+    requests = [intent.request for intent in found.values() if isinstance(intent, Inject)]
     assert {request.retention for request in requests} == {host.retention}
     own = {request.render.model_copy(update={"max_items": None}) for request in requests}
     assert own == {host.render}
     roles = {Role.INJECTS: (Inject, Start), Role.FOLLOWS: Follow, Role.ANNOUNCES: Announce}
     for event in host.events:
-        named = [wish for fixture, wish in zip(mine(host), found.values(), strict=True) if event.name in names(fixture)]
-        assert any(isinstance(wish, roles[event.role]) for wish in named)
+        named = [
+            intent for fixture, intent in zip(mine(host), found.values(), strict=True) if event.name in names(fixture)
+        ]
+        assert any(isinstance(intent, roles[event.role]) for intent in named)
 
 
 def mine(host: HostProfile) -> list[Fixture]:

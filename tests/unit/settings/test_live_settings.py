@@ -23,7 +23,7 @@ enabled = false
 """
 
 
-class Shelf:
+class Overrides:
     """A store in memory with the same rules as the one in Redis; `before_write` may interfere."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Shelf:
         return True
 
 
-class SlowShelf(Shelf):
+class SlowOverrides(Overrides):
     """Lets others go on whenever it is asked."""
 
     async def read(self, known: int) -> SavedSettings | None:
@@ -54,7 +54,7 @@ class SlowShelf(Shelf):
 
 
 async def test_many_changes_at_once_are_all_saved(file: Path) -> None:
-    live = LiveSettings(Settings.load({}, file), SlowShelf())
+    live = LiveSettings(Settings.load({}, file), SlowOverrides())
     await asyncio.gather(*(live.patch(f"agent-{number}", {"max_items": number}) for number in range(1, 21)))
     assert [live.for_agent(f"agent-{number}").max_items for number in range(1, 21)] == list(range(1, 21))
 
@@ -67,13 +67,13 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shelf() -> Shelf:
-    return Shelf()
+def store() -> Overrides:
+    return Overrides()
 
 
 @pytest.fixture
-def live(file: Path, shelf: Shelf) -> LiveSettings:
-    return LiveSettings(Settings.load({}, file), shelf)
+def live(file: Path, store: Overrides) -> LiveSettings:
+    return LiveSettings(Settings.load({}, file), store)
 
 
 def origins(live: LiveSettings, agent: str | None = None) -> dict[str, tuple[Any, str]]:
@@ -104,7 +104,7 @@ async def test_what_is_said_for_one_agent_goes_before_what_is_saved_for_all(live
     assert live.for_agent("courier").enabled
 
 
-async def test_overrides_are_taken_back_key_by_key_or_all_at_once(live: LiveSettings, shelf: Shelf) -> None:
+async def test_overrides_are_taken_back_key_by_key_or_all_at_once(live: LiveSettings, store: Overrides) -> None:
     await live.patch("courier", {"enabled": True, "max_total": 1})
     await live.patch("courier", {}, ["enabled"])
     assert (live.for_agent("courier").enabled, live.for_agent("courier").max_total) == (False, 1)
@@ -113,7 +113,7 @@ async def test_overrides_are_taken_back_key_by_key_or_all_at_once(live: LiveSett
     assert live.for_agent("courier").max_total == 2
     await live.reset(None)
     assert live.for_agent("courier").max_total == 8
-    assert (shelf.saved.version, shelf.saved.general, shelf.saved.agents) == (5, {}, {})
+    assert (store.saved.version, store.saved.general, store.saved.agents) == (5, {}, {})
 
 
 async def test_a_key_of_the_service_is_not_saved_but_explained(live: LiveSettings) -> None:
@@ -150,7 +150,7 @@ async def test_agents_with_values_of_their_own_are_marked(live: LiveSettings) ->
     ],
 )
 async def test_a_value_that_does_not_hold_changes_nothing(
-    live: LiveSettings, shelf: Shelf, values: dict[str, Any], message: str
+    live: LiveSettings, store: Overrides, values: dict[str, Any], message: str
 ) -> None:
     await live.patch(None, {"max_total": 5})
     before = live.for_agent("any")
@@ -158,7 +158,7 @@ async def test_a_value_that_does_not_hold_changes_nothing(
         with pytest.raises(SettingsError, match=message):
             await live.patch(None, values)
     assert live.for_agent("any") == before
-    assert shelf.saved.version == 1
+    assert store.saved.version == 1
 
 
 async def test_unknown_keys_cannot_be_unset(live: LiveSettings) -> None:
@@ -166,9 +166,9 @@ async def test_unknown_keys_cannot_be_unset(live: LiveSettings) -> None:
         await live.patch("a", {}, ["max_totl"])
 
 
-async def test_values_are_saved_in_their_plain_form(live: LiveSettings, shelf: Shelf) -> None:
+async def test_values_are_saved_in_their_plain_form(live: LiveSettings, store: Overrides) -> None:
     await live.patch(None, {"max_total": "7", "mode": "escalate"})
-    assert shelf.saved.general == {"max_total": 7, "mode": "escalate"}
+    assert store.saved.general == {"max_total": 7, "mode": "escalate"}
 
 
 async def test_without_a_store_nothing_can_be_saved(file: Path) -> None:
@@ -178,8 +178,8 @@ async def test_without_a_store_nothing_can_be_saved(file: Path) -> None:
         await live.patch(None, {"max_total": 5})
 
 
-async def test_changes_of_others_are_taken_over(live: LiveSettings, file: Path, shelf: Shelf) -> None:
-    other = LiveSettings(Settings.load({}, file), shelf)
+async def test_changes_of_others_are_taken_over(live: LiveSettings, file: Path, store: Overrides) -> None:
+    other = LiveSettings(Settings.load({}, file), store)
     await other.patch(None, {"max_total": 2})
     assert live.for_agent("any").max_total == 8
     await live.refresh()
@@ -187,36 +187,36 @@ async def test_changes_of_others_are_taken_over(live: LiveSettings, file: Path, 
     assert live.for_agent("any").version == other.for_agent("any").version
 
 
-async def test_changes_at_the_same_time_lose_nothing(live: LiveSettings, file: Path, shelf: Shelf) -> None:
+async def test_changes_at_the_same_time_lose_nothing(live: LiveSettings, file: Path, store: Overrides) -> None:
     def interfere() -> None:
-        shelf.before_write = lambda: None
-        shelf.saved = SavedSettings(1, {"max_items": 1})
+        store.before_write = lambda: None
+        store.saved = SavedSettings(1, {"max_items": 1})
 
-    shelf.before_write = interfere
+    store.before_write = interfere
     await live.patch(None, {"max_total": 2})
-    assert (shelf.saved.version, shelf.saved.general) == (2, {"max_items": 1, "max_total": 2})
+    assert (store.saved.version, store.saved.general) == (2, {"max_items": 1, "max_total": 2})
 
 
-async def test_a_store_that_always_changes_ends_in_an_error(live: LiveSettings, shelf: Shelf) -> None:
+async def test_a_store_that_always_changes_ends_in_an_error(live: LiveSettings, store: Overrides) -> None:
     def interfere() -> None:
-        shelf.saved = SavedSettings(shelf.saved.version + 1)
+        store.saved = SavedSettings(store.saved.version + 1)
 
-    shelf.before_write = interfere
+    store.before_write = interfere
     with pytest.raises(QueueError, match="try again"):
         await live.patch(None, {"max_total": 2})
 
 
-async def test_a_store_that_has_forgotten_is_given_back_what_was_saved(live: LiveSettings, shelf: Shelf) -> None:
+async def test_a_store_that_has_forgotten_is_given_back_what_was_saved(live: LiveSettings, store: Overrides) -> None:
     await live.patch(None, {"max_total": 2})
     await live.patch("courier", {"max_total": 1})
-    kept, shelf.saved = shelf.saved, SavedSettings(1, {"max_total": 2})
+    kept, store.saved = store.saved, SavedSettings(1, {"max_total": 2})
     await live.refresh()
-    assert shelf.saved == kept
+    assert store.saved == kept
     assert live.for_agent("courier").max_total == 1
 
 
-async def test_saved_values_of_another_version_are_left_out_and_kept(live: LiveSettings, shelf: Shelf) -> None:
-    shelf.saved = SavedSettings(7, {"max_total": 2, "from_the_future": 1, "max_items": 0})
+async def test_saved_values_of_another_version_are_left_out_and_kept(live: LiveSettings, store: Overrides) -> None:
+    store.saved = SavedSettings(7, {"max_total": 2, "from_the_future": 1, "max_items": 0})
     await live.refresh()
     assert (live.for_agent("any").max_total, live.for_agent("any").max_items) == (2, 4)
     assert live.saved_in_force == {"max_total": 2}
@@ -224,7 +224,7 @@ async def test_saved_values_of_another_version_are_left_out_and_kept(live: LiveS
     assert "memory_injection.from_the_future: unknown key" in told
     assert "memory_injection.max_items: must be" in told
     await live.patch(None, {"max_chars": 1000})
-    assert shelf.saved.general == {"max_total": 2, "from_the_future": 1, "max_items": 0, "max_chars": 1000}
+    assert store.saved.general == {"max_total": 2, "from_the_future": 1, "max_items": 0, "max_chars": 1000}
     await live.patch(None, {"max_items": 2}, ["from_the_future"])
     assert "saved" not in live.status()["faults"]
 
@@ -276,11 +276,11 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     )
 
 
-async def test_types_that_do_not_exist_are_left_out_of_what_is_saved(live: LiveSettings, shelf: Shelf) -> None:
+async def test_types_that_do_not_exist_are_left_out_of_what_is_saved(live: LiveSettings, store: Overrides) -> None:
     dropped = await live.patch("scout", {"pinned_types": ["goal", "todos"]})
     told = "agents.scout.pinned_types: ignoring unknown memory type 'todos'; did you mean todo?"
     assert dropped == [told]
-    assert shelf.saved.agents == {"scout": {"pinned_types": ["goal"]}}
+    assert store.saved.agents == {"scout": {"pinned_types": ["goal"]}}
 
 
 async def test_warnings_of_a_file_are_shown_as_long_as_they_hold(live: LiveSettings, file: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.settings.test_live_settings import Shelf
+from tests.unit.settings.test_live_settings import Overrides
 from worker.domain.errors import NotFound, SettingsConflict, SettingsError
 from worker.settings import saved as history_of
 from worker.settings.injection import Settings
@@ -19,13 +19,13 @@ OSCAR, IDA = Author(name="oscar", via="http"), Author(name="ida", via="console")
 
 
 @pytest.fixture
-def shelf() -> Shelf:
-    return Shelf()
+def store() -> Overrides:
+    return Overrides()
 
 
 @pytest.fixture
-def live(shelf: Shelf) -> LiveSettings:
-    return LiveSettings(Settings(), shelf, holds_secret, lambda: NOW)
+def live(store: Overrides) -> LiveSettings:
+    return LiveSettings(Settings(), store, holds_secret, lambda: NOW)
 
 
 def told(change: SavedChange) -> dict[str, tuple[Any, Any]]:
@@ -102,9 +102,9 @@ async def test_a_value_that_has_changed_since_is_not_undone(live: LiveSettings) 
         await live.undo(3)
 
 
-async def test_a_value_changed_by_a_program_without_history_is_not_undone(live: LiveSettings, shelf: Shelf) -> None:
+async def test_a_value_changed_by_a_program_without_history_is_not_undone(live: LiveSettings, store: Overrides) -> None:
     await live.patch(None, {"max_items": 3})
-    shelf.saved = SavedSettings(2, {"max_items": 4}, {}, shelf.saved.history)
+    store.saved = SavedSettings(2, {"max_items": 4}, {}, store.saved.history)
     with pytest.raises(SettingsConflict, match="max_items has another value by now; set the value you want"):
         await live.undo(1)
 
@@ -114,20 +114,20 @@ async def test_an_unknown_change_is_not_undone(live: LiveSettings) -> None:
         await live.undo(7)
 
 
-async def test_a_former_value_that_is_invalid_by_now_is_refused(live: LiveSettings, shelf: Shelf) -> None:
-    shelf.saved = SavedSettings(1, {"max_items": 400})
+async def test_a_former_value_that_is_invalid_by_now_is_refused(live: LiveSettings, store: Overrides) -> None:
+    store.saved = SavedSettings(1, {"max_items": 400})
     await live.refresh()
     await live.patch(None, {"max_items": 3})
     with pytest.raises(SettingsError, match=r"memory_injection\.max_items: must be between"):
         await live.undo(2)
 
 
-async def test_secrets_are_not_kept_in_the_history(live: LiveSettings, shelf: Shelf) -> None:
+async def test_secrets_are_not_kept_in_the_history(live: LiveSettings, store: Overrides) -> None:
     secret = "sk-proj-Zx81hG5dkQ92mvTnYpLw3RbC7uEaJfSi"
     await live.patch(None, {"models": [f"openai/{secret}"]})
     await live.patch(None, {"models": ["openai/gpt"]})
-    assert secret not in str(shelf.saved.history)
-    assert [told(one) for one in shelf.saved.history] == [
+    assert secret not in str(store.saved.history)
+    assert [told(one) for one in store.saved.history] == [
         {"models": (([],), HIDDEN)},
         {"models": (HIDDEN, ["openai/gpt"])},
     ]
@@ -156,14 +156,14 @@ async def test_a_conflict_says_what_others_changed_and_what_to_do(live: LiveSett
 
 
 async def test_the_history_is_bounded_by_number_and_size(
-    live: LiveSettings, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    live: LiveSettings, store: Overrides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_of, "MOST_CHANGES", 3)
     for number in range(1, 6):
         await live.patch(None, {"max_items": number})
-    assert [one.version for one in shelf.saved.history] == [3, 4, 5]
+    assert [one.version for one in store.saved.history] == [3, 4, 5]
     monkeypatch.setattr(history_of, "MOST_BYTES", 1000)
     await live.patch(None, {"skip_patterns": ["x" * 2000]})
-    assert [one.version for one in shelf.saved.history] == [6]
+    assert [one.version for one in store.saved.history] == [6]
     await live.patch(None, {"max_items": 9})
-    assert [one.version for one in shelf.saved.history] == [7]
+    assert [one.version for one in store.saved.history] == [7]

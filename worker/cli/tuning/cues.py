@@ -69,28 +69,28 @@ async def _run(
         _announce(writer, price, worlds)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="meeseeks-cues-")))
         store = await stack.enter_async_context(open_world_store(folder))
-        judge = stack.enter_context(closing(RelevanceProcess(read_relevance_model())))
+        relevance_model = stack.enter_context(closing(RelevanceProcess(read_relevance_model())))
         report = EnrichmentReport(cost=None if price is None else 0.0)
         writing = CueWriting(store, folder, writer, price, EnrichmentLimits(max_cost=max_cost), report)
-        before = await _scored(store, judge, worlds)
+        before = await _scored(store, relevance_model, worlds)
         memories = sum(len(world.memories) for world in worlds)
         with progress_bar() as progress:
             bar = progress.add_task("writing cues", total=memories)
             for world in worlds:
                 await writing.written(world, lambda number: progress.advance(bar, number))
-        after = await _scored(store, judge, worlds)
+        after = await _scored(store, relevance_model, worlds)
         most = settings.memory_injection.max_items
         done = {"model": writer.model, "prompt": writer.prompt_id, "worlds": [world.name for world in worlds]}
         return {**done, **asdict(writing.report)}, effect_of(before, after, memories, most)
 
 
-async def _scored(store: WorldStore, judge: RelevanceProcess, worlds: list[LabelledWorld]) -> list[Scored]:
+async def _scored(store: WorldStore, relevance_model: RelevanceProcess, worlds: list[LabelledWorld]) -> list[Scored]:
     found: list[Scored] = []
     with progress_bar() as progress:
         bar = progress.add_task("measuring", total=sum(len(world.tasks) for world in worlds))
         for world in worlds:
             for case in await store.cases(world, lambda: progress.advance(bar)):
-                scores = await judge.scores(case.inputs) if case.inputs else None
+                scores = await relevance_model.scores(case.inputs) if case.inputs else None
                 found.append(Scored(case, scores))
     return found
 

@@ -380,7 +380,7 @@ BAD_VECTORS = [
 
 
 @pytest.mark.parametrize("bad", BAD_VECTORS)
-async def test_a_dense_query_without_direction_leaves_the_keyword_leg(
+async def test_a_dense_query_without_direction_leaves_the_keyword_search(
     north: MemoryStore, bad: tuple[float, ...]
 ) -> None:
     await north.put([stored(memory("m1"))])

@@ -63,14 +63,14 @@ def total(live: LiveSettings, agent: str = "any") -> int:
 async def test_only_the_expected_version_is_replaced() -> None:
     with running_valkey() as server:
         async with client(server.url) as redis:
-            shelf = RedisOverrides(redis)
-            assert await shelf.read(0) is None
-            assert await shelf.read(3) == SavedSettings()
+            overrides = RedisOverrides(redis)
+            assert await overrides.read(0) is None
+            assert await overrides.read(3) == SavedSettings()
             saved = SavedSettings(1, {"max_total": 2}, {"courier ü:": {"enabled": True}})
-            assert await shelf.write(0, saved)
-            assert not await shelf.write(0, SavedSettings(1, {"max_total": 9}))
-            assert await shelf.read(0) == saved
-            assert await shelf.read(1) is None
+            assert await overrides.write(0, saved)
+            assert not await overrides.write(0, SavedSettings(1, {"max_total": 9}))
+            assert await overrides.read(0) == saved
+            assert await overrides.read(1) is None
             with sync_redis(server.url) as look:
                 assert look.ttl(KEY) == -1
 
