@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,21 @@ import pytest
 
 from hooks import Engine, Outcome, PreExecutionHook
 from tests.support.command_line import command_line
+from tests.support.forked import Forked
 from tests.support.stack import (
     FACTS,
     INVOICES,
     MIGRATION,
     MODEL,
     MODEL_KEY,
+    READY_WITHIN_S,
+    STOPPED_WITHIN_S,
     ModelServer,
     Stack,
     ask,
     assert_discreet,
     command,
+    environment,
 )
 
 pytestmark = pytest.mark.timeout(150)
@@ -165,3 +170,29 @@ def test_nothing_is_written_outside_the_data_folder(tmp_path: Path, monkeypatch:
     done = command(tmp_path, "remember", "Lunch is at noon", variables={**DIRECT, "HOME": str(home)})
     assert done.returncode == 0, done.stderr
     assert list(home.rglob("*")) == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "told"),
+    [
+        ("auto", "none: the built-in model decides (set MEESEEKS_MODEL to use one)"),
+        ("relevance", "none: the built-in model decides"),
+        ("deterministic", "none: search scores decide"),
+    ],
+)
+def test_a_start_suggests_a_model_only_where_one_would_be_asked(tmp_path: Path, strategy: str, told: str) -> None:
+    (tmp_path / "meeseeks.toml").write_text(f'[memory_injection]\nstrategy = "{strategy}"\n', encoding="utf-8")
+    out, log = tmp_path / "out", tmp_path / "log"
+    variables = environment(MEESEEKS_MODEL="none", MEESEEKS_EMBEDDER="none")
+    process = Forked(["--data-dir", str(tmp_path / "data"), "up"], tmp_path, variables, out=out, log=log)
+    try:
+        end = time.monotonic() + READY_WITHIN_S
+        while "  model" not in (said := out.read_text(encoding="utf-8") if out.exists() else ""):
+            assert process.poll() is None, log.read_text(encoding="utf-8")
+            assert time.monotonic() < end, said
+            time.sleep(0.02)
+        process.terminate()
+        assert process.wait(STOPPED_WITHIN_S) == 0
+    finally:
+        process.kill()
+    assert f"  model     {told}\n" in out.read_text(encoding="utf-8")

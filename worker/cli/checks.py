@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from worker.settings.selection import Strategy
 from worker.text.counts import counted
 
 from .output import printed_as_json, say, show, table
@@ -36,6 +37,11 @@ def report(checks: Sequence[Check]) -> None:
 def what_decides(health: dict[str, Any]) -> str:
     """Return what chooses memories; a service that was started before an update does not say so."""
     return str(health.get("decides") or health["model"] or "the relevance model")
+
+
+def advice_on_model(strategy: Strategy) -> str:
+    """Return, in parentheses, how to use a model, for a service without one; nothing if its strategy asks none."""
+    return " (set MEESEEKS_MODEL to use one)" if strategy.asks_model else ""
 
 
 def cues_in_words(progress: dict[str, Any]) -> str:

@@ -14,9 +14,10 @@ from worker.operations.client import OperationClient
 from worker.operations.hosts import DOCTOR_TENANT
 from worker.operations.registry import HEALTH, INJECT, STORE_INFO
 from worker.settings.injection import Settings
+from worker.settings.selection import Strategy
 
 from .backend import is_served, open_client
-from .checks import Check, captures_in_words, cues_in_words, report, what_decides
+from .checks import Check, advice_on_model, captures_in_words, cues_in_words, report, what_decides
 from .options import settings_or_fault
 from .output import timing
 from .running import run_async
@@ -43,7 +44,8 @@ async def _examine(settings: Settings, *, quick: bool) -> list[Check]:
     try:
         async with open_client(settings, with_model=not quick) as backend:
             health = await backend.call(HEALTH, {}, budget=5.0)
-            checks = [_service(settings, backend), *_findings(health), *_paused(health, wrong=not quick)]
+            strategy = settings.memory_injection.strategy
+            checks = [_service(settings, backend), *_findings(health, strategy), *_paused(health, wrong=not quick)]
             if quick:
                 return checks
             rows = (await backend.call(STORE_INFO, {}, budget=30.0))["rows"]
@@ -60,7 +62,7 @@ def _service(settings: Settings, backend: OperationClient) -> Check:
     return Check("service", False, "not running, so hooks bring no memory; start it with `meeseeks start`")
 
 
-def _findings(health: dict[str, Any]) -> list[Check]:
+def _findings(health: dict[str, Any], strategy: Strategy) -> list[Check]:
     store = health["store"]
     size = f"{store['points']} memories in {store['engine']} at {health['store_at']}"
     checks = [Check("store", True, "; ".join([size, *store["notes"]]))]
@@ -70,7 +72,7 @@ def _findings(health: dict[str, Any]) -> list[Check]:
         *checks,
         Check("embedder", True, health["embedder"] or "none: keyword search only"),
         Check("relevance model", not health["relevance_model"].startswith("broken"), health["relevance_model"]),
-        Check("model", True, _model(health)),
+        Check("model", True, _model(health, strategy)),
         *([_cues(health["cues"])] if health["cues"] else []),
         *([_captures(health["captures"])] if health.get("captures") else []),
     ]
@@ -106,10 +108,10 @@ def _paused(health: dict[str, Any], *, wrong: bool) -> Iterator[Check]:
         yield Check("paused model", not wrong, detail)
 
 
-def _model(health: dict[str, Any]) -> str:
+def _model(health: dict[str, Any], strategy: Strategy) -> str:
     model, decides = health["model"], what_decides(health)
     if model is None:
-        return f"none: {decides} decides (set MEESEEKS_MODEL to use one)"
+        return f"none: {decides} decides{advice_on_model(strategy)}"
     return str(model) if decides == model else f"{model}, but {decides} decides"
 
 

@@ -40,7 +40,9 @@ from worker.operations.local_client import LocalOperationClient
 from worker.operations.registry import HEALTH
 from worker.ports.tracing import Tracer
 from worker.settings.injection import Settings
+from worker.settings.selection import Strategy
 
+from .checks import advice_on_model
 from .mcp import mounts
 from .options import settings_of
 from .output import answer, fail, printed_as_json, say
@@ -194,11 +196,12 @@ class _Serving:
     capacity: Capacity
     models: ConfiguredModels | None
     about: dict[str, Any]
+    strategy: Strategy
     tracer: Tracer
 
     def ready(self) -> None:
         """Say so, and open the models, which takes longer than the rest of a start."""
-        _announce(self.about)
+        _announce(self.about, self.strategy)
         if self.models is not None:
             self.models.open_all()
 
@@ -222,7 +225,8 @@ async def _opened(settings: Settings, redis_url: str, stack: AsyncExitStack, *, 
         pages = console_of(server, backend, look)
         serving = server.serving(backend, look, mounts=tools, pages=pages, alone=False)
         about["http"] = await stack.enter_async_context(serving)
-    return _Serving(operations, core.others, core.model, about, tracer)
+    strategy = settings.memory_injection.strategy
+    return _Serving(operations, core.others, core.model, about, strategy, tracer)
 
 
 def console_of(server: "HttpServer", backend: OperationClient, look: QueueLook) -> "Pages":
@@ -278,7 +282,7 @@ def _announce_http(url: str, redis_url: str) -> None:
     answer(fields, f"meeseeks is ready: {url}, for workers on {shown}")
 
 
-def _announce(about: dict[str, Any]) -> None:
+def _announce(about: dict[str, Any], strategy: Strategy) -> None:
     if printed_as_json({"ready": True, **about}):
         return
     say(f"meeseeks is ready: queue {about['redis']}")
@@ -287,4 +291,5 @@ def _announce(about: dict[str, Any]) -> None:
         say(f"  console   {about['http']}/")
     say(f"  store     {about['store_at']}")
     say(f"  embedder  {about['embedder'] or 'none: keyword search only'}")
-    say(f"  model     {about['model'] or 'none: the built-in model decides (set MEESEEKS_MODEL to use one)'}")
+    decides = "search scores decide" if strategy is Strategy.DETERMINISTIC else "the built-in model decides"
+    say(f"  model     {about['model'] or f'none: {decides}{advice_on_model(strategy)}'}")

@@ -24,6 +24,11 @@ class Strategy(StrEnum):
         """Accept the name used by earlier versions."""
         return cls.RELEVANCE if value == "judge" else None
 
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model other than the relevance model is asked, if there is one."""
+        return self not in (Strategy.RELEVANCE, Strategy.DETERMINISTIC)
+
 
 class TriageSettings(SearchSettings):
     """How memories are selected, and the limits of a block."""

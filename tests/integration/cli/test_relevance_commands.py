@@ -50,15 +50,25 @@ class TestDoctor:
         monkeypatch.delitem(sys.modules, "meeseeks_relevance", raising=False)
         return package
 
-    def test_settings_can_leave_it_out(self, line: CommandLine, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("strategy", "told"),
+        [
+            ("deterministic", "none: the search score decides"),
+            ("relevance", "none: the relevance model decides"),
+            ("auto", "none: the relevance model decides (set MEESEEKS_MODEL to use one)"),
+        ],
+    )
+    def test_settings_can_leave_it_or_other_models_out(
+        self, line: CommandLine, tmp_path: Path, strategy: str, told: str
+    ) -> None:
         file = tmp_path / "meeseeks.toml"
-        file.write_text('[memory_injection]\nstrategy = "deterministic"\n', encoding="utf-8")
+        file.write_text(f'[memory_injection]\nstrategy = "{strategy}"\n', encoding="utf-8")
         checks = {
             check["name"]: check
             for check in line.json("--config", str(file), "doctor", "--quick", exit_code=1)["checks"]
         }
         assert checks["relevance model"]["detail"].startswith("version")
-        assert checks["model"]["detail"].startswith("none: the search score decides")
+        assert checks["model"]["detail"] == told
 
     def test_a_sound_one_says_its_version(self, line: CommandLine, folder: Path) -> None:
         assert self.finding(line) == f"version {read_relevance_model(folder).relevance_model.version}"

@@ -17,11 +17,13 @@ from tests.support.stack import environment
 from tests.support.upstream_thread import upstream_thread
 from tests.support.valkey import forget
 from worker.bootstrap import cues as cue_making
+from worker.cli.checks import Check
 from worker.cli.doctor import _findings
 from worker.operations.background_cues import Activity, Pace
 from worker.operations.bulk import pages
 from worker.operations.client import OperationClient
 from worker.operations.registry import HEALTH, PUT, UPDATE
+from worker.settings.selection import Strategy
 
 
 @pytest.fixture
@@ -50,6 +52,11 @@ async def put(client: OperationClient, numbers: range, tenant: str = "default") 
 
 async def with_cues(client: OperationClient, tenant: str = "default") -> set[str]:
     return {memory.id async for page in pages(client, tenant) for memory in page if memory.cues}
+
+
+async def checked(client: OperationClient) -> list[Check]:
+    """Return what `meeseeks doctor` finds of a service."""
+    return _findings(await client.call(HEALTH, {}), Strategy.AUTO)
 
 
 async def progress(client: OperationClient) -> dict[str, Any]:
@@ -120,7 +127,7 @@ async def test_the_budget_of_the_day_outlives_a_restart(url: str, tmp_path: Path
                 await until(spent)
                 await asyncio.sleep(0.5)
                 assert (await progress(client))["fault"] is None
-                (check,) = [one for one in _findings(await client.call(HEALTH, {})) if one.name == "cues"]
+                (check,) = [one for one in await checked(client) if one.name == "cues"]
                 assert check.ok
                 assert "20 memories without cues" in check.detail
                 assert "2 of 2 calls today" in check.detail
@@ -156,7 +163,7 @@ async def test_failures_are_shown_and_a_memory_without_usable_answers_is_left(ur
         await until(failed)
         found = await progress(client)
         assert "cannot be reached" in found["fault"]
-        (check,) = [one for one in _findings(await client.call(HEALTH, {})) if one.name == "cues"]
+        (check,) = [one for one in await checked(client) if one.name == "cues"]
         assert not check.ok
         assert "cannot be reached" in check.detail
 
@@ -169,7 +176,7 @@ async def test_it_is_off_without_a_model_or_a_budget(url: str, tmp_path: Path, o
             await put(client, range(3))
             await asyncio.sleep(1.0)
             assert await progress(client) is None
-            assert not any(check.name == "cues" for check in _findings(await client.call(HEALTH, {})))
+            assert not any(check.name == "cues" for check in await checked(client))
     assert not model.asked
 
 

@@ -234,7 +234,7 @@ def _overrides(requested: EvaluationRequest) -> dict[str, Any]:
 async def _models(service: ServiceSettings, config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the models to ask, in order. Raise `SettingsError` if the strategy needs a model and there is none."""
     strategy = Strategy(config.get("strategy", Strategy.AUTO))
-    if strategy in (Strategy.DETERMINISTIC, Strategy.RELEVANCE):
+    if not strategy.asks_model:
         return ()
     usual = await choose_model(service)
     found = tuple(config.get("models", ())) or ((usual,) if usual else ())
