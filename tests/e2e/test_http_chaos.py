@@ -112,13 +112,23 @@ async def callers(stack: Stack) -> Any:
         yield [through_client(client), through_hook(hook), through_plain_http(plain)]
 
 
+async def asked_at_once(ask: Ask) -> list[asyncio.Task[Told]]:
+    """Let all callers ask, and return when the first has a block; a busy machine may answer none of them in time."""
+    for _ in range(5):
+        await until_a_block_comes(ask)
+        asked = [asyncio.create_task(timed(ask)) for _ in range(CALLERS)]
+        while not all(task.done() for task in asked):
+            if any(task.done() and task.result().has_block for task in asked):
+                return asked
+            await asyncio.sleep(0.001)
+        assert_untouched([task.result() for task in asked])
+    raise AssertionError("none of two hundred calls was answered, five times")
+
+
 @pytest.mark.parametrize("way", ["client", "hook", "plain"])
 async def test_killed_among_two_hundred_calls(stack: Stack, callers: list[Ask], way: str) -> None:
     ask = callers[["client", "hook", "plain"].index(way)]
-    assert (await timed(ask)).has_block
-    asked = [asyncio.create_task(timed(ask)) for _ in range(CALLERS)]
-    while not all(task.done() for task in asked) and not any(task.done() and task.result().has_block for task in asked):
-        await asyncio.sleep(0.001)
+    asked = await asked_at_once(ask)
     stack.kill()
     told = await asyncio.gather(*asked)
     assert_untouched(told)
