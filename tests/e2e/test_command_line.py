@@ -173,17 +173,19 @@ def test_nothing_is_written_outside_the_data_folder(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "told"),
+    ("strategy", "embedder", "told"),
     [
-        ("auto", "none: the built-in model decides (set MEESEEKS_MODEL to use one)"),
-        ("relevance", "none: the built-in model decides"),
-        ("deterministic", "none: search scores decide"),
+        ("auto", "minilm", "none: the relevance model decides (set MEESEEKS_MODEL to use one)"),
+        ("auto", "none", "none: the search score decides (set MEESEEKS_MODEL to use one)"),
+        ("deterministic", "minilm", "none: the search score decides"),
     ],
 )
-def test_a_start_suggests_a_model_only_where_one_would_be_asked(tmp_path: Path, strategy: str, told: str) -> None:
+def test_a_start_says_what_decides_and_suggests_a_model_only_where_one_would_be_asked(
+    tmp_path: Path, strategy: str, embedder: str, told: str
+) -> None:
     (tmp_path / "meeseeks.toml").write_text(f'[memory_injection]\nstrategy = "{strategy}"\n', encoding="utf-8")
     out, log = tmp_path / "out", tmp_path / "log"
-    variables = environment(MEESEEKS_MODEL="none", MEESEEKS_EMBEDDER="none")
+    variables = environment(MEESEEKS_MODEL="none", MEESEEKS_EMBEDDER=embedder)
     process = Forked(["--data-dir", str(tmp_path / "data"), "up"], tmp_path, variables, out=out, log=log)
     try:
         end = time.monotonic() + READY_WITHIN_S

@@ -110,7 +110,8 @@ async def open_served_store(
 
     async def assemble(name: str, store: WholeStore, embedder: Embedder | None) -> Serving:
         usable = embedder if (await store.health()).dense_usable else None
-        return Serving(name, store, embedder, usable is not None, _handlers(store, usable, sparse, journal, usage))
+        handlers = _handlers(store, usable, sparse, journal, usage)
+        return Serving(name, store, embedder, usable is not None, handlers, decides=str)
 
     async def embedder_named(name: str | None) -> Embedder | None:
         return configured if name is None else (named or {})[name]

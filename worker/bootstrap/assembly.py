@@ -131,6 +131,7 @@ async def _assemble(
     injection, about = InjectionService(injecting), _about(service, name, embedder, parts)
     stack.push_async_callback(injection.drain)
     states = parts.models.states if parts.models else tuple
+    decides = _decides(injecting, about["model"])
     handlers = (
         *InjectionOperations(injection, recall, parts.live.for_agent, utc_now, ledger_key, parts.stages).handlers(),
         *SessionOperations(SessionService(parts.ledger, parts.live.for_agent), store).handlers(),
@@ -138,9 +139,9 @@ async def _assemble(
         *_receipts(service, parts, store, _dry_runs(service, parts, usable, injecting), injecting.profile, usable),
         *_usage(parts, store).handlers(),
         *SettingsOperations(parts.live).handlers(),
-        health_handler(store, states, parts.live, about, _decides(injecting, about["model"]), _progress(parts)),
+        health_handler(store, states, parts.live, about, decides, _progress(parts)),
     )
-    return Serving(name, store, embedder, usable is not None, by_name(handlers))
+    return Serving(name, store, embedder, usable is not None, by_name(handlers), decides)
 
 
 def _decides(injecting: InjectionParts, model: str | None) -> Callable[[], str]:

@@ -130,7 +130,7 @@ async def open_core(
         if generation_store.shared:
             host.keep_fitting(CHECK_S)
         jobs = _store_jobs(_maintenance_context(service, generation_store, host, parts, embedder, stack), stack)
-        about = _about(service, generation_store.live_name, embedder, parts)
+        about = _about(service, generation_store.live_name, embedder, parts) | {"decides": host.serving.decides()}
         lasting = by_name((*jobs.handlers(), *evaluating(settings, live, stack)))
         handlers = traced(host.handlers() | lasting, tracer)
         handlers |= traced(by_name(upkeep.start(handlers, host, cues.activity if cues else None, stack)), tracer)

@@ -20,13 +20,17 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """One generation of the store, its embedder, and the handlers that use them."""
+    """One generation of the store, its embedder, and the handlers that use them.
+
+    `decides` says what chooses memories under the settings for all agents.
+    """
 
     name: str
     store: WholeStore
     embedder: Embedder | None
     dense_usable: bool
     handlers: Handlers
+    decides: Callable[[], str]
 
 
 Assemble = Callable[[str, WholeStore, Embedder | None], Awaitable[Serving]]

@@ -39,9 +39,11 @@ def what_decides(health: dict[str, Any]) -> str:
     return str(health.get("decides") or health["model"] or "the relevance model")
 
 
-def advice_on_model(strategy: Strategy) -> str:
-    """Return, in parentheses, how to use a model, for a service without one; nothing if its strategy asks none."""
-    return " (set MEESEEKS_MODEL to use one)" if strategy.asks_model else ""
+def model_in_words(model: str | None, decides: str, strategy: Strategy) -> str:
+    """Return the model and what chooses memories if not the model; suggest one only if the strategy would ask it."""
+    if model is None:
+        return f"none: {decides} decides{' (set MEESEEKS_MODEL to use one)' if strategy.asks_model else ''}"
+    return model if decides == model else f"{model}, but {decides} decides"
 
 
 def cues_in_words(progress: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from worker.settings.injection import Settings
 from worker.settings.selection import Strategy
 
 from .backend import is_served, open_client
-from .checks import Check, advice_on_model, captures_in_words, cues_in_words, report, what_decides
+from .checks import Check, captures_in_words, cues_in_words, model_in_words, report, what_decides
 from .options import settings_or_fault
 from .output import timing
 from .running import run_async
@@ -72,7 +72,7 @@ def _findings(health: dict[str, Any], strategy: Strategy) -> list[Check]:
         *checks,
         Check("embedder", True, health["embedder"] or "none: keyword search only"),
         Check("relevance model", not health["relevance_model"].startswith("broken"), health["relevance_model"]),
-        Check("model", True, _model(health, strategy)),
+        Check("model", True, model_in_words(health["model"], what_decides(health), strategy)),
         *([_cues(health["cues"])] if health["cues"] else []),
         *([_captures(health["captures"])] if health.get("captures") else []),
     ]
@@ -106,13 +106,6 @@ def _paused(health: dict[str, Any], *, wrong: bool) -> Iterator[Check]:
         failures = f"failed {state['failures']} times in a row, last with {state['last']}"
         detail = f"{state['name']} {failures}; next attempt {retry}; see `meeseeks admin receipts --degraded`"
         yield Check("paused model", not wrong, detail)
-
-
-def _model(health: dict[str, Any], strategy: Strategy) -> str:
-    model, decides = health["model"], what_decides(health)
-    if model is None:
-        return f"none: {decides} decides{advice_on_model(strategy)}"
-    return str(model) if decides == model else f"{model}, but {decides} decides"
 
 
 def _settings(status: dict[str, Any]) -> Check:

@@ -42,7 +42,7 @@ from worker.ports.tracing import Tracer
 from worker.settings.injection import Settings
 from worker.settings.selection import Strategy
 
-from .checks import advice_on_model
+from .checks import model_in_words
 from .mcp import mounts
 from .options import settings_of
 from .output import answer, fail, printed_as_json, say
@@ -291,5 +291,4 @@ def _announce(about: dict[str, Any], strategy: Strategy) -> None:
         say(f"  console   {about['http']}/")
     say(f"  store     {about['store_at']}")
     say(f"  embedder  {about['embedder'] or 'none: keyword search only'}")
-    decides = "search scores decide" if strategy is Strategy.DETERMINISTIC else "the built-in model decides"
-    say(f"  model     {about['model'] or f'none: {decides}{advice_on_model(strategy)}'}")
+    say(f"  model     {model_in_words(about['model'], about['decides'], strategy)}")

@@ -32,7 +32,7 @@ class Store:
 
 
 def serving(name: str, store: Store, *, usable: bool) -> Serving:
-    return Serving(name, cast("WholeStore", store), None, usable, {})
+    return Serving(name, cast("WholeStore", store), None, usable, {}, decides=str)
 
 
 class Sparse:
