@@ -21,6 +21,7 @@ from tests.support.load import Stopwatch
 from tests.support.queue_worker import running_worker
 from tests.support.real_servers import REDIS_KINDS, redis_of
 from tests.support.valkey import forget, sync_redis
+from worker.adapters.redis.job_worker import UPKEEP
 
 SLACK_S = 0.5
 """Tolerance in seconds on busy machines."""
@@ -57,10 +58,10 @@ async def ask_until_answered(queue: QueueClient, function: str = "echo", seconds
             await asyncio.sleep(0.05)
 
 
-async def until_listening(url: str, workers: int) -> None:
-    """Wait until so many workers wait for their next job."""
+async def until_listening(url: str, clients: int) -> None:
+    """Wait until so many workers, for jobs, and callers, for answers, are listening."""
     with sync_redis(url) as redis:
-        while redis.info("clients")["blocked_clients"] != workers:
+        while redis.info("clients")["blocked_clients"] < clients:
             await asyncio.sleep(0.005)
 
 
@@ -118,7 +119,7 @@ async def test_twenty_concurrent_jobs(url: str, queue: QueueClient) -> None:
 async def test_full_workers_share_jobs(url: str, queue: QueueClient) -> None:
     with running_worker(url, max_jobs=1), running_worker(url, max_jobs=1):
         await until_listening(url, 2)
-        asked = [queue.ask("sleep", {"seconds": 0.3}, budget=10.0, ack_timeout=0.9) for _ in range(6)]
+        asked = [queue.ask("sleep", {"seconds": 0.3}, budget=10.0, ack_timeout=5.0) for _ in range(6)]
         replies = await asyncio.gather(*asked)
     assert len({reply.body["pid"] for reply in replies}) == 2
 
@@ -126,10 +127,23 @@ async def test_full_workers_share_jobs(url: str, queue: QueueClient) -> None:
 async def test_a_full_worker_leaves_jobs_to_a_free_one(url: str, queue: QueueClient, tmp_path: Path) -> None:
     with running_worker(url, max_jobs=1), running_worker(url, max_jobs=1):
         await until_listening(url, 2)
-        long = await running_job(queue, tmp_path / "trace", seconds=2.0)
-        short = [(await queue.ask("echo", {}, budget=20.0, ack_timeout=5.0)).body["pid"] for _ in range(10)]
-        full = (await long).body["pid"]
-    assert short.count(full) <= 2, "the full one takes a job only if the other is busy for a moment"
+        long = await running_job(queue, tmp_path / "trace", seconds=3.0)
+        for _ in range(10):
+            await until_listening(url, 2)  # the free worker and the caller of the long job
+            await queue.ask("echo", {}, budget=20.0, ack_timeout=5.0)
+        assert not long.done(), "a short job waited for the long one"
+
+
+async def test_upkeep_leaves_a_young_job_to_the_worker_that_is_about_to_claim_it(url: str) -> None:
+    lifetime_ms, limit, free, least_age_ms = 20_000, 10, 10, 10_000
+    with sync_redis(url) as redis:
+        now = 1000 * time.time()
+        for job_id, age_ms in (("young", 0), ("old", 2 * least_age_ms)):
+            redis.set(wire.JOB_PREFIX + job_id, wire.job_json("echo", b"{}", lifetime_ms, 0), px=lifetime_ms)
+            redis.zadd(wire.QUEUE, {job_id: now - age_ms})
+        redis.pexpire(wire.QUEUE, lifetime_ms)
+        arguments = (lifetime_ms, limit, free, wire.IN_PROGRESS_PREFIX, wire.JOB_PREFIX, least_age_ms)
+        assert redis.eval(UPKEEP, 2, wire.QUEUE, wire.ALIVE, *arguments) == [b"old"]
 
 
 async def test_a_full_worker_takes_a_job_of_a_clock_that_was_ahead(

@@ -96,10 +96,13 @@ a large burst have to be acknowledged in time.
 CROWDED_S = 0.01
 """Seconds that a worker without a free place leaves each new job to others."""
 
+UNCLAIMED_S = 0.05
+"""Age in seconds of a job that nobody has claimed. A younger one may be on its way to a worker that is free."""
+
 UPKEEP = """
 redis.call('SET', KEYS[2], '1', 'PX', ARGV[1])
 local now, waiting, free = redis.call('TIME'), {}, tonumber(ARGV[3])
-local due = now[1] * 1000 + math.floor(now[2] / 1000)
+local due = now[1] * 1000 + math.floor(now[2] / 1000) - ARGV[6]
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', due, 'LIMIT', 0, ARGV[2])) do
   if redis.call('EXISTS', ARGV[4] .. id) == 0 then
     if redis.call('EXISTS', ARGV[5] .. id) == 0 then redis.call('ZREM', KEYS[1], id)
@@ -108,7 +111,11 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', due, 'LIMIT', 0
 end
 return waiting
 """
-"""KEYS: queue, alive. ARGV: lifetime of alive in ms, maximum ids to check, free slots, prefixes of claims and jobs."""
+"""KEYS: queue, alive. ARGV: lifetime of alive in ms, maximum ids to check, free slots, prefixes of claims and jobs,
+least age in ms of jobs to take.
+
+Return the ids of jobs that nobody has claimed, at most one for each free slot.
+"""
 
 
 class MeeseeksWorker(Worker):
@@ -285,7 +292,8 @@ class MeeseeksWorker(Worker):
 
     async def _keep_up(self) -> None:
         free = max(0, self.max_jobs - len(self.tasks))
-        arguments = (ALIVE_MS, SWEEP_LIMIT, free, wire.IN_PROGRESS_PREFIX, wire.JOB_PREFIX)
+        prefixes = (wire.IN_PROGRESS_PREFIX, wire.JOB_PREFIX)
+        arguments = (ALIVE_MS, SWEEP_LIMIT, free, *prefixes, int(UNCLAIMED_S * 1000))
         waiting = await self._redis.eval(UPKEEP, 2, wire.QUEUE, wire.ALIVE, *arguments)
         self._upkeep_at = self.loop.time() + UPKEEP_S
         self._say_once_that_it_serves()
