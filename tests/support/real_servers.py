@@ -16,6 +16,8 @@ from qdrant_client import AsyncQdrantClient
 
 from tests.support.qdrant_double import qdrant_double
 from tests.support.valkey import assert_keys_expire, running_valkey, sync_redis
+from worker.adapters.qdrant.server.connection import ServerConnection
+from worker.adapters.qdrant.server.store import ServerStore
 from worker.adapters.qdrant.server.wire import delete_alias
 
 QDRANT, REDIS, OLLAMA, OLLAMA_MODEL = "QDRANT_URL", "REDIS_URL", "OLLAMA_URL", "OLLAMA_MODEL"
@@ -88,13 +90,28 @@ class QdrantServer:
             await self.client.delete_collection(name)
 
 
+SLOW_READ_S = 10.0
+"""Time for a read of a server in a test of something else: a busy machine can take longer than a service waits."""
+
+
 @asynccontextmanager
 async def qdrant_server(kind: str) -> AsyncIterator[QdrantServer]:
-    """Yield the server at QDRANT_URL if `kind` is "server", or a double."""
-    if kind != "server":
-        async with qdrant_double() as double:
-            yield QdrantServer(double.url, "memories", double.engine)
-        return
+    """Yield the server at QDRANT_URL if `kind` is "server", or a double; stores of this process wait longer for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for connecting in (ServerStore.connect.__func__, ServerConnection.__init__):  # type: ignore[attr-defined]
+            patch.setitem(connecting.__kwdefaults__, "read_timeout", SLOW_READ_S)
+        async with _double() if kind != "server" else _real() as server:
+            yield server
+
+
+@asynccontextmanager
+async def _double() -> AsyncIterator[QdrantServer]:
+    async with qdrant_double() as double:
+        yield QdrantServer(double.url, "memories", double.engine)
+
+
+@asynccontextmanager
+async def _real() -> AsyncIterator[QdrantServer]:
     url = os.environ[QDRANT]
     client = AsyncQdrantClient(url=url, check_compatibility=False, timeout=30)
     server = QdrantServer(url, f"test-{uuid4().hex}", client)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ async def writers_on(engine: str, folder: Path) -> AsyncIterator[Writers]:
         return
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(qdrant_server(engine))
-        options: dict[str, Any] = {"profile": profile, "bm25_hash": bm25, "read_timeout": 10.0}
-        stores = [ServerStore.connect(server.url, collection=server.name, **options) for _ in range(2)]
+        connect = partial(ServerStore.connect, server.url, collection=server.name)
+        stores = [connect(profile=profile, bm25_hash=bm25) for _ in range(2)]
         for store_client in stores:
             stack.push_async_callback(store_client.aclose)
         yield tuple(map(service, stores))

@@ -13,7 +13,6 @@ from tests.support.service import fact
 from tests.support.store import stored
 from worker.adapters.qdrant.edge.generations import EdgeGenerations
 from worker.adapters.qdrant.server.generations import ServerGenerations
-from worker.adapters.qdrant.server.store import ServerStore
 from worker.adapters.qdrant.server.wire import create_alias
 from worker.domain.errors import StoreError
 from worker.domain.memory import Memory
@@ -28,8 +27,7 @@ SETTLE_S = 1.2
 
 @pytest.fixture(params=engines("rest", "server"))
 async def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QdrantServer]:
-    """A server whose users notice within a fraction of a second what else takes seconds, and that may be slow."""
-    monkeypatch.setitem(ServerStore.connect.__func__.__kwdefaults__, "read_timeout", 10.0)  # type: ignore[attr-defined]
+    """A server whose users notice within a fraction of a second what else takes seconds."""
     monkeypatch.setattr("worker.adapters.qdrant.server.connection.FOLLOW_S", 0.1)
     monkeypatch.setattr(ServerGenerations, "settle_s", property(lambda self: SETTLE_S))
     async with qdrant_server(request.param) as running:

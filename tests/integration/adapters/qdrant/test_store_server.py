@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.ports import free_port
 from tests.support.qdrant_double import QdrantDouble, qdrant_double
+from tests.support.real_servers import SLOW_READ_S
 from tests.support.store import ENCODER, direction, memory, near, profile, query, stored
 from worker.adapters.qdrant.payload import FRACTION_KEYS, KEYWORD_KEYS, NUMBER_KEYS
 from worker.adapters.qdrant.server.store import ServerStore
@@ -29,8 +30,8 @@ async def double() -> AsyncIterator[QdrantDouble]:
 
 
 def connect(url: str, **options: Any) -> ServerStore:
-    given = {"collection": "memories", "profile": profile(), "bm25_hash": ENCODER.config_hash, **options}
-    return ServerStore.connect(url, **given)
+    given = {"collection": "memories", "profile": profile(), "bm25_hash": ENCODER.config_hash}
+    return ServerStore.connect(url, **{**given, "read_timeout": SLOW_READ_S, **options})
 
 
 @pytest.fixture
