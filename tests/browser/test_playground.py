@@ -1,12 +1,17 @@
 """The playground: candidates and block as one types, another prompt beside the one in force, and no trace of it."""
 
 import httpx
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import PHONE, Watched
 from tests.support.stack import Stack
 
 MESSAGE = "How long do cabin holds in berth last before they lapse?"
+
+EVALUATED_MS = 120_000
+slow_on_a_busy_machine = pytest.mark.timeout(300)
+"""Evaluations run at a low priority."""
 
 
 def requests_of(service: Stack) -> list[str]:
@@ -70,6 +75,7 @@ def test_it_works_without_a_script_and_on_a_phone(watched: Watched) -> None:
     watched.assert_fits_a_phone()
 
 
+@slow_on_a_busy_machine
 def test_labelled_cases_are_evaluated_from_the_page(watched: Watched, service: Stack) -> None:
     page = watched.open("/playground/evaluations")
     page.get_by_label("Cases").select_option("translation-desk")
@@ -81,13 +87,14 @@ def test_labelled_cases_are_evaluated_from_the_page(watched: Watched, service: S
     page.get_by_label("Most dollars").fill("1")
     watched.assert_accessible()
     page.get_by_role("button", name="Start").click()
-    page.get_by_role("link", name="translation-desk").click(timeout=60_000)
+    page.get_by_role("link", name="translation-desk").click(timeout=EVALUATED_MS)
     expect(page.get_by_role("img", name="Rates from 0 to 1")).to_be_visible()
     expect(page.get_by_role("img", name="Share of the answers")).to_be_visible()
     watched.assert_accessible()
     watched.assert_fits_a_phone()
 
 
+@slow_on_a_busy_machine
 def test_two_evaluations_are_compared(watched: Watched) -> None:
     page = watched.open("/playground/evaluations")
     boxes = page.get_by_role("checkbox", name="Compare translation-desk")
@@ -97,7 +104,7 @@ def test_two_evaluations_are_compared(watched: Watched) -> None:
         page.get_by_label("Chosen by").select_option(strategy)
         page.get_by_role("button", name="Start").click()
         ended += 1
-        expect(boxes).to_have_count(ended, timeout=60_000)
+        expect(boxes).to_have_count(ended, timeout=EVALUATED_MS)
     boxes.nth(0).check()
     boxes.nth(1).check()
     watched.assert_accessible()
@@ -107,11 +114,12 @@ def test_two_evaluations_are_compared(watched: Watched) -> None:
     watched.assert_accessible()
 
 
+@slow_on_a_busy_machine
 def test_an_evaluation_is_stopped_from_the_page(watched: Watched) -> None:
     page = watched.open("/playground/evaluations")
     page.get_by_label("Cases").select_option("shipped")
     page.get_by_role("button", name="Start").click()
-    expect(page.get_by_role("region", name="Running")).to_contain_text("tasks", timeout=60_000)
+    expect(page.get_by_role("region", name="Running")).to_contain_text("tasks", timeout=EVALUATED_MS)
     watched.assert_accessible()
     page.get_by_role("button", name="Stop it").click()
-    expect(page.locator("tbody tr").first).to_contain_text("Stopped", timeout=60_000)
+    expect(page.locator("tbody tr").first).to_contain_text("Stopped", timeout=EVALUATED_MS)
