@@ -1,7 +1,6 @@
 """The playground: candidates and block as one types, another prompt beside the one in force, and no trace of it."""
 
 import httpx
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import PHONE, Watched
@@ -10,8 +9,7 @@ from tests.support.stack import Stack
 MESSAGE = "How long do cabin holds in berth last before they lapse?"
 
 EVALUATED_MS = 120_000
-slow_on_a_busy_machine = pytest.mark.timeout(300)
-"""Evaluations run at a low priority."""
+"""Evaluations run at a low priority: on a busy machine they take long."""
 
 
 def requests_of(service: Stack) -> list[str]:
@@ -75,7 +73,6 @@ def test_it_works_without_a_script_and_on_a_phone(watched: Watched) -> None:
     watched.assert_fits_a_phone()
 
 
-@slow_on_a_busy_machine
 def test_labelled_cases_are_evaluated_from_the_page(watched: Watched, service: Stack) -> None:
     page = watched.open("/playground/evaluations")
     page.get_by_label("Cases").select_option("translation-desk")
@@ -94,7 +91,6 @@ def test_labelled_cases_are_evaluated_from_the_page(watched: Watched, service: S
     watched.assert_fits_a_phone()
 
 
-@slow_on_a_busy_machine
 def test_two_evaluations_are_compared(watched: Watched) -> None:
     page = watched.open("/playground/evaluations")
     boxes = page.get_by_role("checkbox", name="Compare translation-desk")
@@ -114,7 +110,6 @@ def test_two_evaluations_are_compared(watched: Watched) -> None:
     watched.assert_accessible()
 
 
-@slow_on_a_busy_machine
 def test_an_evaluation_is_stopped_from_the_page(watched: Watched) -> None:
     page = watched.open("/playground/evaluations")
     page.get_by_label("Cases").select_option("shipped")

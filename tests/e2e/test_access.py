@@ -21,8 +21,6 @@ from tests.support.command_line import command_line
 from tests.support.stack import HTTP, Stack, ask, put, running_stack
 from worker.operations.registry import FORGET, RECALL, SHOW, UPDATE
 
-pytestmark = pytest.mark.timeout(170)
-
 ASKER = {"user": "oscar", "project": "pier"}
 OWNERS: dict[str, dict[str, str]] = {
     "own": {"user": "oscar"},

@@ -25,8 +25,6 @@ from tests.support.stack import (
 )
 from worker.operations.registry import RECALL, RECEIPT, RECEIPTS
 
-pytestmark = pytest.mark.timeout(150)
-
 
 async def test_without_the_model_the_nearest_memory_is_injected(hook: PreExecutionHook, model: ModelServer) -> None:
     before = len(model.chats())

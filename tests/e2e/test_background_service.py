@@ -5,12 +5,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.command_line import command_line
 from tests.support.stack import command
-
-pytestmark = pytest.mark.timeout(180)
 
 WORDS = {"MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none"}
 

@@ -4,14 +4,10 @@ import json
 import uuid
 from typing import Any
 
-import pytest
-
 from hooks import PreExecutionHook
 from hooks.queue import QueueClient
 from tests.support.stack import Stack, ask, fact, put
 from worker.operations.registry import HOST_HOOK
-
-pytestmark = pytest.mark.timeout(150)
 
 
 async def test_a_session_begins_with_a_briefing(service: Stack, hook: PreExecutionHook) -> None:

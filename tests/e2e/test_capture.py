@@ -7,15 +7,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from hooks import PreExecutionHook
 from tests.support.paths import ROOT
 from tests.support.stack import Stack, ask, exported, running_stack, shim
 from tests.support.valkey import sync_redis
 from worker.adapters.redis.transcripts import DUE_KEY
-
-pytestmark = pytest.mark.timeout(150)
 
 TRANSCRIPT = ROOT / "tests" / "data" / "transcripts" / "claude-code.jsonl"
 QUESTION = "On which day do we release?"

@@ -5,7 +5,7 @@ import pytest
 from tests.chaos.calls import INVARIANTS
 from tests.chaos.run import run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.slow
 
 FAULTS = ("worker stopped (SIGSTOP)", "connections to Redis reset", "Redis full", "model hangs", "Redis frozen")
 

@@ -23,8 +23,6 @@ from tests.support.examples import DOCS, blocks, run_python
 from tests.support.scripts import shell
 from tests.support.stack import FACTS, MIGRATION, MOUNTAIN, ROOT, Stack, environment, put, running_stack
 
-pytestmark = pytest.mark.timeout(150)
-
 PRE = HookPoint.PRE_EXECUTION
 ACME = {"tenant": "acme"}
 

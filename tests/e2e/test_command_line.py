@@ -28,8 +28,6 @@ from tests.support.stack import (
     environment,
 )
 
-pytestmark = pytest.mark.timeout(150)
-
 TENANT = ("--tenant", "cli")
 DIRECT = {"MEESEEKS_MODEL": "none"}
 LINES = (

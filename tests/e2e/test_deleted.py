@@ -19,8 +19,6 @@ from tests.support.valkey import sync_redis
 from worker.adapters.redis.receipts import RECEIPT_PREFIX
 from worker.operations.registry import FORGET
 
-pytestmark = pytest.mark.timeout(170)
-
 WORDS = "Swordfish Harbour"
 WIFI = {"id": "wifi", "content": f"The wifi network is called {WORDS}", "cues": [f"connect to {WORDS}"]}
 NEIGHBOUR = {

@@ -34,8 +34,6 @@ from tests.support.stack import (
     running_stack,
 )
 
-pytestmark = pytest.mark.timeout(150)
-
 RATE = 20
 LAG_S = 0.050
 MOST_ALLOWANCE_S = 0.300

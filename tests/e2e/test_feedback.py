@@ -22,8 +22,6 @@ from tests.support.stack import DEPLOYMENT, MIGRATION, ModelServer, Stack, ask, 
 from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.labelled_worlds import read_cases
 
-pytestmark = pytest.mark.timeout(180)
-
 DOCS = ROOT / "docs"
 USED = "Write it with Alembic, never by hand; it goes out on Tuesday after the stand-up."
 

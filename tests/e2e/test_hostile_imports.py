@@ -12,8 +12,6 @@ import pytest
 
 from tests.support.stack import HTTP, Stack, running_stack
 
-pytestmark = pytest.mark.timeout(180)
-
 VARIABLES = {**HTTP, "MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none"}
 MARKDOWN = {"content-type": "text/markdown"}
 MOST_GROWTH = 200 * 2**20

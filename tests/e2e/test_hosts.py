@@ -17,8 +17,6 @@ from tests.support.ports import free_port
 from tests.support.stack import FACTS, Stack, command, environment, put, running_stack
 from worker.cli.hosts.host_setup import command_path
 
-pytestmark = pytest.mark.timeout(150)
-
 
 @dataclass(frozen=True)
 class Desk:

@@ -12,8 +12,6 @@ import pytest
 from tests.support.ports import free_port
 from tests.support.stack import ROOT, Stack, environment, running_stack
 
-pytestmark = pytest.mark.timeout(180)
-
 PAGE = (ROOT / "docs" / "hosts.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"])

@@ -36,8 +36,6 @@ from tests.support.stack import (
 )
 from tests.support.valkey import running_valkey
 
-pytestmark = pytest.mark.timeout(150)
-
 PAGE = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 ACME = {"tenant": "acme"}

@@ -16,7 +16,7 @@ from tests.support.load import Stopwatch
 from tests.support.ports import free_port
 from tests.support.stack import FACTS, MIGRATION, Stack, assert_discreet, put, running_stack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(170)]
+pytestmark = pytest.mark.slow
 
 CALLERS = 200
 DEADLINE_MS = 4000

@@ -16,8 +16,6 @@ from worker.receipts.case_models import LabelledCase
 from worker.receipts.cases import add_to_file
 from worker.tuning.labelled_worlds import read_cases
 
-pytestmark = pytest.mark.timeout(150)
-
 ACME = {"tenant": "acme"}
 ANSWER = "It goes out on Tuesday after the stand-up."
 

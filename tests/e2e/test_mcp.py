@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
@@ -34,7 +33,6 @@ async def wake(client: "Client[Any]") -> None:
         await asyncio.sleep(0.1)
 
 
-@pytest.mark.timeout(120)
 async def test_tools_of_a_running_service_and_of_none(tmp_path: Path) -> None:
     async with client(tmp_path, "--tenant", "acme", MEESEEKS_USER="oscar", MEESEEKS_SHARED="1") as oscar:
         async with client(tmp_path, "--tenant", "acme", "--user", "mia", "--agent", "planner") as mia:

@@ -44,7 +44,6 @@ def entry(text: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.timeout(120)
 async def test_the_entry_of_a_host_starts_a_server(tmp_path: Path) -> None:
     config = entry(blocks("mcp.md", "json")[0])
     (server,) = config["mcpServers"].values()
@@ -67,7 +66,6 @@ def filled(text: str, url: str) -> str:
     return named.replace("Bearer MEESEEKS_TOKEN", f"Bearer {TOKEN}")
 
 
-@pytest.mark.timeout(120)
 async def test_the_running_service_serves_them_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     variables = {"MEESEEKS_EMBEDDER": "minilm", "MEESEEKS_MODEL": "none", "MEESEEKS_HTTP_TOKEN": TOKEN}
     with running_stack(tmp_path, "up", "--http", "--http-port", "0", **variables) as stack:

@@ -9,8 +9,6 @@ from hooks import Engine, Outcome, PreExecutionHook, Reason
 from tests.support.stack import INVOICES, KEEP_ALL, MIGRATION, NOISE_S, ModelServer, ask
 from worker.triage.breaker import CircuitBreaker
 
-pytestmark = pytest.mark.timeout(150)
-
 DEADLINE_MS = 1200
 
 

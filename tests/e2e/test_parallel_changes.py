@@ -15,8 +15,6 @@ from tests.support.real_servers import QDRANT, REDIS, needs, qdrant_server, redi
 from tests.support.stack import HTTP, Stack, fact, put, running_stack
 from worker.operations.registry import FORGET, PUT, RELATE, SHOW, UPDATE
 
-pytestmark = pytest.mark.timeout(170)
-
 BOTH = needs(QDRANT, REDIS)
 ROUNDS = 6
 """Rounds of calls at once. Two workers get 25 and meet in each; a store that sets no condition fails in the first.

@@ -20,8 +20,6 @@ from tests.support.stack import (
     frozen,
 )
 
-pytestmark = pytest.mark.timeout(150)
-
 BACK_WITHIN_S = 15.0
 """Seconds for the sentinels to agree and promote the replica, and for the worker to notice that a server hangs."""
 

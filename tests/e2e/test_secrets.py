@@ -18,8 +18,6 @@ from tests.support.mcp import call
 from tests.support.stack import HTTP, Stack, running_stack
 from tests.support.valkey import sync_redis
 
-pytestmark = pytest.mark.timeout(180)
-
 VARIABLES = {**HTTP, "MEESEEKS_EMBEDDER": "none", "MEESEEKS_MODEL": "none", "MEESEEKS_LOG_LEVEL": "debug"}
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 

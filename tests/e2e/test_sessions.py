@@ -14,8 +14,6 @@ from hooks import Outcome, PreExecutionHook, Reason, SessionEvent
 from tests.support.paths import ROOT
 from tests.support.stack import MIGRATION, Answered, ModelServer, Stack, ask
 
-pytestmark = pytest.mark.timeout(150)
-
 DOCS = ROOT / "docs"
 
 

@@ -9,13 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.command_line import command_line
 from tests.support.service_managers import ScriptedManager
 from tests.support.stack import command, environment
-
-pytestmark = pytest.mark.timeout(240)
 
 MINE = {"permissions": {"allow": ["Bash(ls)"]}}
 FACT = "Login sessions expire after 30 minutes of inactivity"

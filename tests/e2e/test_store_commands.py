@@ -49,7 +49,6 @@ async def best_cosine(url: str) -> float | None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 async def test_vectors_backup_and_restore_while_the_service_serves_and_is_killed(tmp_path: Path) -> None:
     with running_stack(tmp_path, "up", **KEYWORDS) as stack:
         for start in range(0, BARGES, 100):

@@ -34,8 +34,6 @@ from tests.support.valkey import running_valkey, sync_redis
 from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 from worker.operations.registry import HEALTH
 
-pytestmark = pytest.mark.timeout(150)
-
 IMPORTED = 2000
 
 

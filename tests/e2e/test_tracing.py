@@ -27,8 +27,6 @@ from tests.support.stack import (
 )
 from tests.support.tracing import Received, Receiver, running_receiver
 
-pytestmark = pytest.mark.timeout(150)
-
 STAGES = {"query", "embed", "search", "links", "rank", "dedup", "relevance", "triage"}
 SESSION = "session-of-somebody"
 SERVER, CLIENT, CONSUMER = 2, 3, 5

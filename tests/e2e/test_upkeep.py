@@ -3,12 +3,8 @@
 import uuid
 from typing import Any
 
-import pytest
-
 from hooks import PreExecutionHook
 from tests.support.stack import Stack, ask, fact, put
-
-pytestmark = pytest.mark.timeout(150)
 
 QUESTION = "On which day do we release?"
 

@@ -23,8 +23,6 @@ from tests.support.stack import (
 from tests.support.valkey import running_valkey, sync_redis
 from worker.adapters.redis.embedded_valkey import EmbeddedValkey
 
-pytestmark = pytest.mark.timeout(150)
-
 NOTICED_S = 0.250
 BACK_WITHIN_S = 5.0
 

@@ -28,8 +28,6 @@ from tests.support.stack import (
 from tests.support.valkey import running_valkey
 from worker.operations.registry import RECEIPTS
 
-pytestmark = pytest.mark.timeout(150)
-
 NOTICED_S = 0.250
 ALIVE_S = 2.0
 """Seconds after which a worker that says nothing counts as dead."""

@@ -48,7 +48,6 @@ def report_of(out: Path, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_a_quick_run_prints_json_and_saves_results_and_charts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,7 +76,6 @@ def test_a_quick_run_prints_json_and_saves_results_and_charts(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_a_soak_says_of_everything_how_it_grew(tmp_path: Path) -> None:
     report = report_of(tmp_path, "soak", "--quick")
 
@@ -91,7 +89,6 @@ def test_a_soak_says_of_everything_how_it_grew(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_growth_is_measured_from_one_store_to_the_next(tmp_path: Path) -> None:
     report = report_of(tmp_path, "growth", "--quick")
 
@@ -111,7 +108,6 @@ def test_growth_is_measured_from_one_store_to_the_next(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_every_page_is_timed_and_answers_beside_them(tmp_path: Path) -> None:
     report = report_of(tmp_path, "pages", "--quick")
 
@@ -124,7 +120,6 @@ def test_every_page_is_timed_and_answers_beside_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_data_sets_by_other_authors_are_measured_from_a_folder(tmp_path: Path) -> None:
     report = report_of(tmp_path, "outside", "--data", str(ROOT / "tests/data/outside"))
 

@@ -20,8 +20,6 @@ from worker.settings.injection import InjectionConfig, Strategy
 from worker.settings.service import ServiceSettings
 from worker.triage.prompt_files import default_prompts_dir, load_prompt
 
-pytestmark = pytest.mark.timeout(120)
-
 QUESTION = ("inject", "Who tunes the reed organ?", "--deadline-ms", "20000")
 
 

@@ -23,7 +23,7 @@ from tests.support.valkey import running_valkey
 from worker.domain.operation import AnyOperation
 from worker.operations.registry import HEALTH, INJECT, RECEIPTS, SETTINGS_PATCH, SETTINGS_RESET
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 SETTINGS = """\
 [service]

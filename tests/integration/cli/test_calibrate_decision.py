@@ -54,7 +54,6 @@ def line(tmp_path: Path, server: HttpDouble) -> CommandLine:
     return command_line(tmp_path, MEESEEKS_EMBEDDER="minilm", MEESEEKS_MODEL_API_BASE=server.url)
 
 
-@pytest.mark.timeout(120)
 def test_a_scale_is_fitted_to_labels_and_kept(line: CommandLine, server: HttpDouble, tmp_path: Path) -> None:
     arguments = ("calibrate-decision", MODEL, "--worlds", str(WORLD), "--tasks", "120")
     dry = line.json(*arguments)
@@ -77,7 +76,6 @@ def test_a_scale_is_fitted_to_labels_and_kept(line: CommandLine, server: HttpDou
     assert "before" in line.ok(*arguments, "--tasks", "60")
 
 
-@pytest.mark.timeout(120)
 def test_a_model_that_is_no_decision_model_is_told_at_once(line: CommandLine, server: HttpDouble) -> None:
     server.respond = None
     server.answer({"error": {"message": "This model is not a decision model"}}, 501)

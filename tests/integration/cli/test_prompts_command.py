@@ -43,7 +43,6 @@ def promoting(url: str, *more: str) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_a_better_prompt_is_promoted_and_a_worse_one_is_not(shell: CommandLine, tmp_path: Path) -> None:
     own = tmp_path / "own"
     with upstream_thread(obedient()) as upstream:

@@ -44,7 +44,6 @@ def test_the_example_of_a_cue_is_found_by_it(shell: CommandLine) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_receipts_are_looked_at_replayed_and_labelled(shell: CommandLine) -> None:
     for key, text in DEPLOYMENTS.items():
         shell.ok("remember", text, "--id", key)
@@ -79,7 +78,6 @@ def test_the_skill_is_put_where_the_page_says(shell: CommandLine, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_evaluations_without_a_model_are_made_and_compared(shell: CommandLine, tmp_path: Path) -> None:
     """On a part of one of the worlds, and those with a model in the tutorial."""
     *evals, compare, lint = typed("docs/evaluation.md")
@@ -91,7 +89,6 @@ def test_evaluations_without_a_model_are_made_and_compared(shell: CommandLine, t
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_the_readme_works_with_the_service_that_it_starts(shell: CommandLine, tmp_path: Path) -> None:
     lines = [words for words in typed("README.md") if words[0] in ("remember", "inject", "why", "doctor", "settings")]
     assert [words[0] for words in lines][:4] == ["remember", "inject", "why", "doctor"]
@@ -103,7 +100,6 @@ def test_the_readme_works_with_the_service_that_it_starts(shell: CommandLine, tm
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_settings_are_changed_as_the_page_says(shell: CommandLine, tmp_path: Path) -> None:
     with background_service(tmp_path):
         for words in typed("docs/settings.md"):
@@ -114,7 +110,6 @@ def test_settings_are_changed_as_the_page_says(shell: CommandLine, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_thresholds_and_the_relevance_model_are_measured_and_fitted(shell: CommandLine, tmp_path: Path) -> None:
     lines = typed("docs/relevance-model.md") + typed("docs/choosing.md")
     assert len(lines) > 8

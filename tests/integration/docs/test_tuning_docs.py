@@ -88,7 +88,6 @@ def lines_of_the_page(*, served: bool) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("served", [False, True], ids=["alone", "while a service runs"])
 def test_the_tutorial_can_be_followed(served: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

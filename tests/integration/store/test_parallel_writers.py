@@ -133,7 +133,7 @@ ROUNDS = int(os.environ.get("PARALLEL_ROUNDS", "6"))
 
 
 @pytest.mark.parametrize("engine", engines("edge", "rest", "server"))
-@pytest.mark.timeout(60 + 5 * ROUNDS)
+@pytest.mark.timeout(300 + 5 * ROUNDS)
 async def test_concurrent_writers_of_a_memory_lose_nothing(engine: str, tmp_path: Path) -> None:
     async with writers_on(engine, tmp_path) as writers:
         for number in range(ROUNDS):

@@ -27,7 +27,6 @@ from worker.tuning.relevance_measures import share_of_pairs
 
 WORLDS = Path("training/worlds")
 SECOND_READING = Path("training/second-reading.jsonl")
-pytestmark = pytest.mark.timeout(240)
 
 PAIR = ("photographer", "newsroom")
 EVERY = 4

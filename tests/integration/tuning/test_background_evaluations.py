@@ -21,8 +21,6 @@ from worker.settings.selection import Strategy
 from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.evals.archive import EvaluationArchive
 
-pytestmark = pytest.mark.timeout(180)  # evaluations run at a low priority
-
 LINES: list[dict[str, Any]] = [
     {"id": "m1", "content": "Deployments happen on Tuesdays after the stand-up", "created_at": "2026-01-10"},
     {"id": "q1", "message": "When may the next deployment happen?", "essential": ["m1"], "category": "single"},

@@ -13,7 +13,7 @@ from worker.tuning.evals.measures import Measure
 from worker.tuning.evals.plan import EvaluationRequest, plan_of
 from worker.tuning.evals.prompt_files import PromptFile, read_chooser
 
-pytestmark = [pytest.mark.local_llm, pytest.mark.skipif(bool(MISSING), reason=SKIP_REASON), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.local_llm, pytest.mark.skipif(bool(MISSING), reason=SKIP_REASON)]
 
 
 SYSTEM = re.compile(r"(?ms)^# System\n.*?^# User$")

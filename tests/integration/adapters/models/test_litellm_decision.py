@@ -32,7 +32,6 @@ from worker.triage.prompt_files import default_prompts_dir, load_prompts
 if TYPE_CHECKING:
     from tests.support.local_llm_server import LocalServer
 
-pytestmark = pytest.mark.timeout(120)
 
 PROMPT = load_prompts(default_prompts_dir())["decision"]
 SECRET = "zebra-striped-sentinel"
@@ -219,7 +218,6 @@ def decision_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Local
 
 @pytest.mark.local_llm
 @pytest.mark.skipif(bool(MISSING), reason=SKIP_REASON)
-@pytest.mark.timeout(180)
 async def test_llama_cpp_decides_for_real(decision_server: "LocalServer") -> None:
     """Check the protocol only; this model's probabilities are meaningless."""
     prepare_environment(os.environ)
@@ -250,7 +248,6 @@ async def test_llama_cpp_decides_for_real(decision_server: "LocalServer") -> Non
 
 @pytest.mark.local_llm
 @pytest.mark.skipif(bool(MISSING), reason=SKIP_REASON)
-@pytest.mark.timeout(180)
 async def test_a_chat_model_of_llama_cpp_is_no_decision_model() -> None:
     prepare_environment(os.environ)
     from worker.adapters.models.litellm_decision import LiteLLMDecisionModel

@@ -27,7 +27,6 @@ from worker.triage.chat_prompt import RECALL_TOOL
 if TYPE_CHECKING:
     from worker.adapters.models.litellm_chat import LiteLLMModel
 
-pytestmark = pytest.mark.timeout(120)
 
 Make = Callable[..., Awaitable["LiteLLMModel"]]
 PROVIDERS = ["openai", "ollama_chat"]

@@ -5,11 +5,7 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 from tests.support.upstream import Mode, Upstream
-
-pytestmark = pytest.mark.timeout(120)
 
 SECRET = "zebra-striped-sentinel"
 PROGRAM = """

@@ -19,8 +19,6 @@ from worker.domain.model_calls import ChatRequest
 from worker.ports.models import ChatModel
 from worker.settings.injection import InjectionConfig
 
-pytestmark = pytest.mark.timeout(120)
-
 TEXT = '{"relevant":[3,1],"sufficient":true}'
 
 

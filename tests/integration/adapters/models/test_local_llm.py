@@ -34,7 +34,7 @@ from worker.triage.prompt_files import default_prompts_dir, load_prompts
 if TYPE_CHECKING:
     from tests.support.local_llm_server import LocalServer
 
-pytestmark = [pytest.mark.local_llm, pytest.mark.skipif(bool(MISSING), reason=SKIP_REASON), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.local_llm, pytest.mark.skipif(bool(MISSING), reason=SKIP_REASON)]
 
 NOTES = (
     "The regatta starts at pier 6 at ten in the morning",

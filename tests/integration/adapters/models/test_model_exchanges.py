@@ -23,8 +23,6 @@ from worker.domain.model_profile import SchemaKind
 from worker.ports.models import ChatModel
 from worker.settings.injection import InjectionConfig
 
-pytestmark = pytest.mark.timeout(120)
-
 FOLDER = ROOT / "tests" / "data" / "exchanges"
 EXCHANGES: dict[str, dict[str, Any]] = {
     path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))
