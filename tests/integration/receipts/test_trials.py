@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from hooks.queue import connect
 from tests.support.upstream import Upstream, keeping
 from tests.support.valkey import forget, running_valkey
+from worker.adapters.qdrant.edge.store import EdgeStore
 from worker.bootstrap.core import open_core
 from worker.domain.errors import OperationError
 from worker.operations.client import OperationClient
@@ -69,8 +70,10 @@ async def everything(redis: Redis, folder: Path) -> dict[Any, Any]:
     return files | {key: await redis.dump(key) async for key in redis.scan_iter()}
 
 
-async def test_a_trial_leaves_no_trace(url: str, tmp_path: Path) -> None:
+async def test_a_trial_leaves_no_trace(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a receipt nor a ledger entry, nor a cue; a request leaves all of them."""
+    open_store = EdgeStore.open.__func__  # type: ignore[attr-defined]
+    monkeypatch.setitem(open_store.__kwdefaults__, "flush_every", 3600.0)  # what was written before stays as it is
     redis = connect(url)
     async with served(tmp_path, redis) as (upstream, backend):
         before = await everything(redis, tmp_path / "data")

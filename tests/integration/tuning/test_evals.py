@@ -18,8 +18,10 @@ from tests.support.stack import CONTRACT_S, NOISE_S
 from tests.support.upstream import Mode, Responder, Upstream
 from worker.bootstrap.core import open_core
 from worker.domain.errors import SettingsError
+from worker.domain.operation import AnyOperation
 from worker.operations.client import OperationClient
 from worker.operations.local_client import LocalOperationClient
+from worker.operations.registry import INJECT
 from worker.settings.injection import Settings, Strategy
 from worker.triage.prompt_files import default_prompts_dir
 from worker.tuning.evals.archive import EvaluationArchive
@@ -293,6 +295,27 @@ async def test_a_file_of_cases_is_a_world(tmp_path: Path) -> None:
     assert {run.task: run.injected for run in report.runs} == {"q1": ("m1",), "q2": ()}
     assert report.messages["own-cases"]["q2"] == "thanks!"
     assert report.memories["own-cases"] == {"m1": "Deployments happen on Tuesdays after the stand-up"}
+
+
+async def test_the_first_answer_of_a_service_which_takes_longer_is_not_measured(tmp_path: Path) -> None:
+    sessions: list[str] = []
+
+    class Recorded(LocalOperationClient):
+        async def call(self, operation: AnyOperation, payload: dict[str, Any], *, budget: float = 10.0) -> Any:
+            if operation is INJECT:
+                sessions.append(payload["session_id"])
+            return await super().call(operation, payload, budget=budget)
+
+    @asynccontextmanager
+    async def recorded(settings: Settings) -> AsyncIterator[OperationClient]:
+        async with open_core(settings, with_model=False) as core:
+            yield Recorded(core.operations)
+
+    wanted = EvaluationRequest(worlds=case_file(tmp_path, *CASE_LINES), strategy=Strategy.DETERMINISTIC)
+    plan = await plan_of(loaded(tmp_path), wanted)
+    report = await evaluate(plan, recorded, archive=None, advance=lambda _: None, now=NOW)
+    assert sessions == ["own-cases/q1/-1", "own-cases/q1/0", "own-cases/q2/0"]
+    assert [(run.task, run.repeat) for run in report.runs] == [("q1", 0), ("q2", 0)]
 
 
 @pytest.mark.parametrize(

@@ -156,9 +156,9 @@ async def _store(backend: Backend, world: LabelledWorld) -> None:
 
 
 async def _wake(evaluation: Evaluation, backend: Backend, world: LabelledWorld) -> None:
-    """Wait until the model is loaded: ask until it answers or fails for another reason."""
+    """Ask once, since a first answer takes longer; while a model is loading, until it answers or fails otherwise."""
     first = next((task for task in world.tasks if task.essential), None)
-    if not evaluation.plan.models or first is None:
+    if first is None:
         return
     for _ in range(WAKE_TRIES):
         run = await ask(backend, world, first, -1, evaluation.plan.deadline_ms)
