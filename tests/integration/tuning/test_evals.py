@@ -224,7 +224,7 @@ async def test_the_prompt_that_the_settings_name_is_the_one_that_is_evaluated(tm
 
 
 async def test_a_model_that_was_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.tuning.evals.runner.WAKE_TRIES", 1)
+    monkeypatch.setattr("worker.tuning.evals.runner.WARM_UP_TRIES", 1)
     path, archive = small(tmp_path), EvaluationArchive(tmp_path / "evals")
     async with asked(tmp_path, oracle(read_cases(path)), worlds=path) as (upstream, plan):
         upstream.mode = Mode.ERROR_500
@@ -250,7 +250,7 @@ async def test_it_stops_when_the_money_is_spent(tmp_path: Path) -> None:
 
 
 async def test_a_hung_model_is_a_fallback_within_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.tuning.evals.runner.WAKE_TRIES", 1)
+    monkeypatch.setattr("worker.tuning.evals.runner.WARM_UP_TRIES", 1)
     path = small(tmp_path)
     async with asked(tmp_path, oracle(read_cases(path)), worlds=path, deadline_ms=400) as (upstream, plan):
         upstream.mode = Mode.HANG
@@ -297,7 +297,16 @@ async def test_a_file_of_cases_is_a_world(tmp_path: Path) -> None:
     assert report.memories["own-cases"] == {"m1": "Deployments happen on Tuesdays after the stand-up"}
 
 
-async def test_the_first_answer_of_a_service_which_takes_longer_is_not_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (CASE_LINES, ["own-cases/q1/-1", "own-cases/q1/0", "own-cases/q2/0"]),
+        (CASE_LINES[3:], ["own-cases/q2/-1", "own-cases/q2/0"]),
+    ],
+)
+async def test_the_first_answer_of_a_service_which_takes_longer_is_not_measured(
+    tmp_path: Path, lines: Any, expected: list[str]
+) -> None:
     sessions: list[str] = []
 
     class Recorded(LocalOperationClient):
@@ -311,11 +320,11 @@ async def test_the_first_answer_of_a_service_which_takes_longer_is_not_measured(
         async with open_core(settings, with_model=False) as core:
             yield Recorded(core.operations)
 
-    wanted = EvaluationRequest(worlds=case_file(tmp_path, *CASE_LINES), strategy=Strategy.DETERMINISTIC)
+    wanted = EvaluationRequest(worlds=case_file(tmp_path, *lines), strategy=Strategy.DETERMINISTIC)
     plan = await plan_of(loaded(tmp_path), wanted)
     report = await evaluate(plan, recorded, archive=None, advance=lambda _: None, now=NOW)
-    assert sessions == ["own-cases/q1/-1", "own-cases/q1/0", "own-cases/q2/0"]
-    assert [(run.task, run.repeat) for run in report.runs] == [("q1", 0), ("q2", 0)]
+    assert sessions == expected
+    assert [f"{run.world}/{run.task}/{run.repeat}" for run in report.runs] == expected[1:]
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ RECEIPT_TRIES = 40
 RECEIPT_PAUSE_S = 0.02
 """The service writes a receipt after it has sent the answer."""
 
-WAKE_TRIES = 40
-WAKE_PAUSE_S = 0.5
-STILL_WAKING = frozenset({Reason.MODEL_NO_TIME, Reason.MODEL_TIMEOUT, Reason.MODEL_PAUSED})
+WARM_UP_TRIES = 40
+WARM_UP_PAUSE_S = 0.5
+STILL_LOADING = frozenset({Reason.MODEL_NO_TIME, Reason.MODEL_TIMEOUT, Reason.MODEL_PAUSED})
 """Reasons given while a model is still loading."""
 
 LATE_S = 0.5
@@ -134,7 +134,7 @@ async def _run(
         settings = evaluation.plan.settings_for(world, Path(folder))
         async with evaluation.open_service(settings) as backend:
             await _store(backend, world)
-            await _wake(evaluation, backend, world)
+            await _warm_up(evaluation, backend, world)
 
             async def one(task: LabelledTask, repeat: int) -> None:
                 async with slots:
@@ -155,17 +155,15 @@ async def _store(backend: Backend, world: LabelledWorld) -> None:
         await backend.call(PUT, {"tenant": world.name, "memories": batch}, budget=PUT_BUDGET_S)
 
 
-async def _wake(evaluation: Evaluation, backend: Backend, world: LabelledWorld) -> None:
+async def _warm_up(evaluation: Evaluation, backend: Backend, world: LabelledWorld) -> None:
     """Ask once, since a first answer takes longer; while a model is loading, until it answers or fails otherwise."""
-    first = next((task for task in world.tasks if task.essential), None)
-    if first is None:
-        return
-    for _ in range(WAKE_TRIES):
+    first = next((task for task in world.tasks if task.essential), world.tasks[0])
+    for _ in range(WARM_UP_TRIES):
         run = await ask(backend, world, first, -1, evaluation.plan.deadline_ms)
         evaluation.cost_budget.pay(run.cost)
-        if run.reason not in STILL_WAKING or evaluation.cost_budget.empty:
+        if run.reason not in STILL_LOADING or evaluation.cost_budget.empty:
             return
-        await asyncio.sleep(WAKE_PAUSE_S)
+        await asyncio.sleep(WARM_UP_PAUSE_S)
 
 
 async def ask(backend: Backend, world: LabelledWorld, task: LabelledTask, repeat: int, deadline_ms: int) -> TaskRun:
