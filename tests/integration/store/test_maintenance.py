@@ -65,7 +65,7 @@ async def reading(kept: ServedStore, count: int = 3) -> AsyncIterator[Readers]:
 
 async def test_a_reindex_under_reads_and_writes_loses_neither(tmp_path: Path) -> None:
     slow = large()
-    slow.delay = 0.01
+    slow.delay = 0.05
     async with open_served_store(tmp_path, small(), named={"large": slow}) as kept:
         await kept.put(*barges(400))
         await kept.put(fact("x", "Of another tenant"), tenant="t2")
@@ -89,7 +89,7 @@ async def test_a_reindex_under_reads_and_writes_loses_neither(tmp_path: Path) ->
             await writer
         assert seen.wrong == []
         assert seen.with_cosine == seen.answers > 20
-        assert len(written) > 2, "no write waits for the end of the reindex"
+        assert len(written) > 5
         expected = ({f"m{n}" for n in range(400)} | set(written)) - {f"m{int(key[1:]) - 500}" for key in written}
         contents = await kept.contents()
         assert set(contents) == expected

@@ -31,7 +31,7 @@ async def double() -> AsyncIterator[QdrantDouble]:
 
 def connect(url: str, **options: Any) -> ServerStore:
     given = {"collection": "memories", "profile": profile(), "bm25_hash": ENCODER.config_hash}
-    return ServerStore.connect(url, **{**given, "read_timeout": SLOW_READ_S, **options})
+    return ServerStore.connect(url, **given | {"read_timeout": SLOW_READ_S} | options)
 
 
 @pytest.fixture
